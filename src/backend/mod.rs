@@ -1,0 +1,262 @@
+//! Where the arithmetic runs. The traits name the steps of the method; `reference` has them as plain loops
+//! over natural storage (the papers' S1) and is the oracle; `cpu` has them over r1/r2/b1/b2 storage, with one
+//! thread (S2) or many (S3).
+
+pub mod cpu;
+pub mod reference;
+mod sums;
+
+use crate::error::{Error, Result};
+use crate::grid::components::Components;
+use crate::grid::stencil::StencilView;
+use crate::report::{Observer, Outcome};
+
+/// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lumping {
+    /// Red nodes.
+    Red,
+    /// Red and black nodes.
+    RedAndBlack,
+}
+
+/// What `factorize` is to build.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Red eliminations, at most what the grid has.
+    pub levels: usize,
+    /// Lumped nodes.
+    pub lumping: Lumping,
+    /// Relaxation omega.
+    pub omega: f64,
+    /// Move positive couplings to the diagonals in M.
+    pub compensate: bool,
+    /// r1/r2/b1/b2 grids, at most `levels / 2`.
+    pub grids: usize,
+    /// Row padding and border of those.
+    pub block: usize,
+    /// Row sums within this part of the center count as zero in M.
+    pub zero_row_sum: f64,
+}
+
+impl Setup {
+    /// CG runs on the Schur complement of the first level: 5 points, first elimination exact.
+    pub fn on_schur_complement(&self, a: &StencilView) -> bool {
+        a.corners.is_none() && !self.compensate && self.levels > 0
+    }
+
+    /// Weight of dropped couplings that are lost to the row sum: 1 - omega.
+    pub fn lost(&self) -> f64 {
+        1.0 - self.omega
+    }
+
+    /// Row sum of a row of A as M takes it: below `zero_row_sum` it is rounding, and zero.
+    pub fn excess(&self, center: f64, couplings: f64) -> f64 {
+        let excess = center + couplings;
+        if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
+    }
+
+    /// Part of the couplings between black nodes that stays: all in M1, none in M2.
+    pub fn black_keeps(&self) -> f64 {
+        if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
+    }
+}
+
+/// What the inputs of a solve look like.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs {
+    /// max |b|.
+    pub rhs_max: f64,
+    /// max |x|.
+    pub guess_max: f64,
+    /// First entry that is not finite: array, value, node.
+    pub not_finite: Option<(&'static str, f64, usize, usize)>,
+}
+
+impl Inputs {
+    /// Notes `value` if it is not finite and nothing was before.
+    pub fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
+        if !value.is_finite() && self.not_finite.is_none() {
+            self.not_finite = Some((name, value, i, j));
+        }
+    }
+}
+
+/// Caller's arrays of one run: `input` is read (b, r or x), `output` is read as guess and written.
+pub struct Arrays<'a> {
+    /// Name of the input, for errors.
+    pub input_name: &'static str,
+    /// The one that is read.
+    pub input: &'a [f64],
+    /// Values from one row to the next, for both.
+    pub ld: usize,
+    /// The one that is written.
+    pub output: &'a mut [f64],
+}
+
+/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b or, for 5
+/// points, S1 x_b = b1. Every member of a team calls them in the same order; scalars have the same bits on
+/// every member.
+pub trait PcgSteps {
+    /// r = b - A x.
+    fn residual(&mut self);
+    /// r = b.
+    fn residual_from_rhs(&mut self);
+    /// <r, r>.
+    fn residual_norm2(&mut self) -> f64;
+    /// z = M^-1 r, projected where singular; returns rho = <r, z>.
+    fn precondition(&mut self) -> f64;
+    /// p = z.
+    fn first_direction(&mut self);
+    /// p = z + beta p.
+    fn next_direction(&mut self, beta: f64);
+    /// q = A p; returns sigma = <p, q>.
+    fn multiply(&mut self) -> f64;
+    /// x = x + alpha p, r = r - alpha q.
+    fn advance(&mut self, alpha: f64);
+    /// Tells the observer; `true` asks to stop.
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
+    /// Tells the observer the CG coefficients of a step.
+    fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
+pub trait RrbSteps: PcgSteps {
+    /// Looks at both arrays, or (`guess = false`) at the input alone.
+    fn inspect(&mut self, guess: bool) -> Inputs;
+    /// Copies input * scale and, with `guess`, output * scale; else x = 0.
+    fn load(&mut self, scale: f64, guess: bool);
+    /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64);
+    /// b = b - mean(b) over every singular component.
+    fn project_rhs(&mut self);
+    /// Remembers the mean of x over every singular component.
+    fn keep_means(&mut self);
+    /// <b, b> on the whole grid.
+    fn rhs_norm2(&mut self) -> f64;
+    /// |b - A x|^2 on the whole grid, before `reduce`.
+    fn whole_residual_norm2(&mut self) -> f64;
+    /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
+    fn reduce(&mut self);
+    /// x_b = z, as `rrb_apply` wants it.
+    fn take_z(&mut self);
+    /// x_r = D_r^-1 (b_r - A_rb x_b); nothing to do where CG runs on A.
+    fn back_substitute(&mut self);
+    /// Shifts x to the remembered means (`restore`), or to mean zero.
+    fn shift_means(&mut self, restore: bool);
+    /// output = x / scale.
+    fn store(&mut self, scale: f64);
+    /// output = A * input.
+    fn multiply_input(&mut self);
+    /// output = 0.
+    fn store_zero(&mut self);
+}
+
+/// One text that all members of a team run.
+pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync);
+
+/// A matrix with its RRB factorization.
+pub trait RrbBackend: Send {
+    /// A = L D L^T + R. A second call with the same setup reuses all memory.
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// Runs `program` on every member.
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// Bytes of all arrays.
+    fn bytes(&self) -> usize;
+    /// r1/r2/b1/b2 grids in use.
+    fn grids(&self) -> usize;
+    /// Members of the team.
+    fn threads(&self) -> usize;
+}
+
+/// The pivot of a red node in excess form: after lumping, center = excess - sum of kept couplings.
+#[derive(Clone, Copy, Debug)]
+pub struct Pivot {
+    /// d.
+    pub d: f64,
+    /// Row sum after lumping: what the node hands to its black neighbours, times -a / d.
+    pub excess: f64,
+}
+
+impl Pivot {
+    /// Lumps with weight omega (`lost` = 1 - omega) and eliminates (report, 2.12 and 2.13):
+    /// C~ = C + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept).
+    ///
+    /// A node whose couplings are all lumped away (a channel one cell wide) would keep its row sum alone as
+    /// pivot, which may be zero in a regular matrix: it keeps its center instead, as with omega = 0.
+    /// A node without any coupling and with excess exactly zero is the last one of a piece of M whose rows
+    /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
+    /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
+    /// itself is singular and nobody projects.
+    pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
+        let sum = (kept[0] + kept[1]) + (kept[2] + kept[3]);
+        if kept == [0.0; 4] {
+            return Self { d: excess - lumped, excess };
+        }
+        let excess = excess - lost * lumped;
+        Self { d: excess - sum, excess }
+    }
+}
+
+/// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `center_of_a` is looked up for
+/// such nodes only.
+pub fn checked_pivot(
+    pivot: Pivot,
+    center: f64,
+    floating: bool,
+    node: impl FnOnce() -> PivotNode,
+) -> Result<f64> {
+    if pivot.d > f64::EPSILON * center && pivot.d.is_finite() {
+        return Ok(pivot.d);
+    }
+    let node = node();
+    if floating && pivot.d == 0.0 && node.may_float {
+        return Ok(node.center);
+    }
+    Err(Error::Matrix {
+        reason: format!(
+            "pivot {:e} is not positive (center {center:e}): the matrix is not positive definite, or needs compensation of positive couplings",
+            pivot.d
+        ),
+        level: node.level,
+        i: node.i,
+        j: node.j,
+    })
+}
+
+/// Where a doubtful pivot lies on the finest grid.
+#[derive(Clone, Copy, Debug)]
+pub struct PivotNode {
+    /// Level of its elimination.
+    pub level: usize,
+    /// Column.
+    pub i: usize,
+    /// Row.
+    pub j: usize,
+    /// Center of A there.
+    pub center: f64,
+    /// Not a singular component that is left unprojected.
+    pub may_float: bool,
+}
+
+/// What backends look up on the finest grid when a pivot is doubtful.
+pub struct PivotContext<'a> {
+    /// The matrix.
+    pub a: &'a StencilView<'a>,
+    /// Its components.
+    pub components: &'a Components,
+}
+
+impl PivotContext<'_> {
+    /// The node at (i, j) of the finest grid, eliminated at `level`.
+    pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
+        let center = self.a.center.row(j)[i];
+        PivotNode { level, i, j, center, may_float: self.components.may_float(self.a.grid.nx, i, j) }
+    }
+}
+
+
+/// Whether this thread belongs to a team of the `cpu` backend.
+pub fn is_team_thread() -> bool {
+    false
+}

@@ -1,0 +1,443 @@
+//! RRB-PCG over natural storage.
+
+use super::levels::{NaturalLevels, black_nodes, red_nodes};
+use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::components::Components;
+use crate::grid::levels::{Embedding, Grid};
+use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
+use crate::report::{Observer, Outcome};
+
+/// The `reference` backend.
+#[derive(Default)]
+pub struct Reference {
+    state: Option<State>,
+}
+
+/// Matrix, factorization and vectors, all ringed.
+struct State {
+    grid: Grid,
+    /// Levels, and whether CG runs on S1: what the arrays were made for.
+    shape: (usize, bool),
+    /// Places of all nodes, of the red ones, and of those that CG works on (black ones for S1, else all).
+    everywhere: Vec<usize>,
+    red: Vec<usize>,
+    system: Vec<usize>,
+    /// A; its diagonal is the center.
+    matrix: HalfStencil,
+    /// Diagonal of S1 on black nodes.
+    schur_center: Vec<f64>,
+    levels: NaturalLevels,
+    singular: Singular,
+    b: Vec<f64>,
+    x: Vec<f64>,
+    r: Vec<f64>,
+    p: Vec<f64>,
+    q: Vec<f64>,
+}
+
+/// Singular components: per place the component + 1, or 0; empty where there are none.
+#[derive(Default)]
+struct Singular {
+    label: Vec<u32>,
+    sum: Vec<f64>,
+    magnitude: Vec<f64>,
+    count: Vec<f64>,
+    kept_mean: Vec<f64>,
+}
+
+impl Singular {
+    fn set(&mut self, grid: Grid, components: &Components) -> Result<()> {
+        let m = components.singular();
+        self.label.clear();
+        for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
+            v.clear();
+            v.resize(m, 0.0);
+        }
+        if m > 0 {
+            self.label = zeroed(ring_len(grid), "component labels")?;
+            for j in 0..grid.ny {
+                for i in 0..grid.nx {
+                    if let Some(component) = components.singular_of(grid.nx, i, j) {
+                        self.label[ring_index(grid.nx, i, j)] = component as u32 + 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums of v, of |v|, and nodes, per component.
+    fn sums(&mut self, places: &[usize], v: &[f64]) {
+        for s in [&mut self.sum, &mut self.magnitude, &mut self.count] {
+            s.fill(0.0);
+        }
+        for &c in places {
+            if let Some(k) = (self.label[c] as usize).checked_sub(1) {
+                self.sum[k] += v[c];
+                self.magnitude[k] += v[c].abs();
+                self.count[k] += 1.0;
+            }
+        }
+    }
+
+    /// v = v - mean(v) + kept mean (`restore`) or + 0.
+    fn shift(&mut self, places: &[usize], v: &mut [f64], restore: bool) {
+        if self.label.is_empty() {
+            return;
+        }
+        self.sums(places, v);
+        for &c in places {
+            if let Some(k) = (self.label[c] as usize).checked_sub(1) {
+                let target = if restore { self.kept_mean[k] } else { 0.0 };
+                v[c] += target - self.sum[k] / self.count[k];
+            }
+        }
+    }
+}
+
+impl State {
+    fn new(grid: Grid, levels: usize, schur: bool) -> Result<Self> {
+        let array = || zeroed(ring_len(grid), "a vector");
+        let place = |(i, j)| ring_index(grid.nx, i, j);
+        let red: Vec<usize> = red_nodes(grid).map(place).collect();
+        let black: Vec<usize> = black_nodes(grid).map(place).collect();
+        let everywhere = [&black[..], &red].concat();
+        let system = if schur { black } else { everywhere.clone() };
+        Ok(Self {
+            grid,
+            shape: (levels, schur),
+            everywhere,
+            red,
+            system,
+            matrix: HalfStencil::zeroed(grid)?,
+            schur_center: array()?,
+            levels: NaturalLevels::new(grid, Embedding::FINEST, 0, levels)?,
+            singular: Singular::default(),
+            b: array()?,
+            x: array()?,
+            r: array()?,
+            p: array()?,
+            q: array()?,
+        })
+    }
+
+    fn schur(&self) -> bool {
+        self.shape.1
+    }
+
+    fn copy_matrix(&mut self, a: &StencilView) {
+        for j in 0..self.grid.ny {
+            let first = ring_index(self.grid.nx, 0, j);
+            let m = &mut self.matrix;
+            let rows = [&mut m.diagonal, &mut m.east, &mut m.north, &mut m.northeast, &mut m.northwest];
+            for (target, (_, start, values)) in rows.into_iter().zip(a.entries(j)) {
+                target[first + start..][..values.len()].copy_from_slice(values);
+            }
+        }
+    }
+
+    /// M starts from A with its positive couplings moved to the diagonals, if asked: the row sums stay.
+    fn start_levels(&mut self, setup: &Setup) {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let m = self.levels.input();
+        for (target, source) in [
+            (&mut m.east, &a.east),
+            (&mut m.north, &a.north),
+            (&mut m.northeast, &a.northeast),
+            (&mut m.northwest, &a.northwest),
+        ] {
+            for (t, &s) in target.iter_mut().zip(source) {
+                *t = if setup.compensate { s.min(0.0) } else { s };
+            }
+        }
+        for j in 0..self.grid.ny {
+            for i in 0..self.grid.nx {
+                let c = ring_index(self.grid.nx, i, j);
+                let sum = (a.east[c - 1] + a.east[c]) + (a.north[c - n] + a.north[c]);
+                let corners = (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
+                m.diagonal[c] = setup.excess(a.diagonal[c], sum + corners);
+            }
+        }
+    }
+
+    /// S1 = D_b - A_br D_r^-1 A_rb (report, 2.9); its couplings are the skew stencil of the first level.
+    fn form_schur_center(&mut self) {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let h = &self.levels.grids[0].inverse_pivot;
+        for &c in &self.system {
+            let term = |coupling: f64, red: usize| coupling * (coupling * h[red]);
+            let along = term(a.east[c - 1], c - 1) + term(a.east[c], c + 1);
+            let across = term(a.north[c - n], c - n) + term(a.north[c], c + n);
+            self.schur_center[c] = a.diagonal[c] - (along + across);
+        }
+    }
+
+    fn dot(&self, a: &[f64], b: &[f64]) -> f64 {
+        self.system.iter().map(|&c| a[c] * b[c]).sum()
+    }
+
+    /// Row c of A times v.
+    fn row_of_a(&self, v: &[f64], c: usize) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let straight =
+            (a.east[c - 1] * v[c - 1] + a.east[c] * v[c + 1]) + (a.north[c - n] * v[c - n] + a.north[c] * v[c + n]);
+        a.diagonal[c] * v[c] + (straight + corner_sum(a, v, c, n))
+    }
+
+    /// Row c of the matrix that CG works on times v.
+    fn row_of_system(&self, v: &[f64], c: usize) -> f64 {
+        if !self.schur() {
+            return self.row_of_a(v, c);
+        }
+        let (s, n) = (&self.levels.grids[0].skew, ring_stride(self.grid.nx));
+        let distant = (s.east[c - 2] * v[c - 2] + s.east[c] * v[c + 2])
+            + (s.north[c - 2 * n] * v[c - 2 * n] + s.north[c] * v[c + 2 * n]);
+        self.schur_center[c] * v[c] + (distant + corner_sum(s, v, c, n))
+    }
+
+    /// A_rb v_b of a red node.
+    fn straight_sum(&self, v: &[f64], c: usize) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        (a.east[c - 1] * v[c - 1] + a.east[c] * v[c + 1]) + (a.north[c - n] * v[c - n] + a.north[c] * v[c + n])
+    }
+}
+
+fn corner_sum(a: &HalfStencil, v: &[f64], c: usize, n: usize) -> f64 {
+    (a.northeast[c - n - 1] * v[c - n - 1] + a.northeast[c] * v[c + n + 1])
+        + (a.northwest[c - n + 1] * v[c - n + 1] + a.northwest[c] * v[c + n - 1])
+}
+
+impl RrbBackend for Reference {
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let shape = (setup.levels, setup.on_schur_complement(a));
+        let mut state = match self.state.take() {
+            Some(state) if state.shape == shape => state,
+            _ => State::new(a.grid, shape.0, shape.1)?,
+        };
+        state.copy_matrix(a);
+        state.singular.set(a.grid, components)?;
+        state.start_levels(setup);
+        let context = PivotContext { a, components };
+        let exact = state.schur().then_some(&state.matrix.diagonal[..]);
+        let result = state.levels.factorize(setup, &context, exact);
+        if result.is_ok() && state.schur() {
+            state.form_schur_center();
+        }
+        self.state = Some(state);
+        result
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let Some(state) = self.state.as_mut() else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        program(&mut Run { s: state, arrays, observer })
+    }
+
+    fn bytes(&self) -> usize {
+        self.state.as_ref().map_or(0, |s| {
+            8 * (11 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len()) + 4 * s.singular.label.len() + s.levels.bytes()
+        })
+    }
+
+    fn grids(&self) -> usize {
+        0
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// One run: the state and the caller's arrays.
+struct Run<'a, 'b> {
+    s: &'a mut State,
+    arrays: Arrays<'b>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Run<'_, '_> {
+    /// Calls `f` with the place on the ringed grid and in the caller's arrays of every node.
+    fn nodes(grid: Grid, ld: usize, mut f: impl FnMut(usize, usize)) {
+        for j in 0..grid.ny {
+            for i in 0..grid.nx {
+                f(ring_index(grid.nx, i, j), j * ld + i);
+            }
+        }
+    }
+}
+
+impl PcgSteps for Run<'_, '_> {
+    fn residual(&mut self) {
+        for k in 0..self.s.system.len() {
+            let c = self.s.system[k];
+            self.s.r[c] = self.s.b[c] - self.s.row_of_system(&self.s.x, c);
+        }
+    }
+
+    fn residual_from_rhs(&mut self) {
+        for &c in &self.s.system {
+            self.s.r[c] = self.s.b[c];
+        }
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.s.dot(&self.s.r, &self.s.r)
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let s = &mut *self.s;
+        for &c in &s.system {
+            s.levels.grids[0].z[c] = s.r[c];
+        }
+        s.levels.apply(s.shape.1);
+        s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
+        s.dot(&s.r, &s.levels.grids[0].z)
+    }
+
+    fn first_direction(&mut self) {
+        for &c in &self.s.system {
+            self.s.p[c] = self.s.levels.grids[0].z[c];
+        }
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        for &c in &self.s.system {
+            self.s.p[c] = self.s.levels.grids[0].z[c] + beta * self.s.p[c];
+        }
+    }
+
+    fn multiply(&mut self) -> f64 {
+        for k in 0..self.s.system.len() {
+            let c = self.s.system[k];
+            self.s.q[c] = self.s.row_of_system(&self.s.p, c);
+        }
+        self.s.dot(&self.s.p, &self.s.q)
+    }
+
+    fn advance(&mut self, alpha: f64) {
+        for &c in &self.s.system {
+            self.s.x[c] += alpha * self.s.p[c];
+            self.s.r[c] -= alpha * self.s.q[c];
+        }
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.iteration(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.observer.coefficients(alpha, beta);
+    }
+}
+
+impl RrbSteps for Run<'_, '_> {
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        let (grid, ld) = (self.s.grid, self.arrays.ld);
+        let mut inputs = Inputs { rhs_max: 0.0, guess_max: 0.0, not_finite: None };
+        for j in 0..grid.ny {
+            for i in 0..grid.nx {
+                let (b, x) = (self.arrays.input[j * ld + i], if guess { self.arrays.output[j * ld + i] } else { 0.0 });
+                inputs.look(self.arrays.input_name, b, i, j);
+                inputs.look("x", x, i, j);
+                inputs.rhs_max = inputs.rhs_max.max(b.abs());
+                inputs.guess_max = inputs.guess_max.max(x.abs());
+            }
+        }
+        inputs
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) {
+        let (s, a) = (&mut *self.s, &self.arrays);
+        Self::nodes(s.grid, a.ld, |c, k| {
+            s.b[c] = a.input[k] * scale;
+            s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
+        });
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        let s = &mut *self.s;
+        s.singular.sums(&s.everywhere, &s.b);
+        let ratio = |k: usize| s.singular.sum[k].abs() / s.singular.magnitude[k].max(f64::MIN_POSITIVE);
+        let worst = (0..s.singular.sum.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, s.singular.sum[worst], s.singular.magnitude[worst])
+    }
+
+    fn project_rhs(&mut self) {
+        let s = &mut *self.s;
+        s.singular.shift(&s.everywhere, &mut s.b, false);
+    }
+
+    fn keep_means(&mut self) {
+        let s = &mut *self.s;
+        s.singular.sums(&s.everywhere, &s.x);
+        for (kept, (sum, count)) in s.singular.kept_mean.iter_mut().zip(s.singular.sum.iter().zip(&s.singular.count)) {
+            *kept = sum / count;
+        }
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.s.everywhere.iter().map(|&c| self.s.b[c] * self.s.b[c]).sum()
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        let s = &*self.s;
+        s.everywhere
+            .iter()
+            .map(|&c| {
+                let r = s.b[c] - s.row_of_a(&s.x, c);
+                r * r
+            })
+            .sum()
+    }
+
+    fn reduce(&mut self) {
+        if self.s.schur() {
+            for k in 0..self.s.system.len() {
+                let c = self.s.system[k];
+                let (a, h, n) = (&self.s.matrix, &self.s.levels.grids[0].inverse_pivot, ring_stride(self.s.grid.nx));
+                let y = |red: usize| h[red] * self.s.b[red];
+                let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
+                let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
+                self.s.b[c] -= along + across;
+            }
+        }
+    }
+
+    fn take_z(&mut self) {
+        for &c in &self.s.system {
+            self.s.x[c] = self.s.levels.grids[0].z[c];
+        }
+    }
+
+    fn back_substitute(&mut self) {
+        if self.s.schur() {
+            for k in 0..self.s.red.len() {
+                let c = self.s.red[k];
+                self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
+            }
+        }
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        let s = &mut *self.s;
+        s.singular.shift(&s.everywhere, &mut s.x, restore);
+    }
+
+    fn store(&mut self, scale: f64) {
+        let (s, a) = (&*self.s, &mut self.arrays);
+        Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.x[c] / scale);
+    }
+
+    fn multiply_input(&mut self) {
+        let (s, a) = (&mut *self.s, &mut self.arrays);
+        Self::nodes(s.grid, a.ld, |c, k| s.p[c] = a.input[k]);
+        Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.row_of_a(&s.p, c));
+    }
+
+    fn store_zero(&mut self) {
+        let a = &mut self.arrays;
+        Self::nodes(self.s.grid, a.ld, |_, k| a.output[k] = 0.0);
+    }
+}

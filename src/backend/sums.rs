@@ -1,0 +1,90 @@
+//! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
+
+/// Independent partial sums, one per lane of the widest instruction set.
+const LANES: usize = 8;
+
+/// <a, b>: lane l sums the products at l, l + 8, ...; lanes are added pairwise, the tail last.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let n = a.len().min(b.len());
+    let (a, b) = (&a[..n], &b[..n]);
+    let mut lanes = [0.0; LANES];
+    let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let mut tail = 0.0;
+    for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
+        tail += x * y;
+    }
+    for (x, y) in ca.zip(cb) {
+        for l in 0..LANES {
+            lanes[l] += x[l] * y[l];
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
+/// Sum of a.
+pub fn sum(a: &[f64]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let mut tail = 0.0;
+    for x in chunks.remainder() {
+        tail += x;
+    }
+    for x in chunks {
+        for l in 0..LANES {
+            lanes[l] += x[l];
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
+/// Sum by halves: error growth log n, shape fixed by the length alone.
+pub fn pairwise(a: &[f64]) -> f64 {
+    match a.len() {
+        0..=64 => sum(a),
+        n => {
+            let (low, high) = a.split_at(n / 2);
+            pairwise(low) + pairwise(high)
+        }
+    }
+}
+
+fn add_lanes(l: &[f64; LANES]) -> f64 {
+    ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7]))
+}
+
+/// max |a|, NaN if any entry is NaN.
+pub fn max_abs(a: &[f64]) -> f64 {
+    let mut largest = 0.0f64;
+    for &v in a {
+        let v = v.abs();
+        if !(v <= largest) {
+            largest = if largest.is_nan() { largest } else { v };
+        }
+    }
+    largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_awkward_lengths() {
+        for n in [0, 1, 2, 7, 8, 9, 64, 65, 1000] {
+            // Whole numbers below 2^53: every order gives the same sum.
+            let a: Vec<f64> = (0..n).map(|k| f64::from(k % 17)).collect();
+            let b: Vec<f64> = (0..n).map(|k| f64::from(k % 5)).collect();
+            let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
+            assert_eq!(dot(&a, &b), expected);
+            assert_eq!(sum(&a), a.iter().sum::<f64>());
+            assert_eq!(pairwise(&a), a.iter().sum::<f64>());
+        }
+    }
+
+    #[test]
+    fn largest_magnitude_keeps_nan() {
+        assert_eq!(max_abs(&[1.0, -3.0, 2.0]), 3.0);
+        assert!(max_abs(&[1.0, f64::NAN, 7.0]).is_nan());
+        assert_eq!(max_abs(&[-f64::INFINITY]), f64::INFINITY);
+    }
+}

@@ -1,0 +1,184 @@
+//! Statuses of the C ABI and the errors behind them. A leaf: depends on nothing else in the crate.
+
+use std::fmt;
+
+/// Result of every fallible function of the crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One status of the C ABI: zero done, positive finished with a caveat, negative failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusEntry {
+    /// Name in C and Fortran.
+    pub name: &'static str,
+    /// Value in C and Fortran.
+    pub value: i32,
+    /// What it means, for `rrbsolver_status_string` and the documentation.
+    pub doc: &'static str,
+}
+
+macro_rules! statuses {
+    ($($name:ident = $value:literal, $doc:literal;)*) => {
+        $(#[doc = $doc] pub const $name: i32 = $value;)*
+        /// Every status, in the order of the documentation.
+        pub static STATUSES: &[StatusEntry] = &[
+            $(StatusEntry { name: stringify!($name), value: $value, doc: $doc },)*
+        ];
+    };
+}
+
+// Explicit and append-only: a number that was published never changes its meaning.
+statuses! {
+    RRB_OK = 0, "done";
+    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate";
+    RRB_STOPPED = 2, "the monitor asked to stop; x is the iterate at the stop";
+    RRB_ERR_NULL = -1, "a required pointer is NULL";
+    RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
+    RRB_ERR_DIMENSION = -3, "an extent is below 1, or their product is too large";
+    RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
+    RRB_ERR_STATE = -5, "calls in the wrong order: factorize must come (again) before this call";
+    RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
+    RRB_ERR_MATRIX = -20, "zero or negative center or pivot";
+    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array";
+    RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
+    RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";
+    RRB_ERR_MEMORY = -30, "out of memory, or above a memory limit";
+    RRB_ERR_NO_DEVICE = -40, "no CUDA driver or device";
+    RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
+    RRB_ERR_IO = -50, "a file could not be read or written";
+    RRB_ERR_PARSE = -51, "a file or text could not be understood";
+    RRB_ERR_INTERNAL = -99, "a defect of this library";
+}
+
+/// What went wrong. Indices are 0-based here; [`Error::sentence`] prints them from the caller's base.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// A required pointer is NULL.
+    Null(&'static str),
+    /// A value outside its allowed range.
+    Range { /// Name of the value.
+        name: &'static str, /// What was given.
+        value: String, /// What is allowed, as in "rel_tol must lie in (0, 1)".
+        allowed: String },
+    /// Two arrays of one call overlap.
+    Overlap { /// Name of the one.
+        first: &'static str, /// Name of the other.
+        second: &'static str },
+    /// An extent below 1, or a product that overflows.
+    Dimension(String),
+    /// Unknown option key or name.
+    Option(String),
+    /// Calls in the wrong order.
+    State(String),
+    /// Not offered.
+    Unsupported(String),
+    /// A row or a pivot that no symmetric positive definite matrix has.
+    Matrix { /// What is wrong, with its value.
+        reason: String, /// RRB level of the pivot; 0 is the matrix as given.
+        level: usize, /// Column of the node.
+        i: usize, /// Row of the node.
+        j: usize },
+    /// NaN or infinity in an input.
+    NotFinite { /// Name of the array.
+        name: &'static str, /// The value found.
+        value: f64, /// Column of the first such entry.
+        i: usize, /// Row of the first such entry.
+        j: usize },
+    /// A quantity that is positive for definite matrices was not.
+    Breakdown { /// The quantity, such as "p'Ap".
+        quantity: &'static str, /// Its value.
+        value: f64, /// Where it happened.
+        iteration: usize },
+    /// Right-hand side of a singular system that is not orthogonal to the null space.
+    Incompatible { /// Sum of b over the component.
+        sum: f64, /// Sum of |b| over the component.
+        norm1: f64, /// Column of the component's first node.
+        i: usize, /// Row of the component's first node.
+        j: usize },
+    /// Memory could not be had, or a limit forbids it.
+    Memory(String),
+    /// A CUDA driver or device is missing.
+    NoDevice(String),
+    /// A file could not be written.
+    Io(String),
+    /// A defect of this library.
+    Internal(String),
+}
+
+impl Error {
+    /// The status that the C ABI answers.
+    #[must_use]
+    pub fn status(&self) -> i32 {
+        match self {
+            Self::Null(_) => RRB_ERR_NULL,
+            Self::Range { .. } | Self::Overlap { .. } => RRB_ERR_ARGUMENT,
+            Self::Dimension(_) => RRB_ERR_DIMENSION,
+            Self::Option(_) => RRB_ERR_OPTION,
+            Self::State(_) => RRB_ERR_STATE,
+            Self::Unsupported(_) => RRB_ERR_UNSUPPORTED,
+            Self::Matrix { .. } => RRB_ERR_MATRIX,
+            Self::NotFinite { .. } => RRB_ERR_NOT_FINITE,
+            Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
+            Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
+            Self::Memory(_) => RRB_ERR_MEMORY,
+            Self::NoDevice(_) => RRB_ERR_NO_DEVICE,
+            Self::Io(_) => RRB_ERR_IO,
+            Self::Internal(_) => RRB_ERR_INTERNAL,
+        }
+    }
+
+    /// The sentence for people, with node indices counted from `base` (0 in C, 1 in Fortran).
+    #[must_use]
+    pub fn sentence(&self, base: i64) -> String {
+        let at = |i: usize, j: usize| format!("({}, {})", i as i64 + base, j as i64 + base);
+        match self {
+            Self::Null(name) => format!("{name} must not be NULL"),
+            Self::Range { name, value, allowed } => format!("{name} must {allowed}, got {value}"),
+            Self::Overlap { first, second } => {
+                format!("the arrays {first} and {second} must not overlap")
+            }
+            Self::Matrix { reason, level: 0, i, j } => format!("{reason} at {}", at(*i, *j)),
+            Self::Matrix { reason, level, i, j } => {
+                format!("{reason} at {}, level {level}", at(*i, *j))
+            }
+            Self::NotFinite { name, value, i, j } => {
+                format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
+            }
+            Self::Breakdown { quantity, value, iteration } => format!(
+                "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"
+            ),
+            Self::Incompatible { sum, norm1, i, j } => format!(
+                "b sums to {sum:e} over the singular component of node {}, more than 1e-10 of its sum of magnitudes {norm1:e}",
+                at(*i, *j)
+            ),
+            Self::Dimension(text)
+            | Self::Option(text)
+            | Self::State(text)
+            | Self::Unsupported(text)
+            | Self::Memory(text)
+            | Self::NoDevice(text)
+            | Self::Io(text)
+            | Self::Internal(text) => text.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence(0))
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A zeroed vector, or [`Error::Memory`] naming what it was for: the host program must survive a full machine.
+pub fn zeroed<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
+    let mut v = Vec::new();
+    v.try_reserve_exact(len).map_err(|_| {
+        Error::Memory(format!(
+            "no memory for {} bytes of {what}",
+            (len as u128) * size_of::<T>() as u128
+        ))
+    })?;
+    v.resize(len, T::default());
+    Ok(v)
+}

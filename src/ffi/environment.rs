@@ -1,0 +1,42 @@
+//! What is read from the process environment: thread counts and `RRBSOLVER_OPTIONS`.
+
+/// Variables that say how many threads to use, first found wins (`threads = 0`).
+const THREAD_VARIABLES: [&str; 3] = ["RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"];
+
+/// Threads for `threads = requested`.
+pub fn threads(requested: usize) -> usize {
+    if requested > 0 {
+        return requested;
+    }
+    THREAD_VARIABLES
+        .iter()
+        .find_map(|name| std::env::var(name).ok().and_then(|text| count(&text)))
+        // The affinity mask (and a container's quota, where there is one).
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// A positive count; of a list (OMP_NUM_THREADS=4,2) the outermost level.
+fn count(text: &str) -> Option<usize> {
+    let first = text.split(',').next().unwrap_or("");
+    first.trim().parse().ok().filter(|&n| n > 0).map(|n: usize| n.min(4096))
+}
+
+/// Options for every handle of the process.
+pub fn options() -> Option<String> {
+    std::env::var("RRBSOLVER_OPTIONS").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_counts_from_text() {
+        assert_eq!(count("4"), Some(4));
+        assert_eq!(count(" 8 ,2"), Some(8));
+        assert_eq!(count("0"), None);
+        assert_eq!(count("many"), None);
+        assert_eq!(threads(3), 3);
+        assert!(threads(0) >= 1);
+    }
+}

@@ -1,0 +1,25 @@
+//! The C ABI: pointer checks, handles, panic guard, status numbers; nothing else.
+//!
+//! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
+
+mod environment;
+mod guard;
+mod library;
+mod log;
+mod rrb;
+
+pub use library::*;
+pub use rrb::*;
+
+/// Status of a call: 0 done, positive finished with a caveat, negative failed.
+#[allow(non_camel_case_types)]
+pub type rrb_status = i32;
+
+/// Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
+#[allow(non_camel_case_types)]
+pub type rrb_log_fn = Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
+
+/// Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
+#[allow(non_camel_case_types)]
+pub type rrb_monitor_fn =
+    Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;

@@ -1,0 +1,670 @@
+//! Family `rrb_`: 2D 5- and 9-point symmetric stencils.
+//!
+//! Arrays are `a[j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry
+//! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
+
+use super::guard::{entry, entry_ok, quietly};
+use super::log::Log;
+use super::{environment, rrb_monitor_fn, rrb_status};
+use crate::backend::{self, Arrays};
+use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::{StencilView, View};
+use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
+use crate::report::{History, Observer, Outcome, StopReason};
+use crate::solver::krylov::lanczos_extremes;
+use crate::solver::rrb::Rrb;
+use libc::{c_char, c_void};
+use std::ffi::CStr;
+use std::time::Instant;
+
+/// One matrix with its factorization. One thread at a time; different handles are independent.
+#[allow(non_camel_case_types)]
+pub struct rrb_handle {
+    grid: Grid,
+    options: Options,
+    core: Option<Rrb>,
+    /// Why `solve` must wait for a `factorize`.
+    stale: Option<&'static str>,
+    monitor: rrb_monitor_fn,
+    monitor_user: *mut c_void,
+    stream: *mut c_void,
+    log: Log,
+    history: History,
+    outcome: Outcome,
+    seconds_setup: f64,
+    seconds_solve: f64,
+    process: u32,
+}
+
+const NO_FACTORIZATION: &str = "rrb_factorize must come before this call";
+const FAILED: &str = "the last rrb_factorize failed: it must succeed before this call";
+const CHANGED: &str = "an option that acts at factorize has changed: rrb_factorize must come before this call";
+
+/// More nodes than this are refused: node numbers are 32 bits wide.
+const MOST_NODES: i128 = u32::MAX as i128;
+
+/// Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the
+/// matrix is taken at `rrb_factorize`.
+///
+/// # Safety
+/// `out` must be NULL or point to a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
+    entry_ok(|| {
+        if out.is_null() {
+            return Err(Error::Null("out"));
+        }
+        let handle = Box::new(rrb_handle::new(nx, ny)?);
+        // SAFETY: not NULL, and the caller gave a pointer.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
+/// stencil has 5 points. Entries that point outside the grid, and padding, are not read.
+/// Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
+/// matrix or none. Errors: `RRB_ERR_NULL`, `RRB_ERR_UNSUPPORTED`, `RRB_ERR_MATRIX`, `RRB_ERR_NOT_FINITE`,
+/// `RRB_ERR_MEMORY`. Cost: about 40 flops a node; a second call reuses all memory.
+/// Source: report 16-06, section 2.2.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_factorize(
+    h: *mut rrb_handle,
+    center: *const f64,
+    east: *const f64,
+    north: *const f64,
+    northeast: *const f64,
+    northwest: *const f64,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised; the size is that of the doc.
+        unsafe { h.factorize(center, east, north, northeast, northwest) }
+    })
+}
+
+/// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not
+/// written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess
+/// that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
+/// guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
+/// `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
+/// `RRB_ERR_INCOMPATIBLE`. Takes no memory, starts no thread. Cost: about 287 bytes of memory traffic per
+/// black node and iteration. Source: report 16-06, algorithms 1 and 3.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
+    entry(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised; the size is that of the doc.
+        let arrays = unsafe { h.arrays(("b", b), ("x", x))? };
+        h.solve(arrays)
+    })
+}
+
+/// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
+/// where singular: r and z are projected). Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap),
+/// `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`. Source: report 16-06, section 2.6.
+///
+/// # Safety
+/// As for `rrb_solve`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised; the size is that of the doc.
+        let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
+        h.core.as_mut().ok_or_else(no_core)?.apply(arrays, &h.options, &mut Nobody)
+    })
+}
+
+/// y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
+///
+/// # Safety
+/// As for `rrb_solve`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised; the size is that of the doc.
+        let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
+        h.core.as_mut().ok_or_else(no_core)?.multiply(arrays, &h.options, &mut Nobody)
+    })
+}
+
+/// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+///
+/// # Safety
+/// `h` must be NULL or point to NULL or to a pointer from `rrb_create` that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_destroy(h: *mut *mut rrb_handle) -> rrb_status {
+    entry_ok(|| {
+        if h.is_null() {
+            return Ok(());
+        }
+        // SAFETY: not NULL; what it points to is NULL or ours, and set to NULL so that it is freed once.
+        unsafe {
+            let inner = std::mem::replace(&mut *h, std::ptr::null_mut());
+            if !inner.is_null() {
+                let handle = Box::from_raw(inner);
+                if handle.process != std::process::id() {
+                    // After a fork the threads of the team are not there to be joined.
+                    std::mem::forget(handle);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
+/// iterations, frees. Arrays have ld = nx (or the `leading_dimension` of `RRBSOLVER_OPTIONS`). `iterations` may
+/// be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+///
+/// # Safety
+/// As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_solve_once(
+    nx: i64,
+    ny: i64,
+    center: *const f64,
+    east: *const f64,
+    north: *const f64,
+    northeast: *const f64,
+    northwest: *const f64,
+    b: *const f64,
+    x: *mut f64,
+    rel_tol: f64,
+    max_iter: i64,
+    iterations: *mut i64,
+) -> rrb_status {
+    entry(|| {
+        let mut h = rrb_handle::new(nx, ny)?;
+        h.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        // SAFETY: as our caller promised.
+        unsafe { h.factorize(center, east, north, northeast, northwest)? };
+        // SAFETY: as our caller promised.
+        let arrays = unsafe { h.arrays(("b", b), ("x", x))? };
+        let status = h.solve(arrays)?;
+        if !iterations.is_null() {
+            // SAFETY: not NULL, and the caller gave an int64_t.
+            unsafe { *iterations = h.outcome.iterations as i64 };
+        }
+        Ok(status)
+    })
+}
+
+/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
+/// `RRB_ERR_ARGUMENT` (out of range).
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        unsafe { checked(h)? }.set(|o| o.set_int(key, value))
+    })
+}
+
+/// Sets a real option. Errors as for `rrb_set_int`.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        unsafe { checked(h)? }.set(|o| o.set_real(key, value))
+    })
+}
+
+/// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
+/// Errors: as for `rrb_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        if text.is_null() {
+            return Err(Error::Null("text"));
+        }
+        // SAFETY: not NULL, and the caller promised NUL at the end.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        h.set(|o| o.set_text(&text))
+    })
+}
+
+/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
+/// solve that was not done are 0.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to an `int64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut i64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if value.is_null() {
+            return Err(Error::Null("value"));
+        }
+        let v = match h.result(key) {
+            Some((r, _)) if r.real => return Err(Error::Option(format!("{} is real: use get_real", r.name))),
+            Some((_, v)) => v as i64,
+            None => h.options.get_int(key)?,
+        };
+        // SAFETY: not NULL, and the caller gave an int64_t.
+        unsafe { *value = v };
+        Ok(())
+    })
+}
+
+/// Reads a real option or result; whole numbers are converted. Errors as for `rrb_get_int`.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to a `double`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if value.is_null() {
+            return Err(Error::Null("value"));
+        }
+        let v = match h.result(key) {
+            Some((_, v)) => v,
+            None => h.options.get_real(key)?,
+        };
+        // SAFETY: not NULL, and the caller gave a double.
+        unsafe { *value = v };
+        Ok(())
+    })
+}
+
+/// The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_set_stream(h: *mut rrb_handle, cuda_stream: *mut c_void) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        unsafe { checked(h)? }.stream = cuda_stream;
+        Ok(())
+    })
+}
+
+/// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration 0, between
+/// iterations. It must not use this handle, and should not unwind; a C++ exception must not leave it.
+/// Errors: `RRB_ERR_NULL`.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; `callback` must accept `user` until it is replaced.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_set_monitor(h: *mut rrb_handle, callback: rrb_monitor_fn, user: *mut c_void) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        (h.monitor, h.monitor_user) = (callback, user);
+        Ok(())
+    })
+}
+
+/// Tested relative residuals of the last solve, from iteration 0: writes at most `capacity` of them, and their
+/// number (at most `max_iter` + 1 and 1,000,000 are kept) to `count`. `residuals` may be NULL with `capacity` 0.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+///
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`; `residuals` must have room for `capacity` values; `count` must
+/// be NULL or point to an `int64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrb_get_history(
+    h: *const rrb_handle,
+    residuals: *mut f64,
+    capacity: i64,
+    count: *mut i64,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if count.is_null() {
+            return Err(Error::Null("count"));
+        }
+        if capacity < 0 {
+            return Err(Error::Range { name: "capacity", value: capacity.to_string(), allowed: "be >= 0".to_owned() });
+        }
+        if residuals.is_null() && capacity > 0 {
+            return Err(Error::Null("residuals"));
+        }
+        let kept = h.history.residuals();
+        let n = kept.len().min(capacity as usize);
+        // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
+        unsafe {
+            if n > 0 {
+                std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
+            }
+            *count = kept.len() as i64;
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`.
+unsafe fn checked<'a>(h: *mut rrb_handle) -> Result<&'a mut rrb_handle> {
+    // SAFETY: as our caller promised.
+    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle"))?;
+    h.check_process()?;
+    Ok(h)
+}
+
+/// # Safety
+/// `h` must be NULL or come from `rrb_create`.
+unsafe fn checked_const<'a>(h: *const rrb_handle) -> Result<&'a rrb_handle> {
+    // SAFETY: as our caller promised.
+    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle"))?;
+    h.check_process()?;
+    Ok(h)
+}
+
+fn no_core() -> Error {
+    Error::State(NO_FACTORIZATION.to_owned())
+}
+
+impl rrb_handle {
+    fn new(nx: i64, ny: i64) -> Result<Self> {
+        for (name, extent) in [("nx", nx), ("ny", ny)] {
+            if extent < 1 {
+                return Err(Error::Dimension(format!("{name} must be at least 1, got {extent}")));
+            }
+        }
+        if i128::from(nx) * i128::from(ny) > MOST_NODES {
+            return Err(Error::Dimension(format!("nx * ny must be at most {MOST_NODES}, got {nx} * {ny}")));
+        }
+        let mut h = Self {
+            grid: Grid { nx: nx as usize, ny: ny as usize },
+            options: Options::new(Family::Rrb),
+            core: None,
+            stale: Some(NO_FACTORIZATION),
+            monitor: None,
+            monitor_user: std::ptr::null_mut(),
+            stream: std::ptr::null_mut(),
+            log: Log::default(),
+            history: History::default(),
+            outcome: Outcome::default(),
+            seconds_setup: 0.0,
+            seconds_solve: 0.0,
+            process: std::process::id(),
+        };
+        h.set(|_| Ok(()))?;
+        Ok(h)
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            Ok(())
+        } else {
+            Err(Error::Unsupported("the handle was made before a fork: make a new one in the child process".to_owned()))
+        }
+    }
+
+    /// Changes options; `RRBSOLVER_OPTIONS` is applied on top, so that it wins.
+    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+        let mut next = self.options.clone();
+        change(&mut next)?;
+        let ld = next.int(opt::LEADING_DIMENSION);
+        if ld != 0 && ld < self.grid.nx as i64 {
+            return Err(Error::Range {
+                name: "leading_dimension",
+                value: ld.to_string(),
+                allowed: format!("be 0 or at least nx = {}", self.grid.nx),
+            });
+        }
+        if let Some(text) = environment::options() {
+            let log = &mut self.log;
+            next.set_text_leniently(&text, |e| log.line(0, format_args!("RRBSOLVER_OPTIONS: {e}")));
+        }
+        if next.log() != self.options.log() {
+            self.log = Log::open(next.log())?;
+        }
+        self.history.reserve(next.int(opt::MAX_ITER) as usize)?;
+        if !next.same_setup(&self.options) && self.stale.is_none() {
+            self.stale = Some(CHANGED);
+        }
+        self.options = next;
+        Ok(())
+    }
+
+    fn ld(&self) -> usize {
+        match self.options.int(opt::LEADING_DIMENSION) {
+            0 => self.grid.nx,
+            ld => ld as usize,
+        }
+    }
+
+    /// Values of one array: (ny - 1) * ld + nx, checked.
+    fn array_len(&self) -> Result<usize> {
+        (self.grid.ny - 1)
+            .checked_mul(self.ld())
+            .and_then(|n| n.checked_add(self.grid.nx))
+            .filter(|&n| n <= isize::MAX as usize / size_of::<f64>())
+            .ok_or_else(|| Error::Dimension(format!("(ny - 1) * leading_dimension + nx overflows with ny = {}, leading_dimension = {}", self.grid.ny, self.ld())))
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or hold `array_len` values.
+    unsafe fn factorize(
+        &mut self,
+        center: *const f64,
+        east: *const f64,
+        north: *const f64,
+        northeast: *const f64,
+        northwest: *const f64,
+    ) -> Result<()> {
+        let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
+        let view = |name, pointer: *const f64| {
+            if pointer.is_null() {
+                return Err(Error::Null(name));
+            }
+            // SAFETY: not NULL, and our caller promised the length.
+            Ok(View::new(name, unsafe { std::slice::from_raw_parts(pointer, len) }, grid, ld))
+        };
+        let corners = match (northeast.is_null(), northwest.is_null()) {
+            (true, true) => None,
+            _ => Some((view("northeast", northeast)?, view("northwest", northwest)?)),
+        };
+        let a = StencilView { grid, center: view("center", center)?, east: view("east", east)?, north: view("north", north)?, corners };
+
+        let start = Instant::now();
+        self.stale = Some(FAILED);
+        let threads = environment::threads(self.options.int(opt::THREADS) as usize);
+        let core = Rrb::factorize(self.core.take(), &a, &self.options, threads, make_backend)?;
+        self.core = Some(core);
+        self.stale = None;
+        self.seconds_setup = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// # Safety
+    /// The arrays must be NULL or hold `array_len` values.
+    unsafe fn arrays<'a>(
+        &self,
+        (input_name, input): (&'static str, *const f64),
+        (output_name, output): (&'static str, *mut f64),
+    ) -> Result<Arrays<'a>> {
+        if let Some(reason) = self.stale {
+            return Err(Error::State(reason.to_owned()));
+        }
+        if input.is_null() {
+            return Err(Error::Null(input_name));
+        }
+        if output.is_null() {
+            return Err(Error::Null(output_name));
+        }
+        let len = self.array_len()?;
+        let bytes = len * size_of::<f64>();
+        let (from, to) = (input as usize, output as usize);
+        if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
+            return Err(Error::Overlap { first: input_name, second: output_name });
+        }
+        // SAFETY: not NULL, of the promised length, and just seen to be disjoint.
+        let (input, output) =
+            unsafe { (std::slice::from_raw_parts(input, len), std::slice::from_raw_parts_mut(output, len)) };
+        Ok(Arrays { input_name, input, ld: self.ld(), output })
+    }
+
+    fn solve(&mut self, arrays: Arrays) -> Result<i32> {
+        let start = Instant::now();
+        self.history.clear();
+        self.outcome = Outcome::default();
+        let verbosity = self.options.int(opt::VERBOSITY);
+        let mut watch = Watch {
+            history: &mut self.history,
+            monitor: self.monitor,
+            user: self.monitor_user,
+            log: &mut self.log,
+            verbosity,
+            failed: None,
+        };
+        let core = self.core.as_mut().ok_or_else(no_core)?;
+        let result = core.solve(arrays, &self.options, &mut watch);
+        if let Some(error) = watch.failed {
+            return Err(error);
+        }
+        self.seconds_solve = start.elapsed().as_secs_f64();
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if let Error::Breakdown { iteration, .. } = error {
+                    self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
+                }
+                return Err(error);
+            }
+        };
+        self.outcome = outcome;
+        if verbosity >= 1 {
+            self.log.line(
+                1,
+                format_args!(
+                    "rrb: {} x {}, {} iterations, relative residual {:.3e} -> {:.3e}, {:.3} ms",
+                    self.grid.nx,
+                    self.grid.ny,
+                    outcome.iterations,
+                    outcome.initial_residual,
+                    outcome.final_residual,
+                    1e3 * self.seconds_solve
+                ),
+            );
+        }
+        Ok(match outcome.reason {
+            StopReason::MaxIter | StopReason::Stagnated => RRB_NOT_CONVERGED,
+            StopReason::Monitor => RRB_STOPPED,
+            _ => RRB_OK,
+        })
+    }
+
+    /// A result with its value; whole numbers fit a double here.
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)> {
+        let entry = RESULTS.iter().find(|r| r.key == key)?;
+        let done = self.core.as_ref().map(|c| c.done).unwrap_or_default();
+        let used = |yes: f64| if self.core.is_some() { yes } else { 0.0 };
+        let extremes = || lanczos_extremes(self.history.coefficients()).unwrap_or((0.0, 0.0));
+        let value = match key {
+            info::ITERATIONS => self.outcome.iterations as f64,
+            info::STOP_REASON => f64::from(self.outcome.reason as i32),
+            info::INITIAL_RESIDUAL => self.outcome.initial_residual,
+            info::FINAL_RESIDUAL => self.outcome.final_residual,
+            info::SECONDS_SETUP => self.seconds_setup,
+            info::SECONDS_SOLVE => self.seconds_solve,
+            info::BYTES_HOST => self.core.as_ref().map_or(0, Rrb::bytes) as f64,
+            info::LAMBDA_MIN => extremes().0,
+            info::LAMBDA_MAX => extremes().1,
+            info::BACKEND => done.backend as f64,
+            info::DEVICE => -1.0,
+            info::THREADS => self.core.as_ref().map_or(0, Rrb::threads) as f64,
+            info::LEVELS => done.levels as f64,
+            // The stored preconditioner is f64 and its cycle v: the only ones that factorize accepts.
+            info::PRECISION | info::CYCLE => used(1.0),
+            info::COMPONENTS => done.components as f64,
+            info::SINGULAR_COMPONENTS => done.singular_components as f64,
+            info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
+            info::GRIDS => self.core.as_ref().map_or(0, Rrb::grids) as f64,
+            // Nothing is transferred and no device memory is held on the CPU.
+            _ => 0.0,
+        };
+        Some((entry, value))
+    }
+}
+
+/// Concrete backends are named here and nowhere else.
+fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn backend::RrbBackend>> {
+    if reference { Ok(Box::new(backend::reference::Reference::default())) } else { Ok(Box::new(backend::cpu::Cpu::new(threads)?)) }
+}
+
+/// History, log and monitor of one solve.
+struct Watch<'a> {
+    history: &'a mut History,
+    monitor: rrb_monitor_fn,
+    user: *mut c_void,
+    log: &'a mut Log,
+    verbosity: i64,
+    failed: Option<Error>,
+}
+
+impl Observer for Watch<'_> {
+    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.history.push(relative_residual);
+        if self.verbosity >= 2 {
+            self.log.line(2, format_args!("rrb: iteration {iteration}: relative residual {relative_residual:.6e}"));
+        }
+        let Some(monitor) = self.monitor else { return false };
+        let user = self.user;
+        let answer = quietly(|| {
+            // SAFETY: the caller of `rrb_set_monitor` gave a function of this signature that accepts `user`.
+            Ok(unsafe { monitor(user, iteration as i64, relative_residual) })
+        });
+        match answer {
+            Ok(stop) => stop != 0,
+            Err(error) => {
+                self.failed = Some(Error::Internal(format!("the monitor failed in iteration {iteration}: {error}")));
+                true
+            }
+        }
+    }
+
+    fn coefficients(&mut self, alpha: f64, beta: f64) {
+        self.history.push_coefficients(alpha, beta);
+    }
+
+    fn may_stop(&self) -> bool {
+        self.monitor.is_some()
+    }
+}
+
+/// Nobody listens to `apply` and `multiply`.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn iteration(&mut self, _: usize, _: f64) -> bool {
+        false
+    }
+
+    fn coefficients(&mut self, _: f64, _: f64) {}
+
+    fn may_stop(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,198 @@
+//! The repeated red-black levels of a grid (report 16-06, section 2.1), even parity.
+//!
+//! The papers' formula for even k has a typo; the figures show that B[2] are the nodes with both 1-based
+//! indices even. From 0: a grid of nx x ny nodes keeps those with i = ox, j = oy (mod 2), ox = 1 for
+//! nx >= 2. A dimension of one node has no second one, so there ox = 0. The kept nodes form the next grid.
+//! Level 2q + 1 eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2), level 2q + 2 those black
+//! nodes that are not kept.
+
+/// One grid of the hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Nodes in x.
+    pub nx: usize,
+    /// Nodes in y.
+    pub ny: usize,
+}
+
+impl Grid {
+    /// Parity of the kept columns.
+    pub fn ox(&self) -> usize {
+        usize::from(self.nx >= 2)
+    }
+
+    /// Parity of the kept rows.
+    pub fn oy(&self) -> usize {
+        usize::from(self.ny >= 2)
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.nx * self.ny
+    }
+
+    /// Black nodes: what the odd level leaves.
+    pub fn blacks(&self) -> usize {
+        let kept = self.coarse();
+        kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
+    }
+
+    /// The grid of the kept nodes.
+    pub fn coarse(&self) -> Self {
+        Self { nx: (self.nx - self.ox()).div_ceil(2), ny: (self.ny - self.oy()).div_ceil(2) }
+    }
+
+    /// Grids from this one down to a single node.
+    pub fn chain(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), |g| (g.nodes() > 1).then(|| g.coarse()))
+    }
+
+    /// Red eliminations until one node is left.
+    pub fn max_levels(self) -> usize {
+        let mut levels = 0;
+        let mut grid = self;
+        while grid.nodes() > 1 {
+            levels += if grid.blacks() == 1 { 1 } else { 2 };
+            grid = grid.coarse();
+        }
+        levels
+    }
+
+    /// What `levels` eliminations leave.
+    pub fn remainder(self, levels: usize) -> Remainder {
+        let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
+        Remainder { grid, skew: levels % 2 == 1 }
+    }
+
+    /// Levels for `levels = 0`: the fewest, in pairs, whose exact remainder holds at most a quarter of the
+    /// entries of one array of the grid. The factor is read twice in an application, half a word for each
+    /// node beside the 18 of an iteration, and fewer levels mean fewer iterations (kappa ~ 1.23^levels).
+    pub fn default_levels(self) -> usize {
+        let all = self.max_levels();
+        (0..=all)
+            .step_by(2)
+            .skip(1)
+            .find(|&levels| self.remainder(levels).band_entries() <= self.nodes() as u128 / 4)
+            .unwrap_or(all)
+    }
+
+    /// g_max of the report's (3.1).
+    pub fn max_packed_grids(self, block: usize) -> usize {
+        let mut g = 0;
+        while block << g < self.nx.max(self.ny) {
+            g += 1;
+        }
+        g
+    }
+}
+
+/// The nodes that stay after the last elimination: all of `grid`, or (`skew`) its black ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remainder {
+    /// The grid.
+    pub grid: Grid,
+    /// Only the black nodes, which an odd number of levels leaves.
+    pub skew: bool,
+}
+
+impl Remainder {
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        if self.skew { self.grid.blacks() } else { self.grid.nodes() }
+    }
+
+    /// Half bandwidth with lines along the shorter side: the neighbour on the next line but one node on
+    /// (9 points), or two lines on (black nodes only, half as many on a line).
+    pub fn bandwidth(&self) -> usize {
+        let line = self.grid.nx.min(self.grid.ny);
+        let band = if self.skew { line.max(1) } else { line + 1 };
+        band.min(self.nodes() - 1)
+    }
+
+    /// Values in the band factor.
+    pub fn band_entries(&self) -> u128 {
+        self.nodes() as u128 * self.bandwidth().max(1) as u128
+    }
+}
+
+/// Where the nodes of a coarse grid lie on the finest one: i_fine = x0 + step * i.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Embedding {
+    /// Column of the first node.
+    pub x0: usize,
+    /// Row of the first node.
+    pub y0: usize,
+    /// Spacing.
+    pub step: usize,
+}
+
+impl Embedding {
+    /// Of the finest grid itself.
+    pub const FINEST: Self = Self { x0: 0, y0: 0, step: 1 };
+
+    /// Of the coarse grid of `grid`, which lies as `self` says.
+    pub fn coarse(&self, grid: Grid) -> Self {
+        Self { x0: self.x0 + self.step * grid.ox(), y0: self.y0 + self.step * grid.oy(), step: 2 * self.step }
+    }
+
+    /// Fine indices of node (i, j).
+    pub fn fine(&self, i: usize, j: usize) -> (usize, usize) {
+        (self.x0 + self.step * i, self.y0 + self.step * j)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_halve_a_grid_down_to_one_node() {
+        assert_eq!(Grid { nx: 63, ny: 63 }.max_levels(), 10);
+        assert_eq!(Grid { nx: 1023, ny: 1023 }.max_levels(), 18);
+        assert_eq!(Grid { nx: 1, ny: 1 }.max_levels(), 0);
+        assert_eq!(Grid { nx: 2, ny: 1 }.max_levels(), 1);
+        let sizes: Vec<usize> = Grid { nx: 63, ny: 1 }.chain().map(|g| g.nx).collect();
+        assert_eq!(sizes, [63, 31, 15, 7, 3, 1]);
+    }
+
+    #[test]
+    fn every_node_is_eliminated_once_or_remains() {
+        for nx in 1..20 {
+            for ny in 1..20 {
+                let grid = Grid { nx, ny };
+                for levels in 0..=grid.max_levels() {
+                    let mut eliminated = 0;
+                    for (q, g) in grid.chain().enumerate() {
+                        if 2 * q < levels {
+                            eliminated += g.nodes() - g.blacks();
+                        }
+                        if 2 * q + 1 < levels {
+                            eliminated += g.blacks() - g.coarse().nodes();
+                        }
+                    }
+                    assert_eq!(eliminated + grid.remainder(levels).nodes(), grid.nodes(), "{nx} x {ny}, {levels}");
+                }
+                assert_eq!(grid.remainder(grid.max_levels()).nodes(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_grids_of_the_reports_example() {
+        assert_eq!(Grid { nx: 411, ny: 277 }.max_packed_grids(32), 4);
+        assert_eq!(Grid { nx: 16, ny: 3 }.max_packed_grids(16), 0);
+        assert_eq!(Grid { nx: 17, ny: 3 }.max_packed_grids(16), 1);
+    }
+
+    #[test]
+    fn two_levels_on_2047_squared_need_more_than_eight_gigabytes() {
+        let bytes = Grid { nx: 2047, ny: 2047 }.remainder(2).band_entries() * 8;
+        assert!((8.5e9..8.7e9).contains(&(bytes as f64)), "{bytes}");
+    }
+
+    #[test]
+    fn default_levels_by_size() {
+        let of = |n| Grid { nx: n, ny: n }.default_levels();
+        assert_eq!([of(1), of(2), of(63), of(255), of(511), of(1023), of(2047), of(4095)], [0, 2, 6, 8, 8, 8, 10, 10]);
+    }
+}

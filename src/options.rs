@@ -1,0 +1,541 @@
+//! The one table of options and results: the header, the Fortran constants, the text names and the
+//! documentation are made from it. A leaf: knows no solver.
+//!
+//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200,
+//! common results 1000, `rrb` results 1100.
+
+use crate::error::{Error, Result};
+
+/// Which handles know a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Every family.
+    Common,
+    /// `rrb_`: 2D stencils.
+    Rrb,
+}
+
+/// When a new value acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// At the next `factorize`; until then `solve` answers `RRB_ERR_STATE`.
+    Factorize,
+    /// At once.
+    Now,
+}
+
+/// Type, default and range of an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A whole number.
+    Int { /// Default.
+        default: i64, /// Smallest.
+        min: i64, /// Largest.
+        max: i64, /// Must be a multiple of this.
+        multiple: i64 },
+    /// A real number; `open` excludes both ends.
+    Real { /// Default.
+        default: f64, /// Lower end.
+        min: f64, /// Upper end.
+        max: f64, /// Whether the ends are excluded.
+        open: bool },
+    /// One of a list of names with their numbers; the first is the default.
+    Choice(&'static [(&'static str, i64)]),
+    /// Text, in `set_options` only.
+    Text(&'static str),
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionEntry {
+    /// Name in C and Fortran without the prefix `RRB_OPT_`.
+    pub constant: &'static str,
+    /// Number.
+    pub key: i32,
+    /// Name in text.
+    pub name: &'static str,
+    /// Who knows it.
+    pub family: Family,
+    /// When it acts.
+    pub effect: Effect,
+    /// Type, default and range.
+    pub kind: Kind,
+    /// Meaning, one sentence.
+    pub doc: &'static str,
+}
+
+/// One result.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultEntry {
+    /// Name in C and Fortran without the prefix `RRB_INFO_`.
+    pub constant: &'static str,
+    /// Number.
+    pub key: i32,
+    /// Name in text.
+    pub name: &'static str,
+    /// Who knows it.
+    pub family: Family,
+    /// Read by `get_real`; else by `get_int`.
+    pub real: bool,
+    /// Names of the values, where the result is one of a list.
+    pub choices: &'static [(&'static str, i64)],
+    /// Meaning, one sentence.
+    pub doc: &'static str,
+}
+
+macro_rules! options {
+    ($($(#[$m:meta])* $constant:ident = $key:literal $name:literal $family:ident $effect:ident $kind:expr, $doc:literal;)*) => {
+        /// Keys of the options.
+        pub mod opt { $(#[doc = $doc] pub const $constant: i32 = $key;)* }
+        /// Every option, in the order of the documentation.
+        pub static OPTIONS: &[OptionEntry] = &[$(OptionEntry {
+            constant: stringify!($constant), key: $key, name: $name, family: Family::$family,
+            effect: Effect::$effect, kind: $kind, doc: $doc,
+        },)*];
+    };
+}
+
+macro_rules! results {
+    ($($constant:ident = $key:literal $name:literal $family:ident $real:literal $choices:expr, $doc:literal;)*) => {
+        /// Keys of the results.
+        pub mod info { $(#[doc = $doc] pub const $constant: i32 = $key;)* }
+        /// Every result, in the order of the documentation.
+        pub static RESULTS: &[ResultEntry] = &[$(ResultEntry {
+            constant: stringify!($constant), key: $key, name: $name, family: Family::$family,
+            real: $real, choices: $choices, doc: $doc,
+        },)*];
+    };
+}
+
+const BACKENDS: &[(&str, i64)] = &[("auto", 0), ("cpu", 1), ("cuda", 2), ("reference", 3)];
+const PRECISIONS: &[(&str, i64)] = &[("auto", 0), ("f64", 1), ("f32", 2), ("bf16", 3), ("mixed", 4)];
+const CYCLES: &[(&str, i64)] = &[("auto", 0), ("v", 1), ("amli", 2), ("k", 3)];
+
+/// Values of the result `stop_reason`.
+pub const STOP_REASONS: &[(&str, i64)] = &[
+    ("none", 0),
+    ("converged", 1),
+    ("initial_guess", 2),
+    ("zero_rhs", 3),
+    ("max_iter", 4),
+    ("monitor", 5),
+    ("stagnated", 6),
+    ("breakdown", 7),
+];
+
+const fn int(default: i64, min: i64, max: i64) -> Kind {
+    Kind::Int { default, min, max, multiple: 1 }
+}
+
+const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
+    Kind::Real { default, min, max, open }
+}
+
+const SWITCH_OFF: Kind = int(0, 0, 1);
+const SWITCH_ON: Kind = int(1, 0, 1);
+
+options! {
+    BACKEND = 100 "backend" Common Factorize Kind::Choice(BACKENDS),
+        "where the solver runs; auto: cuda where a device is and the problem is large enough, else cpu";
+    DEVICE = 101 "device" Common Factorize int(0, 0, 1023), "CUDA ordinal";
+    THREADS = 102 "threads" Common Factorize int(0, 0, 4096),
+        "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order";
+    MEMORY = 103 "memory" Common Now Kind::Choice(&[("auto", 0), ("host", 1), ("device", 2)]),
+        "where the caller's arrays are; auto asks the driver";
+    REL_TOL = 104 "rel_tol" Common Now real(1e-6, 0.0, 1.0, true),
+        "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
+    ABS_TOL = 105 "abs_tol" Common Now real(0.0, 0.0, f64::MAX, false), "see rel_tol; unit of the tested norm";
+    MAX_ITER = 106 "max_iter" Common Now int(1000, 0, 2_147_483_647), "iterations at most; 0 only evaluates the residual";
+    NORM = 107 "norm" Common Now Kind::Choice(&[("true2", 0), ("preconditioned", 1)]),
+        "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
+    REFERENCE = 108 "reference" Common Now Kind::Choice(&[("rhs", 0), ("initial", 1)]),
+        "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
+    NULL_SPACE = 109 "null_space" Common Factorize Kind::Choice(&[("auto", 0), ("none", 1), ("constant", 2)]),
+        "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 * center";
+    CHECK_INPUT = 110 "check_input" Common Now SWITCH_ON, "refuse NaN and infinity in input arrays";
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Common Now SWITCH_OFF,
+        "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
+    VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve; 2: a line an iteration";
+    LOG = 113 "log" Common Now Kind::Text("callback"), "where lines go: callback, stderr, or the path of a file to append to";
+
+    LEVELS = 200 "levels" Rrb Factorize int(0, 0, 4096),
+        "number of red eliminations; 0: by size; more than the grid has: all it has";
+    COARSE_MEMORY = 201 "coarse_memory" Rrb Factorize int(1_073_741_824, 8, i64::MAX),
+        "bytes the exact factor of the remainder may take";
+    GRIDS = 202 "grids" Rrb Factorize int(0, 0, 64), "number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max";
+    COMPUTE_BLOCK = 203 "compute_block" Rrb Factorize Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 },
+        "row padding and border of the r1/r2/b1/b2 arrays";
+    LUMPING = 204 "lumping" Rrb Factorize Kind::Choice(&[("m1", 0), ("m2", 1)]),
+        "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
+    RELAXATION = 205 "relaxation" Rrb Factorize real(1.0, 0.0, 1.0, false), "omega: the part of a dropped coupling that is added to the diagonal";
+    FUSION = 206 "fusion" Rrb Factorize Kind::Choice(&[("on", 1), ("off", 0)]),
+        "on: fused stages where the backend has them; off: the unfused textbook steps";
+    COMPENSATION = 207 "compensation" Rrb Factorize Kind::Choice(&[("auto", 0), ("never", 1), ("always", 2)]),
+        "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
+    PRECISION = 208 "precision" Rrb Factorize Kind::Choice(PRECISIONS), "of the stored preconditioner";
+    CYCLE = 209 "cycle" Rrb Factorize Kind::Choice(CYCLES), "v: the papers' RRB; amli, k: recursive";
+    CYCLE_SPACING = 210 "cycle_spacing" Rrb Factorize int(0, 0, 64), "recursion every so many levels; 0: chosen";
+    CYCLE_STEPS = 211 "cycle_steps" Rrb Factorize int(2, 1, 8), "inner iterations of a recursion";
+    LEADING_DIMENSION = 212 "leading_dimension" Rrb Factorize int(0, 0, i64::MAX),
+        "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+}
+
+results! {
+    ITERATIONS = 1000 "iterations" Common false &[], "iterations of the last solve";
+    STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS, "why the last solve ended";
+    INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[], "relative, in the tested norm, of the guess";
+    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when converged";
+    SECONDS_SETUP = 1004 "seconds_setup" Common true &[], "wall time of the last factorize";
+    SECONDS_SOLVE = 1005 "seconds_solve" Common true &[], "wall time of the last solve";
+    SECONDS_TRANSFER = 1006 "seconds_transfer" Common true &[], "of that, copies between host and device";
+    BYTES_HOST = 1007 "bytes_host" Common false &[], "host memory of the handle";
+    BYTES_DEVICE = 1008 "bytes_device" Common false &[], "device memory of the handle";
+    LAMBDA_MIN = 1009 "lambda_min" Common true &[], "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
+    LAMBDA_MAX = 1010 "lambda_max" Common true &[], "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
+    BACKEND = 1011 "backend" Common false BACKENDS, "the one in use";
+    DEVICE = 1012 "device" Common false &[], "CUDA ordinal in use, -1: none";
+    THREADS = 1013 "threads" Common false &[], "threads in use";
+    LEVELS = 1100 "levels" Rrb false &[], "red eliminations done";
+    PRECISION = 1101 "precision" Rrb false PRECISIONS, "the one in use";
+    CYCLE = 1102 "cycle" Rrb false CYCLES, "the one in use; amli and v are fixed linear M, k is not";
+    COMPONENTS = 1103 "components" Rrb false &[], "connected components of two nodes or more";
+    SINGULAR_COMPONENTS = 1104 "singular_components" Rrb false &[], "of those, singular ones";
+    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" Rrb false &[], "positive couplings moved to the diagonals of M";
+    GRIDS = 1106 "grids" Rrb false &[], "r1/r2/b1/b2 grids in use";
+}
+
+/// Values of all options of one handle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    family: Family,
+    ints: Vec<i64>,
+    reals: Vec<f64>,
+    log: String,
+}
+
+impl Options {
+    /// Defaults.
+    #[must_use]
+    pub fn new(family: Family) -> Self {
+        let int_default = |o: &OptionEntry| match o.kind {
+            Kind::Int { default, .. } => default,
+            Kind::Choice(names) => names[0].1,
+            Kind::Real { .. } | Kind::Text(_) => 0,
+        };
+        let real_default = |o: &OptionEntry| match o.kind {
+            Kind::Real { default, .. } => default,
+            _ => 0.0,
+        };
+        Self {
+            family,
+            ints: OPTIONS.iter().map(int_default).collect(),
+            reals: OPTIONS.iter().map(real_default).collect(),
+            log: "callback".to_owned(),
+        }
+    }
+
+    /// Value of a whole-number option or choice. Keys come from [`opt`], so that the lookup cannot fail.
+    #[must_use]
+    pub fn int(&self, key: i32) -> i64 {
+        OPTIONS.iter().position(|o| o.key == key).map_or(0, |p| self.ints[p])
+    }
+
+    /// Value of a real option.
+    #[must_use]
+    pub fn real(&self, key: i32) -> f64 {
+        OPTIONS.iter().position(|o| o.key == key).map_or(0.0, |p| self.reals[p])
+    }
+
+    /// Where log lines go: `callback`, `stderr`, or a path.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    fn position(&self, key: i32) -> Result<usize> {
+        OPTIONS.iter().position(|o| o.key == key && self.knows(o)).ok_or_else(|| {
+            let nearest = OPTIONS
+                .iter()
+                .filter(|o| self.knows(o))
+                .min_by_key(|o| (o.key - key).unsigned_abs())
+                .expect("the table is not empty");
+            Error::Option(format!(
+                "unknown option key {key}; did you mean RRB_OPT_{} = {}?",
+                nearest.constant, nearest.key
+            ))
+        })
+    }
+
+    fn knows(&self, o: &OptionEntry) -> bool {
+        o.family == Family::Common || o.family == self.family
+    }
+
+    /// Whether all options that act at the next factorize have the values of `other`.
+    #[must_use]
+    pub fn same_setup(&self, other: &Self) -> bool {
+        let at_factorize = |p: usize| OPTIONS[p].effect == Effect::Factorize;
+        (0..OPTIONS.len())
+            .filter(|&p| at_factorize(p))
+            .all(|p| self.ints[p] == other.ints[p] && self.reals[p] == other.reals[p])
+    }
+
+    /// Sets a whole-number option, a choice by its number, or a real option to a whole value.
+    pub fn set_int(&mut self, key: i32, value: i64) -> Result<()> {
+        let p = self.position(key)?;
+        let o = &OPTIONS[p];
+        match o.kind {
+            Kind::Int { min, max, multiple, .. } => {
+                if value < min || value > max || value % multiple != 0 {
+                    return Err(range_error(o, value.to_string()));
+                }
+                self.ints[p] = value;
+                Ok(())
+            }
+            Kind::Choice(names) => {
+                if names.iter().all(|&(_, number)| number != value) {
+                    return Err(range_error(o, value.to_string()));
+                }
+                self.ints[p] = value;
+                Ok(())
+            }
+            Kind::Real { .. } => self.set_real(key, value as f64),
+            Kind::Text(_) => Err(Error::Option(format!("{} is a text option: use set_options", o.name))),
+        }
+    }
+
+    /// Sets a real option.
+    pub fn set_real(&mut self, key: i32, value: f64) -> Result<()> {
+        let p = self.position(key)?;
+        let o = &OPTIONS[p];
+        let Kind::Real { min, max, open, .. } = o.kind else {
+            return Err(Error::Option(format!("{} is not a real option: use set_int or set_options", o.name)));
+        };
+        let inside = if open { value > min && value < max } else { value >= min && value <= max };
+        if !inside {
+            return Err(range_error(o, format!("{value}")));
+        }
+        self.reals[p] = value;
+        Ok(())
+    }
+
+    /// Value of a whole-number option or choice by key.
+    pub fn get_int(&self, key: i32) -> Result<i64> {
+        let p = self.position(key)?;
+        match OPTIONS[p].kind {
+            Kind::Int { .. } | Kind::Choice(_) => Ok(self.ints[p]),
+            Kind::Real { .. } => Err(Error::Option(format!("{} is real: use get_real", OPTIONS[p].name))),
+            Kind::Text(_) => Err(Error::Option(format!("{} is text and cannot be read back", OPTIONS[p].name))),
+        }
+    }
+
+    /// Value of a real option by key; whole numbers are converted.
+    pub fn get_real(&self, key: i32) -> Result<f64> {
+        let p = self.position(key)?;
+        match OPTIONS[p].kind {
+            Kind::Real { .. } => Ok(self.reals[p]),
+            _ => self.get_int(key).map(|v| v as f64),
+        }
+    }
+
+    /// Applies text such as `levels=12 rel_tol=1e-8 backend=cpu`: all of it, or nothing.
+    pub fn set_text(&mut self, text: &str) -> Result<()> {
+        let mut next = self.clone();
+        for entry in entries(text) {
+            next.set_entry(entry)?;
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Applies the entries that this family knows and that are right, hands each sentence about a wrong one to `complain`.
+    pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
+        for entry in entries(text) {
+            let name = entry.split('=').next().unwrap_or("");
+            let foreign = OPTIONS.iter().any(|o| o.name == name && !self.knows(o));
+            if foreign {
+                continue;
+            }
+            if let Err(e) = self.set_entry(entry) {
+                complain(&e);
+            }
+        }
+    }
+
+    fn set_entry(&mut self, entry: &str) -> Result<()> {
+        let Some((name, value)) = entry.split_once('=') else {
+            return Err(Error::Option(format!("'{entry}' is not of the form name=value")));
+        };
+        let Some(p) = OPTIONS.iter().position(|o| o.name == name && self.knows(o)) else {
+            let nearest = nearest_name(name, OPTIONS.iter().filter(|o| self.knows(o)).map(|o| o.name));
+            return Err(Error::Option(format!("unknown option '{name}'; did you mean '{nearest}'?")));
+        };
+        let o = &OPTIONS[p];
+        match o.kind {
+            Kind::Int { .. } => match value.parse::<i64>() {
+                Ok(v) => self.set_int(o.key, v),
+                Err(_) => Err(range_error(o, format!("'{value}'"))),
+            },
+            Kind::Real { .. } => match value.parse::<f64>() {
+                Ok(v) => self.set_real(o.key, v),
+                Err(_) => Err(range_error(o, format!("'{value}'"))),
+            },
+            Kind::Choice(names) => {
+                if o.key == opt::LUMPING {
+                    if let Some((number, omega)) = lumping_shorthand(value) {
+                        self.set_int(opt::LUMPING, number)?;
+                        return self.set_real(opt::RELAXATION, omega);
+                    }
+                }
+                let number = names.iter().find(|&&(n, _)| n == value).map(|&(_, number)| number);
+                match number {
+                    Some(v) => {
+                        self.ints[p] = v;
+                        Ok(())
+                    }
+                    None => {
+                        let nearest = nearest_name(value, names.iter().map(|&(n, _)| n));
+                        Err(Error::Option(format!(
+                            "{name} must be {}, got '{value}'; did you mean '{nearest}'?",
+                            choice_list(names)
+                        )))
+                    }
+                }
+            }
+            Kind::Text(_) => {
+                if value.is_empty() {
+                    return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
+                }
+                self.log = value.to_owned();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Ciarlet's names (report, table 1): lumping and relaxation in one.
+fn lumping_shorthand(value: &str) -> Option<(i64, f64)> {
+    match value {
+        "m1u" => Some((0, 0.0)),
+        "m1m" => Some((0, 1.0)),
+        "m2u" => Some((1, 0.0)),
+        "m2m" => Some((1, 1.0)),
+        _ => None,
+    }
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || c == ',').filter(|e| !e.is_empty())
+}
+
+fn choice_list(names: &[(&str, i64)]) -> String {
+    let all: Vec<&str> = names.iter().map(|&(n, _)| n).collect();
+    format!("one of {}", all.join(", "))
+}
+
+/// The allowed range in words, as it stands in error sentences and in the documentation.
+#[must_use]
+pub fn allowed_range(kind: &Kind) -> String {
+    match *kind {
+        Kind::Int { min, max, multiple, .. } => {
+            let multiple = if multiple > 1 { format!("a multiple of {multiple} ") } else { String::new() };
+            if max == i64::MAX { format!("{multiple}>= {min}") } else { format!("{multiple}in [{min}, {max}]") }
+        }
+        Kind::Real { min, max, open, .. } => match (open, max == f64::MAX) {
+            (true, _) => format!("in ({min}, {max})"),
+            (false, true) => format!(">= {min} and finite"),
+            (false, false) => format!("in [{min}, {max}]"),
+        },
+        Kind::Choice(names) => choice_list(names),
+        Kind::Text(_) => "callback, stderr, or a path".to_owned(),
+    }
+}
+
+fn range_error(o: &OptionEntry, value: String) -> Error {
+    let range = allowed_range(&o.kind);
+    let allowed = match o.kind {
+        Kind::Int { multiple, .. } if multiple > 1 => format!("be {range}"),
+        Kind::Int { .. } | Kind::Real { .. } if range.starts_with("in") => format!("lie {range}"),
+        Kind::Choice(names) => {
+            let all: Vec<String> = names.iter().map(|(n, v)| format!("{v} ({n})")).collect();
+            format!("be one of {}", all.join(", "))
+        }
+        _ => format!("be {range}"),
+    };
+    Error::Range { name: o.name, value, allowed }
+}
+
+/// The name at the smallest edit distance.
+fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
+    names.min_by_key(|n| edit_distance(word, n)).unwrap_or("")
+}
+
+/// Levenshtein distance.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_names_are_unique() {
+        for (p, o) in OPTIONS.iter().enumerate() {
+            assert!(OPTIONS[..p].iter().all(|q| q.key != o.key && q.name != o.name), "{}", o.name);
+            assert!(RESULTS.iter().all(|r| r.key != o.key), "{}", o.name);
+        }
+        for (p, r) in RESULTS.iter().enumerate() {
+            assert!(RESULTS[..p].iter().all(|q| q.key != r.key && q.name != r.name), "{}", r.name);
+        }
+    }
+
+    #[test]
+    fn text_is_all_or_nothing() {
+        let mut o = Options::new(Family::Rrb);
+        let before = o.clone();
+        let e = o.set_text("rel_tol=1e-8 levls=12").unwrap_err();
+        assert_eq!(e.sentence(0), "unknown option 'levls'; did you mean 'levels'?");
+        assert_eq!(o, before);
+        o.set_text("rel_tol=1e-8, check_input=0").unwrap();
+        assert!(o.same_setup(&before));
+        o.set_text("lumping=m2u").unwrap();
+        assert!(!o.same_setup(&before));
+        assert_eq!(o.real(opt::REL_TOL), 1e-8);
+        assert_eq!((o.int(opt::LUMPING), o.real(opt::RELAXATION)), (1, 0.0));
+    }
+
+    #[test]
+    fn ranges_are_named() {
+        let mut o = Options::new(Family::Rrb);
+        let sentence = |e: Error| e.sentence(0);
+        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
+        assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
+        assert_eq!(
+            sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
+            "compute_block must be a multiple of 8 in [8, 4096], got 12"
+        );
+        assert_eq!(sentence(o.set_int(opt::CYCLE, 9).unwrap_err()), "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), got 9");
+        assert_eq!(sentence(o.set_text("backend=cdua").unwrap_err()), "backend must be one of auto, cpu, cuda, reference, got 'cdua'; did you mean 'cuda'?");
+        assert_eq!(sentence(o.set_int(201_000, 1).unwrap_err()), "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?");
+    }
+
+    #[test]
+    fn lenient_text_keeps_what_is_right() {
+        let mut o = Options::new(Family::Rrb);
+        let mut complaints = Vec::new();
+        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.sentence(0)));
+        assert_eq!(o.int(opt::MAX_ITER), 7);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+    }
+}

@@ -1,0 +1,107 @@
+//! What a solve tells about itself. A leaf.
+
+/// Why a solve ended; the numbers are those of the result `stop_reason`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopReason {
+    /// No solve yet.
+    #[default]
+    None = 0,
+    /// The recomputed residual meets the test.
+    Converged = 1,
+    /// The guess already met it.
+    InitialGuess = 2,
+    /// b = 0.
+    ZeroRhs = 3,
+    /// `max_iter` was reached.
+    MaxIter = 4,
+    /// The monitor asked.
+    Monitor = 5,
+    /// The recurred residual met the test three times, the recomputed one never did.
+    Stagnated = 6,
+    /// A positive quantity was not.
+    Breakdown = 7,
+}
+
+/// Numbers of one solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Iterations done.
+    pub iterations: usize,
+    /// Why it ended.
+    pub reason: StopReason,
+    /// Relative residual of the guess, in the tested norm.
+    pub initial_residual: f64,
+    /// Relative residual of x.
+    pub final_residual: f64,
+}
+
+/// Receives what happens between iterations; called on the calling thread, in order.
+pub trait Observer {
+    /// The tested relative residual after `iteration` iterations; `true` asks to stop.
+    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool;
+    /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
+    fn coefficients(&mut self, alpha: f64, beta: f64);
+    /// Whether `iteration` may ask to stop, so that a parallel solver must wait for its answer.
+    fn may_stop(&self) -> bool;
+}
+
+/// Residuals and CG coefficients of the last solve. Memory is taken when `max_iter` is set.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    residuals: Vec<f64>,
+    coefficients: Vec<(f64, f64)>,
+    seen: usize,
+    first_run_ended: bool,
+}
+
+/// Entries kept at most, whatever `max_iter` says.
+pub const HISTORY_LIMIT: usize = 1_000_000;
+
+impl History {
+    /// Takes memory for `max_iter` iterations.
+    pub fn reserve(&mut self, max_iter: usize) -> crate::error::Result<()> {
+        let len = max_iter.saturating_add(1).min(HISTORY_LIMIT);
+        let no_memory = |_| crate::error::Error::Memory(format!("no memory for a history of {len} iterations"));
+        self.residuals.try_reserve_exact(len.saturating_sub(self.residuals.len())).map_err(no_memory)?;
+        self.coefficients.try_reserve_exact(len.saturating_sub(self.coefficients.len())).map_err(no_memory)
+    }
+
+    /// Forgets the last solve, keeps the memory.
+    pub fn clear(&mut self) {
+        self.residuals.clear();
+        self.coefficients.clear();
+        self.seen = 0;
+        self.first_run_ended = false;
+    }
+
+    /// Adds a residual while there is room.
+    pub fn push(&mut self, residual: f64) {
+        self.seen += 1;
+        if self.residuals.len() < self.residuals.capacity().min(HISTORY_LIMIT) {
+            self.residuals.push(residual);
+        }
+    }
+
+    /// Adds a step of CG; a restart (beta = 0 later than at first) ends the Lanczos matrix.
+    pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
+        self.first_run_ended |= beta == 0.0 && !self.coefficients.is_empty();
+        if !self.first_run_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
+            self.coefficients.push((alpha, beta));
+        }
+    }
+
+    /// Relative residuals kept, from iteration 0.
+    pub fn residuals(&self) -> &[f64] {
+        &self.residuals
+    }
+
+    /// (alpha, beta) of the first run of CG.
+    pub fn coefficients(&self) -> &[(f64, f64)] {
+        &self.coefficients
+    }
+
+    /// Residuals seen, kept or not.
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+}

@@ -1,0 +1,184 @@
+//! Preconditioned conjugate gradients (report 16-06, algorithm 1) and the eigenvalue estimates that its
+//! coefficients give.
+
+use crate::backend::PcgSteps;
+use crate::error::{Error, Result};
+use crate::report::StopReason;
+
+/// The tested norm of the residual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// 2-norm of b - A x.
+    True2,
+    /// sqrt(r' M^-1 r), as in the papers.
+    Preconditioned,
+}
+
+/// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Tested norm.
+    pub norm: Norm,
+    /// max(rel_tol * reference, abs_tol).
+    pub threshold: f64,
+    /// What residuals are reported relative to.
+    pub reference: f64,
+    /// Iterations at most.
+    pub max_iter: usize,
+}
+
+/// Times that PCG starts again from a recomputed residual that missed the test.
+const RESTARTS: usize = 3;
+
+/// How PCG ended: iterations, the last residual norm and why.
+#[derive(Clone, Copy, Debug)]
+pub struct PcgEnd {
+    /// Iterations done.
+    pub iterations: usize,
+    /// Last norm.
+    pub norm: f64,
+    /// Why.
+    pub reason: StopReason,
+}
+
+/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed
+/// one; where that misses the test, the iteration starts again from it.
+pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
+    let mut iterations = 0;
+    let mut restarts = 0;
+    let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
+
+    'start: loop {
+        // A start from a recomputed residual: r = b - A x is there, z and p are not.
+        let mut norm = s.residual_norm2().sqrt();
+        if norm == 0.0 || (test.norm == Norm::True2 && norm <= test.threshold) {
+            return ended(iterations, norm, StopReason::Converged);
+        }
+        let mut rho = positive("r'M^-1 r", s.precondition(), iterations)?;
+        if test.norm == Norm::Preconditioned {
+            norm = rho.sqrt();
+            if norm <= test.threshold {
+                return ended(iterations, norm, StopReason::Converged);
+            }
+        }
+        if restarts > RESTARTS {
+            return ended(iterations, norm, StopReason::Stagnated);
+        }
+        let mut beta = 0.0;
+        s.first_direction();
+        loop {
+            if iterations >= test.max_iter {
+                return ended(iterations, norm, StopReason::MaxIter);
+            }
+            let sigma = positive("p'Ap", s.multiply(), iterations + 1)?; // q = A p, sigma = <p, q>
+            let alpha = rho / sigma;
+            s.advance(alpha); // x += alpha p, r -= alpha q
+            s.record(alpha, beta);
+            iterations += 1;
+
+            // z = M^-1 r and rho are needed for the test in the papers' norm, else only to go on.
+            let mut rho_new = 0.0;
+            norm = if test.norm == Norm::Preconditioned {
+                rho_new = s.precondition();
+                rho_new.max(0.0).sqrt()
+            } else {
+                s.residual_norm2().sqrt()
+            };
+            let stop = s.observe(iterations, norm / test.reference);
+            if norm <= test.threshold {
+                s.residual();
+                restarts += 1;
+                continue 'start;
+            }
+            if stop {
+                return ended(iterations, norm, StopReason::Monitor);
+            }
+            if test.norm == Norm::True2 {
+                rho_new = s.precondition();
+            }
+            rho_new = positive("r'M^-1 r", rho_new, iterations)?;
+            beta = rho_new / rho;
+            rho = rho_new;
+            s.next_direction(beta); // p = z + beta p
+        }
+    }
+}
+
+/// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.
+fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+}
+
+/// Smallest and largest eigenvalue of the Lanczos matrix of a CG run with coefficients (alpha_k, beta_k):
+/// diagonal 1 / alpha_k + beta_k / alpha_{k-1}, off-diagonal sqrt(beta_k) / alpha_{k-1} (Saad, Iterative
+/// methods, section 6.7.3). They lie inside the spectrum of M^-1 A and tend to its ends.
+pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
+    if coefficients.len() < 2 {
+        return None;
+    }
+    let diagonal = |k: usize| {
+        let (alpha, beta) = coefficients[k];
+        1.0 / alpha + if k > 0 { beta / coefficients[k - 1].0 } else { 0.0 }
+    };
+    let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() / coefficients[k - 1].0 } else { 0.0 };
+    let n = coefficients.len();
+    // Gershgorin.
+    let radius = |k: usize| off(k) + if k + 1 < n { off(k + 1) } else { 0.0 };
+    let low = (0..n).map(|k| diagonal(k) - radius(k)).fold(f64::INFINITY, f64::min);
+    let high = (0..n).map(|k| diagonal(k) + radius(k)).fold(f64::NEG_INFINITY, f64::max);
+    // Sturm: as many eigenvalues lie below t as the pivots of T - t I have negative signs.
+    let below = |t: f64| {
+        let mut count = 0;
+        let mut pivot = 1.0;
+        for k in 0..n {
+            let o = off(k);
+            pivot = diagonal(k) - t - if k > 0 { o * o / pivot } else { 0.0 };
+            if pivot == 0.0 {
+                pivot = f64::MIN_POSITIVE;
+            }
+            count += usize::from(pivot < 0.0);
+        }
+        count
+    };
+    let bisect = |wanted: usize| {
+        let (mut a, mut b) = (low, high);
+        // 60 halvings leave 1e-18 of the Gershgorin interval.
+        for _ in 0..60 {
+            let middle = 0.5 * (a + b);
+            if below(middle) >= wanted { b = middle } else { a = middle }
+        }
+        0.5 * (a + b)
+    };
+    Some((bisect(1), bisect(n)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CG with M = I on a diagonal matrix with two eigenvalues finds both after two steps.
+    #[test]
+    fn lanczos_finds_both_eigenvalues_of_two() {
+        let a = [1.0, 4.0];
+        let (mut r, mut p) = ([1.0, 1.0], [1.0, 1.0]);
+        let mut coefficients = Vec::new();
+        let mut beta = 0.0;
+        for _ in 0..2 {
+            let rho: f64 = r.iter().map(|v| v * v).sum();
+            let sigma: f64 = p.iter().zip(a).map(|(v, d)| v * v * d).sum();
+            let alpha = rho / sigma;
+            coefficients.push((alpha, beta));
+            for k in 0..2 {
+                r[k] -= alpha * a[k] * p[k];
+            }
+            beta = r.iter().map(|v| v * v).sum::<f64>() / rho;
+            for k in 0..2 {
+                p[k] = r[k] + beta * p[k];
+            }
+        }
+        let (low, high) = lanczos_extremes(&coefficients).unwrap();
+        // Bisection resolves 1e-18 of the interval, the coefficients carry a few roundings.
+        assert!((low - 1.0).abs() < 1e-14 && (high - 4.0).abs() < 1e-14, "{low} {high}");
+        assert!(lanczos_extremes(&coefficients[..1]).is_none());
+    }
+}

@@ -1,0 +1,4 @@
+//! The mathematics, one file per method, written once for all backends.
+
+pub mod krylov;
+pub mod rrb;

@@ -1,0 +1,441 @@
+//! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
+
+use super::krylov::{Norm, Test, pcg};
+use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::error::{Error, Result};
+use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
+use crate::options::{Options, opt};
+use crate::report::{Observer, Outcome, StopReason};
+
+/// A factorized matrix, or room for one.
+pub struct Rrb {
+    backend: Box<dyn RrbBackend>,
+    made_for: Made,
+    components: Components,
+    /// What the last factorize did.
+    pub done: Done,
+}
+
+/// What a backend was made for; another value needs another backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    backend: i64,
+    threads: usize,
+}
+
+/// Results of a factorization.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Backend in use, by number.
+    pub backend: i64,
+    /// Red eliminations.
+    pub levels: usize,
+    /// Connected components of two nodes or more.
+    pub components: usize,
+    /// Singular ones.
+    pub singular_components: usize,
+    /// Positive couplings moved to the diagonals in M.
+    pub compensated_couplings: usize,
+}
+
+/// Numbers of the choices that this file asks for, as in the option table.
+mod choice {
+    pub const BACKEND_CPU: i64 = 1;
+    pub const BACKEND_CUDA: i64 = 2;
+    pub const BACKEND_REFERENCE: i64 = 3;
+    pub const NULL_SPACE_NONE: i64 = 1;
+    pub const NULL_SPACE_CONSTANT: i64 = 2;
+    pub const COMPENSATION_NEVER: i64 = 1;
+    pub const PRECISION_F64: i64 = 1;
+    pub const CYCLE_V: i64 = 1;
+}
+
+/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
+
+impl Rrb {
+    /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
+    /// factorization.
+    pub fn factorize(
+        previous: Option<Self>,
+        a: &StencilView,
+        options: &Options,
+        threads: usize,
+        make: MakeBackend,
+    ) -> Result<Self> {
+        let backend = choose_backend(options)?;
+        check_offered(options)?;
+        if options.int(opt::CHECK_INPUT) != 0 {
+            check_finite(a)?;
+        }
+        check_centers(a)?;
+
+        let made_for = Made { backend, threads };
+        let mut rrb = match previous {
+            Some(rrb) if rrb.made_for == made_for => rrb,
+            _ => Self {
+                backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
+                made_for,
+                components: Components::default(),
+                done: Done::default(),
+            },
+        };
+        let null_space = options.int(opt::NULL_SPACE);
+        let zero_row_sum =
+            if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
+        rrb.components.find(a, zero_row_sum, null_space != choice::NULL_SPACE_NONE)?;
+        if null_space == choice::NULL_SPACE_CONSTANT {
+            check_all_singular(&rrb.components)?;
+        }
+
+        let positive =
+            if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { a.positive_couplings() };
+        let levels = choose_levels(a.grid, options)?;
+        let block = options.int(opt::COMPUTE_BLOCK) as usize;
+        let setup = Setup {
+            levels,
+            lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
+            omega: options.real(opt::RELAXATION),
+            compensate: positive > 0,
+            grids: choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block),
+            block,
+            zero_row_sum,
+        };
+        rrb.backend.factorize(a, &setup, &rrb.components)?;
+        rrb.done = Done {
+            backend,
+            levels,
+            components: rrb.components.count,
+            singular_components: rrb.components.singular(),
+            compensated_couplings: positive,
+        };
+        Ok(rrb)
+    }
+
+    /// Solves A x = b to the tolerance of `options`.
+    pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
+        let control = Control::new(options, &self.components);
+        self.backend.run(arrays, observer, &|s| solve(s, &control))
+    }
+
+    /// z = M^-1 r on the whole grid: output from input.
+    pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
+        let control = Control::new(options, &self.components);
+        self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
+    }
+
+    /// y = A x: output from input.
+    pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
+        let control = Control::new(options, &self.components);
+        self.backend.run(arrays, observer, &|s| {
+            check_inputs(s, &control, false)?;
+            s.multiply_input();
+            Ok(Outcome::default())
+        })
+        .map(|_| ())
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.backend.bytes() + self.components.bytes()
+    }
+
+    /// r1/r2/b1/b2 grids in use.
+    pub fn grids(&self) -> usize {
+        self.backend.grids()
+    }
+
+    /// Threads in use.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+}
+
+/// What a solve looks up, the same for every member of a team.
+struct Control<'a> {
+    norm: Norm,
+    reference_initial: bool,
+    rel_tol: f64,
+    abs_tol: f64,
+    max_iter: usize,
+    check_input: bool,
+    check_compatibility: bool,
+    components: &'a Components,
+}
+
+impl<'a> Control<'a> {
+    fn new(options: &Options, components: &'a Components) -> Self {
+        Self {
+            norm: if options.int(opt::NORM) == 0 { Norm::True2 } else { Norm::Preconditioned },
+            reference_initial: options.int(opt::REFERENCE) == 1,
+            rel_tol: options.real(opt::REL_TOL),
+            abs_tol: options.real(opt::ABS_TOL),
+            max_iter: options.int(opt::MAX_ITER) as usize,
+            check_input: options.int(opt::CHECK_INPUT) != 0,
+            check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
+            components,
+        }
+    }
+
+    fn singular(&self) -> bool {
+        self.components.singular() > 0
+    }
+}
+
+/// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
+const COMPATIBLE: f64 = 1e-10;
+
+/// A projected right-hand side this small against the given one is rounding: b was in the null space.
+const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
+
+/// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
+fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
+    let inputs = check_inputs(s, c, true)?;
+    if inputs.rhs_max == 0.0 {
+        return Ok(zero_rhs(s));
+    }
+    // A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
+    let scale = power_of_two_below(inputs.rhs_max).recip();
+    let guess = inputs.guess_max > 0.0;
+    s.load(scale, guess);
+    if c.singular() {
+        let given = s.rhs_norm2();
+        if c.check_compatibility {
+            check_compatible(s, c)?;
+        }
+        s.keep_means();
+        s.project_rhs();
+        if s.rhs_norm2() <= PROJECTED_TO_ZERO * PROJECTED_TO_ZERO * given {
+            return Ok(zero_rhs(s));
+        }
+    }
+
+    // Norms of b and of the guess's residual, in the tested norm.
+    let mut rhs_norm = s.rhs_norm2().sqrt();
+    let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
+    s.reduce();
+    if c.norm == Norm::Preconditioned {
+        s.residual_from_rhs();
+        rhs_norm = norm_from_square(s.precondition(), 0)?;
+        initial = if guess {
+            s.residual();
+            norm_from_square(s.precondition(), 0)?
+        } else {
+            rhs_norm
+        };
+    }
+    let reference = if c.reference_initial { initial } else { rhs_norm };
+    let relative = |norm: f64| if reference > 0.0 { norm / reference } else { norm };
+    let test = Test {
+        norm: c.norm,
+        threshold: (c.rel_tol * reference).max(c.abs_tol * scale),
+        reference: if reference > 0.0 { reference } else { 1.0 },
+        max_iter: c.max_iter,
+    };
+    let outcome = |iterations, reason, norm| Outcome {
+        iterations,
+        reason,
+        initial_residual: relative(initial),
+        final_residual: relative(norm),
+    };
+
+    let stop = s.observe(0, relative(initial));
+    let met = initial <= test.threshold;
+    if met && (c.norm == Norm::True2 || c.max_iter == 0) {
+        return Ok(outcome(0, StopReason::InitialGuess, initial));
+    }
+    if stop && !met {
+        return Ok(outcome(0, StopReason::Monitor, initial));
+    }
+    if c.max_iter == 0 {
+        return Ok(outcome(0, StopReason::MaxIter, initial));
+    }
+
+    s.residual();
+    let mut end = pcg(s, &test)?;
+    s.back_substitute();
+    if c.singular() {
+        s.shift_means(true);
+    }
+    s.store(scale);
+    if end.iterations == 0 {
+        end.reason = StopReason::InitialGuess;
+    }
+    Ok(outcome(end.iterations, end.reason, end.norm))
+}
+
+/// z = M^-1 r; where singular, r and z are projected, so that M^-1 stays symmetric.
+fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
+    let inputs = check_inputs(s, c, false)?;
+    if inputs.rhs_max == 0.0 {
+        s.store_zero();
+        return Ok(Outcome::default());
+    }
+    let scale = power_of_two_below(inputs.rhs_max).recip();
+    s.load(scale, false);
+    if c.singular() {
+        s.project_rhs();
+    }
+    s.reduce();
+    s.residual_from_rhs();
+    s.precondition();
+    s.take_z();
+    s.back_substitute();
+    if c.singular() {
+        s.shift_means(false);
+    }
+    s.store(scale);
+    Ok(Outcome::default())
+}
+
+fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
+    s.store_zero();
+    Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() }
+}
+
+fn check_inputs(s: &mut dyn RrbSteps, c: &Control, guess: bool) -> Result<crate::backend::Inputs> {
+    let inputs = s.inspect(guess);
+    match inputs.not_finite {
+        Some((name, value, i, j)) if c.check_input => Err(Error::NotFinite { name, value, i, j }),
+        _ => Ok(inputs),
+    }
+}
+
+fn check_compatible(s: &mut dyn RrbSteps, c: &Control) -> Result<()> {
+    let (component, sum, norm1) = s.worst_incompatibility();
+    if sum.abs() > COMPATIBLE * norm1 {
+        let (i, j) = c.components.first_node[component];
+        return Err(Error::Incompatible { sum, norm1, i, j });
+    }
+    Ok(())
+}
+
+/// sqrt(r' M^-1 r); 0 only for r = 0.
+fn norm_from_square(square: f64, iteration: usize) -> Result<f64> {
+    if square >= 0.0 {
+        Ok(square.sqrt())
+    } else {
+        Err(Error::Breakdown { quantity: "r'M^-1 r", value: square, iteration })
+    }
+}
+
+/// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.
+fn power_of_two_below(v: f64) -> f64 {
+    let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
+    f64::from_bits(exponent << 52)
+}
+
+fn choose_backend(options: &Options) -> Result<i64> {
+    match options.int(opt::BACKEND) {
+        choice::BACKEND_CUDA => Err(Error::Unsupported(
+            "backend=cuda is not in this build of the library: use backend=cpu or auto".to_owned(),
+        )),
+        choice::BACKEND_REFERENCE => Ok(choice::BACKEND_REFERENCE),
+        _ => Ok(choice::BACKEND_CPU),
+    }
+}
+
+fn check_offered(options: &Options) -> Result<()> {
+    let only = |key: i32, allowed: i64, name: &str, what: &str| {
+        let value = options.int(key);
+        if value == 0 || value == allowed {
+            Ok(())
+        } else {
+            Err(Error::Unsupported(format!("{name} other than auto and {what} is not in this build of the library")))
+        }
+    };
+    only(opt::PRECISION, choice::PRECISION_F64, "precision", "f64")?;
+    only(opt::CYCLE, choice::CYCLE_V, "cycle", "v")?;
+    if options.int(opt::MEMORY) == 2 {
+        return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_finite(a: &StencilView) -> Result<()> {
+    for j in 0..a.grid.ny {
+        for (name, start, values) in a.entries(j) {
+            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_centers(a: &StencilView) -> Result<()> {
+    for j in 0..a.grid.ny {
+        if let Some(i) = a.center.row(j).iter().position(|&c| !(c > 0.0)) {
+            let c = a.center.row(j)[i];
+            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
+        }
+    }
+    Ok(())
+}
+
+fn check_all_singular(components: &Components) -> Result<()> {
+    if components.singular() == components.count {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} components have others",
+        components.count - components.singular(),
+        components.count
+    )))
+}
+
+/// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
+fn choose_levels(grid: Grid, options: &Options) -> Result<usize> {
+    let limit = options.int(opt::COARSE_MEMORY) as u128;
+    let all = grid.max_levels();
+    let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
+    let wanted = options.int(opt::LEVELS) as usize;
+    if wanted == 0 {
+        return Ok((grid.default_levels()..=all).find(|&l| fits(l)).unwrap_or(all));
+    }
+    let levels = wanted.min(all);
+    if fits(levels) {
+        return Ok(levels);
+    }
+    let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
+    Err(Error::Memory(format!(
+        "levels={levels} leaves {} nodes, whose exact factor takes {} bytes, more than coarse_memory = {limit}; the smallest feasible levels is {feasible}",
+        grid.remainder(levels).nodes(),
+        grid.remainder(levels).band_entries() * 8
+    )))
+}
+
+/// g: as many grids as the levels fill in pairs, at most g_max.
+fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
+    let most = grid.max_packed_grids(block).min(levels / 2);
+    if wanted == 0 { most } else { wanted.min(most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_powers_of_two() {
+        for v in [1.0, 3.7, 1e-300, 1e300, 5e-324, f64::MAX] {
+            let p = power_of_two_below(v);
+            assert!(p.recip().is_normal() && p.is_normal());
+            assert_eq!(p.to_bits() & ((1 << 52) - 1), 0);
+            if v > 1e-307 && v < 1e307 {
+                assert!(p <= v && v < 2.0 * p);
+            }
+        }
+    }
+
+    #[test]
+    fn levels_too_few_for_memory_name_the_smallest_feasible() {
+        let mut o = Options::new(crate::options::Family::Rrb);
+        o.set_text("levels=2").unwrap();
+        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o).unwrap_err();
+        assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
+        // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
+        assert!(e.sentence(0).ends_with("smallest feasible levels is 4"), "{e}");
+    }
+}
