@@ -1,0 +1,488 @@
+! rrbsolver for Fortran 2018: A x = b on a 2D grid, A symmetric with a 5-point or 9-point stencil, solved by CG with the
+! RRB preconditioner.
+!
+!    use rrbsolver
+!    type(rrb_solver) :: solver
+!    call solver%create(nx, ny)
+!    call solver%factorize(center, east, north)      ! again whenever the coefficients change
+!    call solver%solve(b, x)                         ! x: initial guess in, solution out
+!
+! Arrays are real(c_double) of shape (nx, ny), i = 1..nx fastest: the order of a(nx, ny). With the option leading_dimension
+! set to ld >= nx their shape is (ld, ny), and rows i > nx are ignored; their contents may be anything.
+!
+!    center(i,j)      the matrix entry of (i,j) with itself, positive
+!    east(i,j)        the entry between (i,j) and (i+1,j), usually negative
+!    north(i,j)       the entry between (i,j) and (i,j+1)
+!    northeast(i,j)   the entry between (i,j) and (i+1,j+1)
+!    northwest(i,j)   the entry between (i,j) and (i-1,j+1)
+!
+! Entries that point outside the grid are ignored. Unit: any; x then has the unit of b over that of the entries.
+!
+! Errors follow Fortran's rule for allocate. Every procedure takes the optional arguments stat (0: done; positive: finished
+! with a caveat, results usable; negative: failed; named RRB_OK, RRB_NOT_CONVERGED, RRB_ERR_...) and errmsg (changed only
+! when stat is not 0). Without stat, a negative status ends the program by error stop with the library's sentence, and a
+! positive one goes on. Indices in sentences count from 1.
+!
+! Threads: different solvers are independent; one solver is used by one thread at a time.
+module rrbsolver
+   use, intrinsic :: iso_c_binding, only: c_associated, c_char, c_double, c_f_pointer, c_funloc, c_int32_t, c_int64_t, &
+                                          c_loc, c_null_char, c_null_funptr, c_null_ptr, c_ptr
+   use, intrinsic :: iso_fortran_env, only: int32, int64
+   use rrbsolver_c
+   implicit none
+   private
+
+   public :: rrb_solver, rrb_monitor, rrb_solve_once
+   public :: rrbsolver_version, rrbsolver_status_string, rrbsolver_cuda_device_count
+
+   ! RRB_OK, RRB_ERR_..., RRB_OPT_..., RRB_INFO_... and the choices, each public.
+   include "rrbsolver_constants.inc"
+
+   abstract interface
+      ! Called by solve before the first iteration (iteration = 0) and after each one, with the residual that the stopping
+      ! test looks at, relative to its reference. The result .true. stops the solve with RRB_STOPPED. It must not use the
+      ! solver that calls it.
+      function rrb_monitor(iteration, relative_residual) result(stop_now)
+         import :: c_double
+         integer, intent(in) :: iteration
+         real(c_double), intent(in) :: relative_residual
+         logical :: stop_now
+      end function rrb_monitor
+   end interface
+
+   type :: monitor_context
+      procedure(rrb_monitor), pointer, nopass :: monitor => null()
+   end type monitor_context
+
+   ! One solver: a grid size, options, a factorization and its workspace. It cannot be copied by assignment.
+   type :: rrb_solver
+      private
+      type(c_ptr) :: handle = c_null_ptr
+      integer(int64) :: nx = 0, ny = 0
+      type(monitor_context), pointer :: context => null()
+   contains
+      procedure, private :: create_int32, create_int64
+      procedure, private :: set_text, set_int32, set_int64, set_real
+      procedure, private :: get_int32, get_int64, get_real
+      procedure, private :: factorize_5_point, factorize_9_point
+      procedure, private :: refuse_copy
+      generic :: create => create_int32, create_int64
+      generic :: set => set_text, set_int32, set_int64, set_real
+      generic :: get => get_int32, get_int64, get_real
+      generic :: factorize => factorize_5_point, factorize_9_point
+      generic :: assignment(=) => refuse_copy
+      procedure :: solve
+      procedure :: apply
+      procedure :: multiply
+      procedure :: history
+      procedure :: set_monitor
+      procedure :: set_stream
+      procedure :: destroy
+      final :: finalize
+   end type rrb_solver
+
+contains
+
+   ! create(nx, ny [, stat, errmsg]): a solver for nx x ny points, 1 x 1 and up. What self held before is destroyed.
+   subroutine create_int32(self, nx, ny, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(int32), intent(in) :: nx, ny
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call self%create_int64(int(nx, int64), int(ny, int64), stat, errmsg)
+   end subroutine create_int32
+
+   subroutine create_int64(self, nx, ny, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(int64), intent(in) :: nx, ny
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      call self%destroy()
+      status = c_rrb_create(nx, ny, self%handle)
+      if (status >= 0) then
+         self%nx = nx
+         self%ny = ny
+      end if
+      call report(status, stat, errmsg)
+   end subroutine create_int64
+
+   ! destroy(): frees everything; nothing happens to a solver that was not created. Also done when self goes out of scope.
+   subroutine destroy(self)
+      class(rrb_solver), intent(inout) :: self
+      integer(c_int32_t) :: status
+      status = c_rrb_destroy(self%handle)
+      if (associated(self%context)) deallocate (self%context)
+      self%context => null()
+      self%nx = 0
+      self%ny = 0
+   end subroutine destroy
+
+   impure elemental subroutine finalize(self)
+      type(rrb_solver), intent(inout) :: self
+      call self%destroy()
+   end subroutine finalize
+
+   ! Two solvers with one handle would free it twice.
+   subroutine refuse_copy(to, from)
+      class(rrb_solver), intent(inout) :: to
+      type(rrb_solver), intent(in) :: from
+      if (c_associated(from%handle) .or. c_associated(to%handle)) &
+         error stop "rrbsolver: an rrb_solver cannot be copied by assignment; create a second one"
+   end subroutine refuse_copy
+
+   ! set("levels=12 rel_tol=1e-8" [, stat, errmsg]): options by their text names, separated by blanks.
+   subroutine set_text(self, text, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      character(*), intent(in) :: text
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_set_options(self%handle, to_c(text)), stat, errmsg)
+   end subroutine set_text
+
+   ! set(RRB_OPT_MAX_ITER, 200 [, stat, errmsg]): an integer option, a switch (0 or 1) or a choice (RRB_NORM_TRUE2, ...).
+   subroutine set_int32(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int32), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
+   end subroutine set_int32
+
+   subroutine set_int64(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int64), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
+   end subroutine set_int64
+
+   ! set(RRB_OPT_REL_TOL, 1e-8_c_double [, stat, errmsg]): a real option.
+   subroutine set_real(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      real(c_double), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_set_real(self%handle, key, val), stat, errmsg)
+   end subroutine set_real
+
+   ! get(RRB_INFO_ITERATIONS, n [, stat, errmsg]): an option or a result, as integer, integer(int64) or real(c_double).
+   subroutine get_int32(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int32), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: wide
+      wide = 0
+      status = c_rrb_get_int(self%handle, key, wide)
+      if (status >= 0 .and. abs(wide) > huge(val)) then
+         call report(RRB_ERR_ARGUMENT, stat, errmsg, "the value " // decimal(wide) // " needs an integer(int64) variable")
+         return
+      end if
+      if (status >= 0) val = int(wide, int32)
+      call report(status, stat, errmsg)
+   end subroutine get_int32
+
+   subroutine get_int64(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int64), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_get_int(self%handle, key, val), stat, errmsg)
+   end subroutine get_int64
+
+   subroutine get_real(self, key, val, stat, errmsg)
+      class(rrb_solver), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      real(c_double), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_get_real(self%handle, key, val), stat, errmsg)
+   end subroutine get_real
+
+   ! factorize(center, east, north [, northeast, northwest] [, stat, errmsg]): takes new coefficients; without the corner
+   ! arrays the stencil has 5 points. The values are copied. Called again, it reuses all memory.
+   subroutine factorize_5_point(self, center, east, north, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: center(:, :)   ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)     ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)    ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "center", shape(center, int64), stat, errmsg)) return
+      if (wrong_shape(self, "east", shape(east, int64), stat, errmsg)) return
+      if (wrong_shape(self, "north", shape(north, int64), stat, errmsg)) return
+      call report(c_rrb_factorize(self%handle, center, east, north), stat, errmsg)
+   end subroutine factorize_5_point
+
+   subroutine factorize_9_point(self, center, east, north, northeast, northwest, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: center(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)        ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)       ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: northeast(:, :)   ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: northwest(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "center", shape(center, int64), stat, errmsg)) return
+      if (wrong_shape(self, "east", shape(east, int64), stat, errmsg)) return
+      if (wrong_shape(self, "north", shape(north, int64), stat, errmsg)) return
+      if (wrong_shape(self, "northeast", shape(northeast, int64), stat, errmsg)) return
+      if (wrong_shape(self, "northwest", shape(northwest, int64), stat, errmsg)) return
+      call report(c_rrb_factorize(self%handle, center, east, north, northeast, northwest), stat, errmsg)
+   end subroutine factorize_9_point
+
+   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached), RRB_STOPPED (by the
+   ! monitor) or negative. With the default norm it iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   subroutine solve(self, b, x, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: b(:, :)      ! (ld, ny) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:, :)   ! (ld, ny) initial guess in, solution out
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "b", shape(b, int64), stat, errmsg)) return
+      if (wrong_shape(self, "x", shape(x, int64), stat, errmsg)) return
+      call report(c_rrb_solve(self%handle, b, x), stat, errmsg)
+   end subroutine solve
+
+   ! apply(r, z [, stat, errmsg]): z = M^-1 r with the RRB preconditioner M, for a Krylov loop of your own.
+   subroutine apply(self, r, z, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: r(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(inout) :: z(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "r", shape(r, int64), stat, errmsg)) return
+      if (wrong_shape(self, "z", shape(z, int64), stat, errmsg)) return
+      call report(c_rrb_apply(self%handle, r, z), stat, errmsg)
+   end subroutine apply
+
+   ! multiply(x, y [, stat, errmsg]): y = A x with the factorized matrix.
+   subroutine multiply(self, x, y, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: x(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(inout) :: y(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "x", shape(x, int64), stat, errmsg)) return
+      if (wrong_shape(self, "y", shape(y, int64), stat, errmsg)) return
+      call report(c_rrb_multiply(self%handle, x, y), stat, errmsg)
+   end subroutine multiply
+
+   ! history(residuals, count [, stat, errmsg]): the relative residual of iteration 0, 1, ... of the last solve. count is
+   ! how many there are; the first min(count, size(residuals)) are written.
+   subroutine history(self, residuals, count, stat, errmsg)
+      class(rrb_solver), intent(in) :: self
+      real(c_double), contiguous, intent(inout) :: residuals(:)
+      integer, intent(inout) :: count
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: wide
+      status = c_rrb_get_history(self%handle, residuals, size(residuals, kind=c_int64_t), wide)
+      if (status >= 0) count = int(wide)
+      call report(status, stat, errmsg)
+   end subroutine history
+
+   ! set_monitor([monitor] [, stat, errmsg]): monitor is called in every solve from now on; without it, no longer.
+   subroutine set_monitor(self, monitor, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      procedure(rrb_monitor), optional :: monitor
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      if (present(monitor)) then
+         if (.not. associated(self%context)) allocate (self%context)
+         self%context%monitor => monitor
+         status = c_rrb_set_monitor(self%handle, c_funloc(call_monitor), c_loc(self%context))
+      else
+         status = c_rrb_set_monitor(self%handle, c_null_funptr, c_null_ptr)
+      end if
+      call report(status, stat, errmsg)
+   end subroutine set_monitor
+
+   ! What C calls: user is the monitor_context of the solver.
+   function call_monitor(user, iteration, relative_residual) result(stop_now) bind(c, name="")
+      type(c_ptr), value :: user
+      integer(c_int64_t), value :: iteration
+      real(c_double), value :: relative_residual
+      integer(c_int32_t) :: stop_now
+      type(monitor_context), pointer :: context
+      call c_f_pointer(user, context)
+      stop_now = merge(1_c_int32_t, 0_c_int32_t, context%monitor(int(iteration), relative_residual))
+   end function call_monitor
+
+   ! set_stream(stream [, stat, errmsg]): work goes to the caller's CUDA stream; c_null_ptr: to the solver's own.
+   subroutine set_stream(self, stream, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      type(c_ptr), intent(in) :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_rrb_set_stream(self%handle, stream), stat, errmsg)
+   end subroutine set_stream
+
+   ! The whole of it in one call, in place of an ICCG subroutine: factorizes, solves, forgets. Without the corner arrays the
+   ! stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer rrb_solver when the coefficients stay.
+   subroutine rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations, northeast, northwest, stat, errmsg)
+      real(c_double), contiguous, intent(in) :: center(:, :)   ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)     ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)    ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: b(:, :)        ! (nx, ny) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:, :)     ! (nx, ny) initial guess in, solution out
+      real(c_double), intent(in) :: rel_tol
+      integer, intent(in) :: max_iter
+      integer, intent(inout) :: iterations                     ! how many were done
+      real(c_double), contiguous, intent(in), optional :: northeast(:, :), northwest(:, :)   ! (nx, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: extent(2), wide
+      extent = shape(center, int64)
+      if (differs("east", shape(east, int64), extent, stat, errmsg)) return
+      if (differs("north", shape(north, int64), extent, stat, errmsg)) return
+      if (differs("b", shape(b, int64), extent, stat, errmsg)) return
+      if (differs("x", shape(x, int64), extent, stat, errmsg)) return
+      if (present(northeast)) then
+         if (differs("northeast", shape(northeast, int64), extent, stat, errmsg)) return
+      end if
+      if (present(northwest)) then
+         if (differs("northwest", shape(northwest, int64), extent, stat, errmsg)) return
+      end if
+      wide = iterations
+      status = c_rrb_solve_once(extent(1), extent(2), center, east, north, northeast, northwest, b, x, rel_tol, &
+                                int(max_iter, c_int64_t), wide)
+      iterations = int(wide)
+      call report(status, stat, errmsg)
+   end subroutine rrb_solve_once
+
+   ! The library's version, as in "0.1.0".
+   function rrbsolver_version() result(text)
+      character(:), allocatable :: text
+      text = to_fortran(c_rrbsolver_version())
+   end function rrbsolver_version
+
+   ! What a status means, in a few words.
+   function rrbsolver_status_string(status) result(text)
+      integer, intent(in) :: status
+      character(:), allocatable :: text
+      text = to_fortran(c_rrbsolver_status_string(int(status, c_int32_t)))
+   end function rrbsolver_status_string
+
+   ! Number of usable CUDA devices; 0 without a driver.
+   function rrbsolver_cuda_device_count() result(count)
+      integer :: count
+      integer(c_int32_t) :: devices, status
+      devices = 0
+      status = c_rrbsolver_cuda_device_count(devices)
+      count = merge(int(devices), 0, status >= 0)
+   end function rrbsolver_cuda_device_count
+
+   ! Ends every procedure: hands the status over, or stops as allocate does. sentence is given for what is found here;
+   ! otherwise the library's own is fetched, and only when somebody will read it.
+   subroutine report(status, stat, errmsg, sentence)
+      integer(c_int32_t), intent(in) :: status
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(*), intent(in), optional :: sentence
+      character(:), allocatable :: text
+      if (present(stat)) stat = int(status)
+      if (status == RRB_OK) return
+      if (present(stat) .and. .not. present(errmsg)) return
+      if (status > 0 .and. .not. present(errmsg)) return
+      if (present(sentence)) then
+         text = sentence
+      else if (status > 0) then
+         text = rrbsolver_status_string(int(status))
+      else
+         text = last_error()
+      end if
+      if (present(errmsg)) errmsg = text
+      if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
+   end subroutine report
+
+   ! Whether an array that the C side takes by address alone has another shape than (ld, ny).
+   function wrong_shape(self, name, extent, stat, errmsg) result(wrong)
+      class(rrb_solver), intent(in) :: self
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: extent(2)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      integer(c_int64_t) :: ld
+      integer(c_int32_t) :: status
+      wrong = .false.
+      if (present(stat)) stat = RRB_OK
+      ld = 0
+      status = c_rrb_get_int(self%handle, RRB_OPT_LEADING_DIMENSION, ld)
+      ! A solver that was not created is the C side's to report.
+      if (status < 0) return
+      wrong = differs(name, extent, [max(ld, self%nx), self%ny], stat, errmsg)
+   end function wrong_shape
+
+   function differs(name, extent, expected, stat, errmsg) result(wrong)
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: extent(2), expected(2)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      if (present(stat)) stat = RRB_OK
+      wrong = any(extent /= expected)
+      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape (" // decimal(expected(1)) // &
+                             ", " // decimal(expected(2)) // "), got (" // decimal(extent(1)) // ", " // &
+                             decimal(extent(2)) // ")")
+   end function differs
+
+   function last_error() result(text)
+      character(:), allocatable :: text
+      character(kind=c_char), allocatable :: buffer(:)
+      character(kind=c_char) :: none(1)
+      integer(c_int64_t) :: length, i
+      length = c_rrbsolver_last_error_based(1_c_int32_t, none, 0_c_int64_t)
+      allocate (buffer(length))
+      length = c_rrbsolver_last_error_based(1_c_int32_t, buffer, length)
+      ! The last character is C's NUL.
+      allocate (character(length - 1) :: text)
+      do i = 1, length - 1
+         text(i:i) = buffer(i)
+      end do
+   end function last_error
+
+   function to_fortran(c_text) result(text)
+      type(c_ptr), intent(in) :: c_text
+      character(:), allocatable :: text
+      character(kind=c_char), pointer :: characters(:)
+      integer :: i, length
+      length = int(c_strlen(c_text))
+      call c_f_pointer(c_text, characters, [length])
+      allocate (character(length) :: text)
+      do i = 1, length
+         text(i:i) = characters(i)
+      end do
+   end function to_fortran
+
+   function to_c(text) result(characters)
+      character(*), intent(in) :: text
+      character(kind=c_char), allocatable :: characters(:)
+      integer :: i, length
+      length = len_trim(text)
+      allocate (characters(length + 1))
+      do i = 1, length
+         characters(i) = text(i:i)
+      end do
+      characters(length + 1) = c_null_char
+   end function to_c
+
+   function decimal(n) result(text)
+      integer(int64), intent(in) :: n
+      character(:), allocatable :: text
+      character(20) :: buffer
+      write (buffer, "(i0)") n
+      text = trim(buffer)
+   end function decimal
+end module rrbsolver

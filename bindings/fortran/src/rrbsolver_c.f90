@@ -1,0 +1,164 @@
+! The C functions that module rrbsolver calls, one interface each, as include/rrbsolver.h declares them.
+! Private to the binding: programs use module rrbsolver.
+module rrbsolver_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr, c_size_t
+   implicit none
+   public
+
+   interface
+      function c_rrbsolver_version() result(text) bind(c, name="rrbsolver_version")
+         import :: c_ptr
+         type(c_ptr) :: text
+      end function c_rrbsolver_version
+
+      function c_rrbsolver_status_string(status) result(text) bind(c, name="rrbsolver_status_string")
+         import :: c_int32_t, c_ptr
+         integer(c_int32_t), value :: status
+         type(c_ptr) :: text
+      end function c_rrbsolver_status_string
+
+      function c_rrbsolver_last_error_based(index_base, buffer, capacity) result(length) &
+         bind(c, name="rrbsolver_last_error_based")
+         import :: c_char, c_int32_t, c_int64_t
+         integer(c_int32_t), value :: index_base
+         character(kind=c_char), intent(inout) :: buffer(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t) :: length
+      end function c_rrbsolver_last_error_based
+
+      function c_rrbsolver_cuda_device_count(count) result(status) bind(c, name="rrbsolver_cuda_device_count")
+         import :: c_int32_t
+         integer(c_int32_t), intent(inout) :: count
+         integer(c_int32_t) :: status
+      end function c_rrbsolver_cuda_device_count
+
+      function c_rrb_create(nx, ny, handle) result(status) bind(c, name="rrb_create")
+         import :: c_int32_t, c_int64_t, c_ptr
+         integer(c_int64_t), value :: nx, ny
+         type(c_ptr), intent(inout) :: handle
+         integer(c_int32_t) :: status
+      end function c_rrb_create
+
+      function c_rrb_destroy(handle) result(status) bind(c, name="rrb_destroy")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), intent(inout) :: handle
+         integer(c_int32_t) :: status
+      end function c_rrb_destroy
+
+      function c_rrb_set_int(handle, key, val) result(status) bind(c, name="rrb_set_int")
+         import :: c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: val
+         integer(c_int32_t) :: status
+      end function c_rrb_set_int
+
+      function c_rrb_set_real(handle, key, val) result(status) bind(c, name="rrb_set_real")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         real(c_double), value :: val
+         integer(c_int32_t) :: status
+      end function c_rrb_set_real
+
+      function c_rrb_set_options(handle, text) result(status) bind(c, name="rrb_set_options")
+         import :: c_char, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         character(kind=c_char), intent(in) :: text(*)
+         integer(c_int32_t) :: status
+      end function c_rrb_set_options
+
+      function c_rrb_get_int(handle, key, val) result(status) bind(c, name="rrb_get_int")
+         import :: c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout) :: val
+         integer(c_int32_t) :: status
+      end function c_rrb_get_int
+
+      function c_rrb_get_real(handle, key, val) result(status) bind(c, name="rrb_get_real")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout) :: val
+         integer(c_int32_t) :: status
+      end function c_rrb_get_real
+
+      function c_rrb_set_stream(handle, stream) result(status) bind(c, name="rrb_set_stream")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, stream
+         integer(c_int32_t) :: status
+      end function c_rrb_set_stream
+
+      function c_rrb_set_monitor(handle, callback, user) result(status) bind(c, name="rrb_set_monitor")
+         import :: c_funptr, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: status
+      end function c_rrb_set_monitor
+
+      function c_rrb_get_history(handle, residuals, capacity, count) result(status) bind(c, name="rrb_get_history")
+         import :: c_double, c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(inout) :: residuals(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t), intent(inout) :: count
+         integer(c_int32_t) :: status
+      end function c_rrb_get_history
+
+      ! northeast and northwest: both absent (NULL) for a 5-point stencil.
+      function c_rrb_factorize(handle, center, east, north, northeast, northwest) result(status) &
+         bind(c, name="rrb_factorize")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(in) :: center(*), east(*), north(*)
+         real(c_double), intent(in), optional :: northeast(*), northwest(*)
+         integer(c_int32_t) :: status
+      end function c_rrb_factorize
+
+      function c_rrb_solve(handle, b, x) result(status) bind(c, name="rrb_solve")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(in) :: b(*)
+         real(c_double), intent(inout) :: x(*)
+         integer(c_int32_t) :: status
+      end function c_rrb_solve
+
+      function c_rrb_apply(handle, r, z) result(status) bind(c, name="rrb_apply")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(in) :: r(*)
+         real(c_double), intent(inout) :: z(*)
+         integer(c_int32_t) :: status
+      end function c_rrb_apply
+
+      function c_rrb_multiply(handle, x, y) result(status) bind(c, name="rrb_multiply")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(in) :: x(*)
+         real(c_double), intent(inout) :: y(*)
+         integer(c_int32_t) :: status
+      end function c_rrb_multiply
+
+      function c_rrb_solve_once(nx, ny, center, east, north, northeast, northwest, b, x, rel_tol, max_iter, iterations) &
+         result(status) bind(c, name="rrb_solve_once")
+         import :: c_double, c_int32_t, c_int64_t
+         integer(c_int64_t), value :: nx, ny
+         real(c_double), intent(in) :: center(*), east(*), north(*)
+         real(c_double), intent(in), optional :: northeast(*), northwest(*)
+         real(c_double), intent(in) :: b(*)
+         real(c_double), intent(inout) :: x(*)
+         real(c_double), value :: rel_tol
+         integer(c_int64_t), value :: max_iter
+         integer(c_int64_t), intent(inout) :: iterations
+         integer(c_int32_t) :: status
+      end function c_rrb_solve_once
+
+      function c_strlen(text) result(length) bind(c, name="strlen")
+         import :: c_ptr, c_size_t
+         type(c_ptr), value :: text
+         integer(c_size_t) :: length
+      end function c_strlen
+   end interface
+end module rrbsolver_c

@@ -1,0 +1,24 @@
+# The targets, for the installed package and the build tree alike. Expects _rrbsolver_shared, _rrbsolver_soname,
+# _rrbsolver_static and _rrbsolver_include.
+
+# What `rustc --print native-static-libs` names for the static library.
+set(rrbsolver_SYSTEM_LIBRARIES gcc_s util rt pthread m dl c)
+
+if(NOT TARGET rrbsolver::rrbsolver)
+  add_library(rrbsolver::rrbsolver SHARED IMPORTED GLOBAL)
+  set_target_properties(rrbsolver::rrbsolver PROPERTIES
+    IMPORTED_LOCATION "${_rrbsolver_shared}"
+    IMPORTED_SONAME "${_rrbsolver_soname}"
+    INTERFACE_INCLUDE_DIRECTORIES "${_rrbsolver_include}")
+
+  add_library(rrbsolver::static STATIC IMPORTED GLOBAL)
+  set_target_properties(rrbsolver::static PROPERTIES
+    IMPORTED_LOCATION "${_rrbsolver_static}"
+    INTERFACE_INCLUDE_DIRECTORIES "${_rrbsolver_include}"
+    INTERFACE_LINK_LIBRARIES "${rrbsolver_SYSTEM_LIBRARIES}")
+
+  add_library(rrbsolver::cxx INTERFACE IMPORTED GLOBAL)
+  set_target_properties(rrbsolver::cxx PROPERTIES
+    INTERFACE_COMPILE_FEATURES cxx_std_17
+    INTERFACE_LINK_LIBRARIES rrbsolver::rrbsolver)
+endif()

@@ -1,0 +1,253 @@
+/* A C99 program as a user would build it against the installed package: solves systems whose solution and smallest
+ * eigenvalue are known, and misuses every function once. Exit status 0: all as documented. */
+#include <rrbsolver.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            char sentence_[256];                                                                                       \
+            rrbsolver_last_error(sentence_, (int64_t)sizeof sentence_);                                                \
+            fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, sentence_);        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+enum { NX = 37, NY = 22, LD = NX + 3, SIZE = LD * NY };
+static const double REL_TOL = 1e-8;
+static const double PI = 3.14159265358979323846;
+
+typedef struct {
+    double center[SIZE], east[SIZE], north[SIZE], northeast[SIZE], northwest[SIZE];
+    double solution[SIZE], b[SIZE], x[SIZE], work[SIZE];
+} problem;
+
+/* y = A x for a constant stencil: c at the node, e east, n north, d on both diagonals; zero outside the grid. */
+static void multiply(int ld, double c, double e, double n, double d, const double *x, double *y) {
+    for (int j = 0; j < NY; j++) {
+        for (int i = 0; i < NX; i++) {
+            double sum = 0.0;
+            for (int dj = -1; dj <= 1; dj++) {
+                for (int di = -1; di <= 1; di++) {
+                    const int k = i + di, l = j + dj;
+                    const double entry = di == 0 && dj == 0 ? c : dj == 0 ? e : di == 0 ? n : d;
+                    if (k >= 0 && k < NX && l >= 0 && l < NY) sum += entry * x[l * ld + k];
+                }
+            }
+            y[j * ld + i] = sum;
+        }
+    }
+}
+
+static double norm(int ld, const double *a, const double *b) {
+    double sum = 0.0;
+    for (int j = 0; j < NY; j++)
+        for (int i = 0; i < NX; i++) sum += (a[j * ld + i] - b[j * ld + i]) * (a[j * ld + i] - b[j * ld + i]);
+    return sqrt(sum);
+}
+
+/* Fills everything; what is padding, or points outside the grid, becomes NaN and must not be read. */
+static void fill(problem *p, int ld, double c, double e, double n, double d) {
+    for (int k = 0; k < SIZE; k++) {
+        p->center[k] = p->east[k] = p->north[k] = p->northeast[k] = p->northwest[k] = (double)NAN;
+        p->solution[k] = p->b[k] = p->x[k] = p->work[k] = (double)NAN;
+    }
+    for (int j = 0; j < NY; j++) {
+        for (int i = 0; i < NX; i++) {
+            const int k = j * ld + i;
+            p->center[k] = c;
+            if (i + 1 < NX) p->east[k] = e;
+            if (j + 1 < NY) p->north[k] = n;
+            if (i + 1 < NX && j + 1 < NY) p->northeast[k] = d;
+            if (i > 0 && j + 1 < NY) p->northwest[k] = d;
+            p->solution[k] = sin(0.3 * i + 0.1) + cos(0.2 * i * j);
+            p->x[k] = 0.0;
+        }
+    }
+    multiply(ld, c, e, n, d, p->solution, p->b);
+}
+
+/* The stopping test, recomputed here, and what follows from it: |x - solution| <= |b - A x| / lambda_min(A). */
+static void check_solution(problem *p, int ld, double c, double e, double n, double d) {
+    double zero[SIZE];
+    memset(zero, 0, sizeof zero);
+    multiply(ld, c, e, n, d, p->x, p->work);
+    const double cos_x = cos(PI / (NX + 1)), cos_y = cos(PI / (NY + 1));
+    const double lambda_min = c + 2 * e * cos_x + 2 * n * cos_y + 4 * d * cos_x * cos_y;
+    /* Rounding of nine products and sums with |entries| of a row summing to at most 2 c. */
+    const double rounding = 16 * DBL_EPSILON * 2 * c * norm(ld, p->x, zero);
+    const double residual = norm(ld, p->b, p->work);
+    CHECK(residual <= REL_TOL * norm(ld, p->b, zero) + rounding);
+    CHECK(norm(ld, p->x, p->solution) <= (residual + rounding) / lambda_min);
+}
+
+static int contains(const char *part) {
+    char sentence[512];
+    const int64_t length = rrbsolver_last_error(sentence, (int64_t)sizeof sentence);
+    return length == (int64_t)strlen(sentence) + 1 && strstr(sentence, part) != NULL;
+}
+
+typedef struct {
+    int64_t calls, stop_at;
+    double last;
+} watch;
+
+static int32_t watch_solve(void *user, int64_t iteration, double relative_residual) {
+    watch *w = user;
+    CHECK(iteration == w->calls);
+    w->calls++;
+    w->last = relative_residual;
+    return iteration == w->stop_at;
+}
+
+static void solves(problem *p) {
+    rrb_handle *h = NULL;
+    int64_t value = 0, count = 0;
+    double real = 0.0, history[64];
+    CHECK(rrb_create(NX, NY, &h) == RRB_OK && h != NULL);
+    CHECK(rrb_set_real(h, RRB_OPT_REL_TOL, REL_TOL) == RRB_OK);
+    CHECK(rrb_get_real(h, RRB_OPT_REL_TOL, &real) == RRB_OK && real == REL_TOL);
+
+    /* 5 points. */
+    fill(p, NX, 4.0, -1.0, -1.0, 0.0);
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_OK);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
+    check_solution(p, NX, 4.0, -1.0, -1.0, 0.0);
+    CHECK(rrb_get_int(h, RRB_INFO_ITERATIONS, &value) == RRB_OK && value > 0 && value < 30);
+    CHECK(rrb_get_history(h, history, 64, &count) == RRB_OK && count == value + 1);
+    CHECK(rrb_get_real(h, RRB_INFO_FINAL_RESIDUAL, &real) == RRB_OK && real <= REL_TOL);
+    CHECK(rrb_get_int(h, RRB_INFO_STOP_REASON, &value) == RRB_OK && value == RRB_STOP_REASON_CONVERGED);
+    /* Its own solution is a guess that meets the test. */
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
+    CHECK(rrb_get_int(h, RRB_INFO_ITERATIONS, &value) == RRB_OK && value == 0);
+    /* b = 0. */
+    memset(p->work, 0, sizeof p->work);
+    CHECK(rrb_solve(h, p->work, p->x) == RRB_OK);
+    for (int k = 0; k < NX * NY; k++) CHECK(p->x[k] == 0.0);
+    /* The matrix alone, to rounding: entries sum to 8 a row, |solution| <= 2. */
+    CHECK(rrb_multiply(h, p->solution, p->work) == RRB_OK);
+    for (int k = 0; k < NX * NY; k++) CHECK(fabs(p->work[k] - p->b[k]) <= 16 * DBL_EPSILON * 16);
+    /* The preconditioner alone is positive. */
+    CHECK(rrb_apply(h, p->b, p->work) == RRB_OK);
+    real = 0.0;
+    for (int k = 0; k < NX * NY; k++) real += p->work[k] * p->b[k];
+    CHECK(real > 0.0);
+
+    /* Monitor: every iteration in order, the values of the history; and a stop. */
+    watch w = {0, -1, 0.0};
+    CHECK(rrb_set_monitor(h, watch_solve, &w) == RRB_OK);
+    memset(p->x, 0, sizeof p->x);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
+    CHECK(rrb_get_history(h, history, 64, &count) == RRB_OK && count == w.calls && history[count - 1] == w.last);
+    w.calls = 0;
+    w.stop_at = 3;
+    memset(p->x, 0, sizeof p->x);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_STOPPED);
+    CHECK(rrb_get_int(h, RRB_INFO_ITERATIONS, &value) == RRB_OK && value == 3 && w.calls == 4);
+    CHECK(rrb_get_int(h, RRB_INFO_STOP_REASON, &value) == RRB_OK && value == RRB_STOP_REASON_MONITOR);
+    CHECK(rrb_set_monitor(h, NULL, NULL) == RRB_OK);
+
+    /* Too few iterations: a caveat, not a failure, and x is better than the guess. */
+    CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 2) == RRB_OK);
+    memset(p->x, 0, sizeof p->x);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_NOT_CONVERGED);
+    CHECK(rrb_get_real(h, RRB_INFO_FINAL_RESIDUAL, &real) == RRB_OK && real > REL_TOL && real < 1.0);
+    CHECK(rrb_set_int(h, RRB_OPT_MAX_ITER, 1000) == RRB_OK);
+
+    /* 9 points (bilinear elements) on the same handle, rows padded. */
+    fill(p, LD, 8.0 / 3, -1.0 / 3, -1.0 / 3, -1.0 / 3);
+    CHECK(rrb_set_int(h, RRB_OPT_LEADING_DIMENSION, LD) == RRB_OK);
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, p->northeast, p->northwest) == RRB_OK);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
+    check_solution(p, LD, 8.0 / 3, -1.0 / 3, -1.0 / 3, -1.0 / 3);
+    CHECK(isnan(p->x[NX]));
+    CHECK(rrb_destroy(&h) == RRB_OK && h == NULL);
+
+    /* In one call. */
+    fill(p, NX, 4.0, -1.0, -1.0, 0.0);
+    CHECK(rrb_solve_once(NX, NY, p->center, p->east, p->north, NULL, NULL, p->b, p->x, REL_TOL, 100, &value) == RRB_OK);
+    CHECK(value > 0 && value < 30);
+    check_solution(p, NX, 4.0, -1.0, -1.0, 0.0);
+}
+
+static void misuse(problem *p) {
+    rrb_handle *h = NULL;
+    int64_t value = 0;
+    double real = 0.0;
+    char text[8];
+
+    CHECK(rrb_create(NX, NY, NULL) == RRB_ERR_NULL);
+    CHECK(rrb_create(0, 5, &h) == RRB_ERR_DIMENSION && h == NULL);
+    CHECK(rrb_create(5, -1, &h) == RRB_ERR_DIMENSION && h == NULL);
+    CHECK(rrb_create(INT64_MAX, INT64_MAX, &h) == RRB_ERR_DIMENSION && h == NULL);
+    CHECK(rrb_destroy(NULL) == RRB_OK);
+    CHECK(rrb_destroy(&h) == RRB_OK);
+    CHECK(rrb_set_int(NULL, RRB_OPT_MAX_ITER, 5) == RRB_ERR_NULL);
+    CHECK(rrb_solve(NULL, p->b, p->x) == RRB_ERR_NULL);
+
+    CHECK(rrb_create(NX, NY, &h) == RRB_OK);
+    fill(p, NX, 4.0, -1.0, -1.0, 0.0);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_STATE);
+    CHECK(rrb_set_int(h, 9999, 1) == RRB_ERR_OPTION);
+    CHECK(rrb_get_int(h, 9999, &value) == RRB_ERR_OPTION);
+    CHECK(rrb_get_int(h, RRB_OPT_MAX_ITER, NULL) == RRB_ERR_NULL);
+    CHECK(rrb_set_options(h, NULL) == RRB_ERR_NULL);
+    CHECK(rrb_set_options(h, "levls=3") == RRB_ERR_OPTION && contains("did you mean 'levels'"));
+    CHECK(rrb_set_real(h, RRB_OPT_REL_TOL, -1.0) == RRB_ERR_ARGUMENT);
+    CHECK(contains("rel_tol must lie in (0, 1), got -1"));
+    CHECK(rrb_get_real(h, RRB_OPT_REL_TOL, &real) == RRB_OK && real == 1e-6);
+    /* A buffer that is too short: cut, NUL at the end, the needed length returned. */
+    rrb_set_real(h, RRB_OPT_REL_TOL, -1.0);
+    CHECK(rrbsolver_last_error(text, 8) > 8 && strcmp(text, "rel_tol") == 0);
+
+    CHECK(rrb_factorize(h, NULL, p->east, p->north, NULL, NULL) == RRB_ERR_NULL && contains("center"));
+    p->center[2 * NX + 5] = 0.0;
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_ERR_MATRIX && contains("(5, 2)"));
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_STATE);
+    p->center[2 * NX + 5] = 4.0;
+    p->east[3 * NX + 1] = (double)INFINITY;
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_ERR_NOT_FINITE);
+    CHECK(contains("east") && contains("(1, 3)"));
+    p->east[3 * NX + 1] = -1.0;
+
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_OK);
+    CHECK(rrb_solve(h, p->b, p->b) == RRB_ERR_ARGUMENT);
+    CHECK(rrb_solve(h, p->b, NULL) == RRB_ERR_NULL);
+    p->b[7] = (double)NAN;
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_NOT_FINITE && contains("(7, 0)"));
+    for (int k = 0; k < NX * NY; k++) CHECK(p->x[k] == 0.0);
+    p->b[7] = 1.0;
+    /* An option that acts at factorize. */
+    CHECK(rrb_set_options(h, "levels=2") == RRB_OK);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_ERR_STATE);
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_OK);
+    CHECK(rrb_solve(h, p->b, p->x) == RRB_OK);
+    /* cuda is accepted; factorize tells what is missing. */
+    CHECK(rrb_set_int(h, RRB_OPT_BACKEND, RRB_BACKEND_CUDA) == RRB_OK);
+    CHECK(rrb_factorize(h, p->center, p->east, p->north, NULL, NULL) == RRB_ERR_UNSUPPORTED);
+    CHECK(rrb_destroy(&h) == RRB_OK && rrb_destroy(&h) == RRB_OK);
+
+    CHECK(rrb_solve_once(0, 1, p->center, p->east, p->north, NULL, NULL, p->b, p->x, 1e-6, 9, &value) == RRB_ERR_DIMENSION);
+}
+
+int main(void) {
+    char version[32];
+    int32_t devices = -1;
+    snprintf(version, sizeof version, "%d.%d.%d", RRBSOLVER_VERSION_MAJOR, RRBSOLVER_VERSION_MINOR, RRBSOLVER_VERSION_PATCH);
+    CHECK(strcmp(rrbsolver_version(), version) == 0);
+    CHECK(rrbsolver_status_string(RRB_ERR_STATE)[0] != '\0' && rrbsolver_status_string(12345)[0] != '\0');
+    CHECK(rrbsolver_cuda_device_count(&devices) == RRB_OK && devices >= 0);
+
+    problem *p = malloc(sizeof *p);
+    if (p == NULL) return 1;
+    solves(p);
+    misuse(p);
+    free(p);
+    puts("C: all as documented");
+    return 0;
+}

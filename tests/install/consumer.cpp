@@ -1,0 +1,166 @@
+// A C++17 program as a user would build it against the installed package. Exit status 0: all as documented.
+#include <rrbsolver.hpp>
+
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                               \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+namespace {
+
+constexpr std::int64_t nx = 33, ny = 18;
+constexpr std::size_t size = nx * ny;
+constexpr double rel_tol = 1e-8;
+
+using vector = std::vector<double>;
+
+vector laplacian(const vector &x) {
+    vector y(size);
+    for (std::int64_t j = 0; j < ny; j++) {
+        for (std::int64_t i = 0; i < nx; i++) {
+            const auto k = static_cast<std::size_t>(j * nx + i);
+            y[k] = 4 * x[k] - (i > 0 ? x[k - 1] : 0) - (i + 1 < nx ? x[k + 1] : 0) - (j > 0 ? x[k - nx] : 0) -
+                   (j + 1 < ny ? x[k + nx] : 0);
+        }
+    }
+    return y;
+}
+
+double distance(const vector &a, const vector &b) {
+    double sum = 0;
+    for (std::size_t k = 0; k < size; k++) {
+        sum += (a[k] - b[k]) * (a[k] - b[k]);
+    }
+    return std::sqrt(sum);
+}
+
+template <class Call>
+rrb_status code_of(Call call, const std::string &part) {
+    try {
+        call();
+    } catch (const rrbsolver::error &e) {
+        CHECK(std::string(e.what()).find(part) != std::string::npos);
+        return e.code();
+    }
+    return RRB_OK;
+}
+
+} // namespace
+
+int main() {
+    using rrbsolver::rrb;
+    static_assert(!std::is_copy_constructible_v<rrb> && !std::is_copy_assignable_v<rrb>);
+    static_assert(std::is_nothrow_move_constructible_v<rrb> && std::is_nothrow_move_assignable_v<rrb>);
+    static_assert(!std::is_convertible_v<const vector &, rrbsolver::output>, "outputs are writable");
+
+    const vector center(size, 4.0), east(size, -1.0), north(size, -1.0), zero(size, 0.0);
+    vector solution(size), x(size);
+    for (std::size_t k = 0; k < size; k++) {
+        solution[k] = std::sin(0.37 * static_cast<double>(k)) + 1.0;
+    }
+    vector b = laplacian(solution);
+    const double pi = std::acos(-1.0);
+    const double lambda_min = 4 - 2 * std::cos(pi / (nx + 1)) - 2 * std::cos(pi / (ny + 1));
+    const auto check_solution = [&] {
+        const double residual = distance(b, laplacian(x));
+        // Rounding of five products a row whose entries sum to 8.
+        const double rounding = 16 * DBL_EPSILON * 8 * distance(x, zero);
+        CHECK(residual <= rel_tol * distance(b, zero) + rounding);
+        CHECK(distance(x, solution) <= (residual + rounding) / lambda_min);
+    };
+
+    rrb first(nx, ny);
+    first.set("rel_tol=1e-8 norm=true2");
+    first.set(RRB_OPT_MAX_ITER, 200);
+    first.set(RRB_OPT_ABS_TOL, 0.0);
+    CHECK(first.get_int(RRB_OPT_MAX_ITER) == 200 && first.get_real(RRB_OPT_REL_TOL) == rel_tol);
+    first.factorize(center, east, north);
+    std::int64_t calls = 0;
+    first.set_monitor([&](std::int64_t iteration, double) {
+        CHECK(iteration == calls);
+        calls++;
+        return false;
+    });
+
+    // Moving keeps handle and monitor.
+    rrb solver(std::move(first));
+    CHECK(first.handle() == nullptr);
+    CHECK(code_of([&] { first.factorize(center, east, north); }, "") == RRB_ERR_NULL);
+    CHECK(solver.solve(b, x) == RRB_OK);
+    check_solution();
+    const vector history = solver.history();
+    CHECK(static_cast<std::int64_t>(history.size()) == calls && calls == solver.get_int(RRB_INFO_ITERATIONS) + 1);
+    rrb other(3, 3);
+    other = std::move(solver);
+    vector y(size);
+    other.multiply(solution, y);
+    CHECK(distance(y, b) <= 16 * DBL_EPSILON * 8 * distance(solution, zero));
+    other.apply(b, {y.data(), y.size()});
+    CHECK(distance(y, zero) > 0);
+
+    // An exception of the monitor stops the solve and comes out of it; the solver lives.
+    x = zero;
+    other.set_monitor([](std::int64_t iteration, double) -> bool {
+        if (iteration == 2) throw std::out_of_range("from the monitor");
+        return false;
+    });
+    bool caught = false;
+    try {
+        (void)other.solve(b, x);
+    } catch (const std::out_of_range &) {
+        caught = true;
+    }
+    CHECK(caught && other.get_int(RRB_INFO_ITERATIONS) == 2);
+    other.set_monitor([](std::int64_t iteration, double) { return iteration == 1; });
+    CHECK(other.solve(b, x) == RRB_STOPPED);
+    other.set_monitor(nullptr);
+    CHECK(other.solve(b, x) == RRB_OK);
+    check_solution();
+
+    // Padded rows, and arrays without a container.
+    constexpr std::int64_t ld = nx + 1;
+    std::array<double, ld * ny> padded{};
+    padded.fill(4.0);
+    other.set(RRB_OPT_LEADING_DIMENSION, ld);
+    CHECK(code_of([&] { other.factorize(center, padded, padded); }, "center must hold 18 rows of 34 values, got 594") ==
+          RRB_ERR_DIMENSION);
+    static double couplings[ld * ny];
+    other.factorize(padded, couplings, {couplings, sizeof couplings / sizeof *couplings});
+    other.set(RRB_OPT_LEADING_DIMENSION, 0);
+    other.factorize(center, east, north);
+
+    // Errors carry the status and the sentence; nothing is written.
+    CHECK(code_of([&] { rrb bad(0, 5); }, "") == RRB_ERR_DIMENSION);
+    CHECK(code_of([&] { other.set(RRB_OPT_REL_TOL, 2.0); }, "rel_tol must lie in (0, 1), got 2") == RRB_ERR_ARGUMENT);
+    CHECK(code_of([&] { other.set("bakcend=cpu"); }, "did you mean 'backend'") == RRB_ERR_OPTION);
+    CHECK(code_of([&] { (void)other.solve(vector(size - 1), x); }, "b must hold 18 rows") == RRB_ERR_DIMENSION);
+    CHECK(code_of([&] { (void)other.solve(x, x); }, "overlap") == RRB_ERR_ARGUMENT);
+    b[nx + 4] = std::numeric_limits<double>::quiet_NaN();
+    x = zero;
+    CHECK(code_of([&] { (void)other.solve(b, x); }, "(4, 1)") == RRB_ERR_NOT_FINITE);
+    CHECK(x == zero);
+
+    // In one call.
+    b = laplacian(solution);
+    const rrbsolver::once done = rrbsolver::solve_once(nx, ny, center, east, north, b, x, rel_tol, 100);
+    CHECK(done.status == RRB_OK && done.iterations > 0);
+    check_solution();
+
+    CHECK(rrbsolver::version() == rrbsolver_version() && rrbsolver::cuda_device_count() >= 0);
+    CHECK(!rrbsolver::status_string(RRB_NOT_CONVERGED).empty());
+    std::puts("C++: all as documented");
+    return 0;
+}

@@ -1,0 +1,267 @@
+! A Fortran 2018 program as a user would build it against the installed package, with floating-point traps on: solves
+! systems whose solution and smallest eigenvalue are known, and misuses the module. It stops with an error where something
+! is not as documented.
+! As a module procedure: an internal one would need an executable stack.
+module watching
+   use, intrinsic :: iso_c_binding, only: c_double
+   implicit none
+   integer :: calls = 0, stop_at = -1
+contains
+   function watch(iteration, relative_residual) result(stop_now)
+      integer, intent(in) :: iteration
+      real(c_double), intent(in) :: relative_residual
+      logical :: stop_now
+      if (iteration /= calls .or. relative_residual <= 0) error stop "consumer.f90: monitor arguments"
+      calls = calls + 1
+      stop_now = iteration == stop_at
+   end function watch
+end module watching
+
+program consumer
+   use, intrinsic :: iso_c_binding, only: c_double, c_null_ptr
+   use, intrinsic :: iso_fortran_env, only: int64
+   use, intrinsic :: ieee_arithmetic, only: ieee_is_nan, ieee_positive_inf, ieee_quiet_nan, ieee_value
+   use rrbsolver
+   use watching
+   implicit none
+
+   integer, parameter :: nx = 37, ny = 22, ld = nx + 3
+   real(c_double), parameter :: rel_tol = 1e-8_c_double, pi = acos(-1.0_c_double)
+   integer :: argument_length
+   character(16) :: argument
+
+   call get_command_argument(1, argument, argument_length)
+   if (argument_length > 0) then
+      call stop_as_allocate_does()
+   end if
+   call five_points()
+   call nine_points_with_padding()
+   call one_call()
+   call scales()
+   call watched()
+   call misused()
+   call check(len(rrbsolver_version()) >= 5, "version")
+   call check(rrbsolver_status_string(int(RRB_NOT_CONVERGED)) /= "", "status string")
+   call check(rrbsolver_cuda_device_count() >= 0, "device count")
+   print "(a)", "Fortran: all as documented"
+
+contains
+
+   subroutine check(condition, what)
+      logical, intent(in) :: condition
+      character(*), intent(in) :: what
+      if (.not. condition) error stop "consumer.f90: failed: " // what
+   end subroutine check
+
+   ! y = A x for a constant stencil: c at the node, e east and north, d on both diagonals; zero outside the grid.
+   function a_times(c, e, d, x) result(y)
+      real(c_double), intent(in) :: c, e, d, x(nx, ny)
+      real(c_double) :: y(nx, ny), z(0:nx + 1, 0:ny + 1)
+      z = 0
+      z(1:nx, 1:ny) = x
+      y = c*z(1:nx, 1:ny) + e*(z(0:nx - 1, 1:ny) + z(2:, 1:ny) + z(1:nx, 0:ny - 1) + z(1:nx, 2:)) &
+          + d*(z(0:nx - 1, 0:ny - 1) + z(2:, 0:ny - 1) + z(0:nx - 1, 2:) + z(2:, 2:))
+   end function a_times
+
+   function wanted() result(x)
+      real(c_double) :: x(nx, ny)
+      integer :: i, j
+      do j = 1, ny
+         do i = 1, nx
+            x(i, j) = sin(0.3_c_double*i + 0.1_c_double) + cos(0.2_c_double*i*j)
+         end do
+      end do
+   end function wanted
+
+   ! The stopping test, recomputed here, and what follows from it: |x - solution| <= |b - A x| / lambda_min(A).
+   subroutine check_solution(c, e, d, b, x, what)
+      real(c_double), intent(in) :: c, e, d, b(nx, ny), x(nx, ny)
+      character(*), intent(in) :: what
+      real(c_double) :: residual, rounding, cos_x, cos_y
+      ! Rounding of nine products and sums with |entries| of a row summing to at most 2 c.
+      rounding = 16*epsilon(c)*2*c*norm2(x)
+      residual = norm2(b - a_times(c, e, d, x))
+      call check(residual <= rel_tol*norm2(b) + rounding, what // ": residual")
+      cos_x = cos(pi/(nx + 1))
+      cos_y = cos(pi/(ny + 1))
+      call check(norm2(x - wanted()) <= (residual + rounding)/(c + 2*e*(cos_x + cos_y) + 4*d*cos_x*cos_y), what // ": error")
+   end subroutine check_solution
+
+   subroutine five_points()
+      type(rrb_solver) :: solver
+      real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny), y(nx, ny), residuals(64), last
+      integer :: n, count
+      integer(int64) :: bytes
+      center = 4
+      coupling = -1
+      b = a_times(4.0_c_double, -1.0_c_double, 0.0_c_double, wanted())
+      x = 0
+      call solver%create(nx, ny)
+      call solver%set(RRB_OPT_REL_TOL, rel_tol)
+      call solver%set(RRB_OPT_MAX_ITER, 200)
+      call solver%set("norm=true2")
+      call solver%factorize(center, coupling, coupling)
+      call solver%solve(b, x)
+      call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b, x, "5 points")
+      call solver%get(RRB_INFO_ITERATIONS, n)
+      call check(n > 0 .and. n < 30, "iterations")
+      call solver%history(residuals, count)
+      call solver%get(RRB_INFO_FINAL_RESIDUAL, last)
+      call check(count == n + 1 .and. last <= rel_tol .and. residuals(1) > residuals(count), "history")
+      call solver%get(RRB_INFO_BYTES_HOST, bytes)
+      call check(bytes > 0, "bytes")
+      call solver%multiply(x, y)
+      call check(norm2(y - a_times(4.0_c_double, -1.0_c_double, 0.0_c_double, x)) <= 16*epsilon(x)*8*norm2(x), "multiply")
+      call solver%apply(b, y)
+      call check(sum(b*y) > 0, "apply")
+      call solver%set_stream(c_null_ptr)
+      ! Kinds do not matter, and a created solver may be created again.
+      call solver%create(3_int64, 2_int64)
+      ! Freed when it goes out of scope.
+   end subroutine five_points
+
+   ! Padding holds NaN, which the library must neither use nor trap on.
+   subroutine nine_points_with_padding()
+      type(rrb_solver) :: solver
+      real(c_double), dimension(ld, ny) :: center, east, north, northeast, northwest, b, x
+      real(c_double), parameter :: c = 8/3.0_c_double, e = -1/3.0_c_double
+      real(c_double) :: nan
+      integer :: status
+      nan = ieee_value(nan, ieee_quiet_nan)
+      center = nan
+      center(:nx, :) = c
+      east = nan
+      east(:nx - 1, :) = e
+      north = nan
+      north(:nx, :ny - 1) = e
+      northeast = nan
+      northeast(:nx - 1, :ny - 1) = e
+      northwest = nan
+      northwest(2:nx, :ny - 1) = e
+      b = nan
+      b(:nx, :) = a_times(c, e, e, wanted())
+      x = nan
+      x(:nx, :) = 0
+      call solver%create(nx, ny)
+      call solver%set(RRB_OPT_LEADING_DIMENSION, ld)
+      call solver%set(RRB_OPT_REL_TOL, rel_tol)
+      call solver%factorize(center, east, north, northeast, northwest, status)
+      call check(status == RRB_OK, "padded factorize")
+      call solver%solve(b, x, status)
+      call check(status == RRB_OK, "padded solve")
+      call check_solution(c, e, e, b(:nx, :), x(:nx, :), "9 points")
+      call check(all(ieee_is_nan(x(nx + 1:, :))), "padding is kept")
+      call solver%destroy()
+      call solver%destroy()
+   end subroutine nine_points_with_padding
+
+   subroutine one_call()
+      real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny)
+      integer :: iterations, status
+      center = 4
+      coupling = -1
+      b = a_times(4.0_c_double, -1.0_c_double, 0.0_c_double, wanted())
+      x = 0
+      call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 100, iterations)
+      call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b, x, "solve once")
+      x = 0
+      center = 8/3.0_c_double
+      coupling = -1/3.0_c_double
+      b = a_times(8/3.0_c_double, -1/3.0_c_double, -1/3.0_c_double, wanted())
+      call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 1, iterations, coupling, coupling, status)
+      call check(status == RRB_NOT_CONVERGED .and. iterations == 1, "solve once, one iteration")
+   end subroutine one_call
+
+   ! Large and small values: no trap on overflow, and none on denormals.
+   subroutine scales()
+      type(rrb_solver) :: solver
+      real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny), scaling
+      integer :: k
+      do k = -140, 140, 140
+         scaling = 2.0_c_double**k
+         center = 4*scaling
+         coupling = -scaling
+         b = scaling*a_times(4.0_c_double, -1.0_c_double, 0.0_c_double, wanted())
+         x = 0
+         call solver%create(nx, ny)
+         call solver%set(RRB_OPT_REL_TOL, rel_tol)
+         call solver%factorize(center, coupling, coupling)
+         call solver%solve(b, x)
+         call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b/scaling, x, "scaled")
+      end do
+   end subroutine scales
+
+   subroutine watched()
+      type(rrb_solver) :: solver
+      real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny)
+      integer :: n, status
+      character(80) :: message
+      center = 4
+      coupling = -1
+      b = 1
+      call solver%create(nx, ny)
+      call solver%factorize(center, coupling, coupling)
+      call solver%set_monitor(watch)
+      x = 0
+      calls = 0
+      call solver%solve(b, x)
+      call solver%get(RRB_INFO_ITERATIONS, n)
+      call check(calls == n + 1, "monitor calls")
+      x = 0
+      calls = 0
+      stop_at = 2
+      message = "untouched"
+      call solver%solve(b, x, status, message)
+      call check(status == RRB_STOPPED .and. calls == 3, "monitor stop")
+      call check(message == rrbsolver_status_string(status), "message of a positive status")
+      call solver%set_monitor()
+      message = "untouched"
+      call solver%solve(b, x, status, message)
+      call check(status == RRB_OK .and. calls == 3 .and. message == "untouched", "no monitor")
+   end subroutine watched
+
+   subroutine misused()
+      type(rrb_solver) :: solver
+      real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny), narrow(nx - 1, ny)
+      integer :: status
+      character(120) :: message
+      center = 4
+      coupling = -1
+      b = 1
+      x = 0
+      narrow = 0
+      call solver%solve(b, x, status, message)
+      call check(status == RRB_ERR_NULL, "solve before create")
+      call solver%create(0, 5, status, message)
+      call check(status == RRB_ERR_DIMENSION, "0 x 5")
+      call solver%create(nx, ny)
+      call solver%solve(b, x, status, message)
+      call check(status == RRB_ERR_STATE, "solve before factorize")
+      call solver%set("levls=3", status, message)
+      call check(status == RRB_ERR_OPTION .and. index(message, "did you mean 'levels'") > 0, "unknown name")
+      call solver%set(RRB_OPT_REL_TOL, -1.0_c_double, status, message)
+      call check(status == RRB_ERR_ARGUMENT .and. message == "rel_tol must lie in (0, 1), got -1", "range")
+      call solver%factorize(narrow, coupling, coupling, status, message)
+      call check(status == RRB_ERR_DIMENSION .and. message == "center must have the shape (37, 22), got (36, 22)", "shape")
+      center(6, 3) = 0
+      call solver%factorize(center, coupling, coupling, status, message)
+      call check(status == RRB_ERR_MATRIX .and. index(message, "(6, 3)") > 0, "zero center, counted from 1")
+      center(6, 3) = ieee_value(b(1, 1), ieee_positive_inf)
+      call solver%factorize(center, coupling, coupling, status, message)
+      call check(status == RRB_ERR_NOT_FINITE .and. index(message, "(6, 3)") > 0, "infinite center")
+      center(6, 3) = 4
+      call solver%factorize(center, coupling, coupling)
+      b(2, 5) = ieee_value(b(1, 1), ieee_quiet_nan)
+      call solver%solve(b, x, status, message)
+      call check(status == RRB_ERR_NOT_FINITE .and. index(message, "(2, 5)") > 0, "NaN, counted from 1")
+      call check(maxval(abs(x)) <= 0, "x is kept")
+   end subroutine misused
+
+   ! Without stat, an error ends the program with the sentence.
+   subroutine stop_as_allocate_does()
+      type(rrb_solver) :: solver
+      call solver%create(nx, ny)
+      call solver%set("rel_tol=7")
+      print "(a)", "not reached"
+   end subroutine stop_as_allocate_does
+end program consumer
