@@ -1,0 +1,59 @@
+/* The test problem of the RRB papers: -Laplace(u) = f on the unit square, u = x(x-1) y(y-1) exp(xy), zero on the boundary.
+ * 5 points, matrix entries 4 and -1, right-hand side h^2 f. Prints iterations and error against u for 1/h = 64, 128, ... */
+#include <math.h>
+#include <rrbsolver.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double u(double x, double y) { return x * (x - 1) * y * (y - 1) * exp(x * y); }
+
+static double f(double x, double y) {
+    double a = x * (x - 1), b = y * (y - 1);
+    double u_xx = b * (2 + 2 * (2 * x - 1) * y + a * y * y), u_yy = a * (2 + 2 * (2 * y - 1) * x + b * x * x);
+    return -(u_xx + u_yy) * exp(x * y);
+}
+
+/* Negative: failed, the sentence says why. Positive: finished with a caveat. */
+static void check(rrb_status status) {
+    if (status < 0) {
+        char sentence[512];
+        rrbsolver_last_error(sentence, sizeof sentence);
+        fprintf(stderr, "poisson: %s\n", sentence);
+        exit(1);
+    }
+}
+
+int main(void) {
+    printf(" 1/h  iterations  largest error\n");
+    for (int64_t n = 64; n <= 1024; n *= 2) {
+        int64_t m = n - 1, count = m * m, iterations = 0; /* m x m unknowns, b[j * m + i] at ((i+1) h, (j+1) h) */
+        double h = 1.0 / (double)n, error = 0;
+        double *center = malloc((size_t)count * sizeof *center), *off = malloc((size_t)count * sizeof *off);
+        double *b = malloc((size_t)count * sizeof *b), *x = calloc((size_t)count, sizeof *x);
+        if (!center || !off || !b || !x) return 1;
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t i = 0; i < m; i++) {
+                center[j * m + i] = 4;
+                off[j * m + i] = -1; /* east and north alike; what points out of the grid is ignored */
+                b[j * m + i] = h * h * f((double)(i + 1) * h, (double)(j + 1) * h);
+            }
+
+        rrb_handle *solver = NULL;
+        check(rrb_create(m, m, &solver));
+        check(rrb_set_options(solver, "levels=12 norm=preconditioned rel_tol=1e-6")); /* as in the papers */
+        check(rrb_factorize(solver, center, off, off, NULL, NULL));
+        check(rrb_solve(solver, b, x)); /* x: initial guess in, solution out */
+        check(rrb_get_int(solver, RRB_INFO_ITERATIONS, &iterations));
+        check(rrb_destroy(&solver));
+
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t i = 0; i < m; i++)
+                error = fmax(error, fabs(x[j * m + i] - u((double)(i + 1) * h, (double)(j + 1) * h)));
+        printf("%4d  %10d  %13.2e\n", (int)n, (int)iterations, error);
+        free(center);
+        free(off);
+        free(b);
+        free(x);
+    }
+    return 0;
+}

@@ -1,0 +1,118 @@
+#!/bin/sh
+# Bad input to ship_waves: one clear sentence on the error channel, exit code 2, nothing printed or written.
+# usage: bad_input_test.sh PATH-OF-ship_waves
+set -u
+program=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# refused "part of the sentence" options...
+refused() {
+  sentence=$1
+  shift
+  "$program" --output out "$@" >stdout 2>stderr
+  code=$?
+  problem=
+  [ "$code" -eq 2 ] || problem="exit code $code"
+  [ "$(wc -l <stderr)" -eq 1 ] || problem="$problem, $(wc -l <stderr) lines of errors"
+  grep -qF -- "$sentence" stderr || problem="$problem, wrong sentence"
+  grep -q '^ship_waves: ' stderr || problem="$problem, sentence without the program's name"
+  [ -s stdout ] && problem="$problem, something on standard output"
+  [ -e out ] && problem="$problem, files written"
+  if [ -n "$problem" ]; then
+    failures=$((failures + 1))
+    echo "FAIL ($problem): ship_waves $*"
+    cat stderr
+  else
+    echo "ok   $(cut -c13- stderr)"
+  fi
+  rm -rf out
+}
+
+# grid NAME HEADER ROWS: lines separated by ;
+grid() {
+  printf '%s;%s\n' "$2" "$3" | tr ';' '\n' >"$1"
+}
+head='ncols 3;nrows 2;xllcorner 0;yllcorner 0;cellsize 5;NODATA_value -9999'
+rows='5 5 5;5 5 5'
+
+refused 'cannot read the grid file "none.asc"' --grid none.asc
+: >empty.asc
+refused 'is empty' --grid empty.asc
+mkdir folder.asc
+refused 'grid file "folder.asc"' --grid folder.asc
+printf '\037\213\010\000' >packed.asc
+refused 'unpack it first' --grid packed.asc
+grid dry.asc "$head" '-1 0 -9999;0 0 0.2'
+refused 'no cell of the grid is wet' --grid dry.asc
+grid short.asc "$head" '5 5 5;5 5'
+refused 'line 8: this row has 2 values, the header promises 3' --grid short.asc
+grid long.asc "$head" '5 5 5 5;5 5 5'
+refused 'line 7: this row has more than the promised 3 values' --grid long.asc
+grid few.asc "$head" '5.0000 5.0000 5.0000'
+refused 'the file has 1 rows, the header promises 2' --grid few.asc
+grid many.asc "$head" '5 5 5;5 5 5;5 5 5'
+refused 'the file has more than the promised 2 rows' --grid many.asc
+grid negative.asc "$(echo "$head" | sed 's/ncols 3/ncols -3/')" "$rows"
+refused 'ncols must be a whole number from 1' --grid negative.asc
+grid zero.asc "$(echo "$head" | sed 's/nrows 2/nrows 0/')" "$rows"
+refused 'nrows must be a whole number from 1' --grid zero.asc
+grid part.asc "$(echo "$head" | sed 's/nrows 2/nrows 2.5/')" "$rows"
+refused 'nrows must be a whole number from 1' --grid part.asc
+grid huge.asc "$(echo "$head" | sed 's/ncols 3/ncols 900000000/;s/nrows 2/nrows 900000000/')" "$rows"
+refused 'the file is too short for ncols x nrows = 900000000 x 900000000' --grid huge.asc
+grid word.asc "$head" '5 5 5;5 deep 5'
+refused 'line 8: value 2 is not a number: "deep"' --grid word.asc
+grid nan.asc "$head" '5 5 5;5 NaN 5'
+refused 'value 2 is not a number: "NaN"' --grid nan.asc
+grid repeat.asc "$head" '3*5;5 5 5'
+refused 'value 1 is not a number: "3*5"' --grid repeat.asc
+grid overflow.asc "$head" '5 5 5;5 1e999 5'
+refused 'value 2 is not a number: "1e999"' --grid overflow.asc
+grid cell.asc "$(echo "$head" | sed 's/cellsize 5/cellsize 0/')" "$rows"
+refused 'cellsize must be positive, got 0' --grid cell.asc
+grid key.asc "depth 3;$head" "$rows"
+refused 'line 1: "depth" is not a key' --grid key.asc
+grid lacks.asc "$(echo "$head" | sed 's/cellsize 5;//')" "$rows"
+refused 'the header lacks cellsize' --grid lacks.asc
+grid header.asc 'ncols 3;nrows 2' ''
+refused 'the file ends inside the header' --grid header.asc
+printf '\000\001\002\377 1\n' >binary.asc
+refused 'is not a key' --grid binary.asc
+grid small.asc "$head" "$rows"
+refused 'no straight line of water' --grid small.asc
+
+refused 'unknown option "--grdi"' --grdi x
+refused 'unknown option "--speeed"' --speeed=3
+refused 'is not an option' harbour.asc
+refused '--dt needs a value' --dt
+refused '--dt must be a number, got "fast"' --dt fast
+refused '--dt must be a number, got ""' --dt=
+refused '--dt must be a number, got "inf"' --dt inf
+refused '--dt must be positive, got -0.1' --dt -0.1
+refused 'is unstable on this grid: it must be below' --dt 5
+refused '--steps must be a whole number' --steps 1.5
+refused '--steps must be a whole number' --steps 0
+refused '--length must be positive' --length 0
+refused '--beam must be positive' --beam -3
+refused '--speed must not be negative' --speed -8
+refused '--tolerance must lie between 0 and 1' --tolerance 1
+refused '--solver must be iccg, rrb or both' --solver mrilu
+refused '--profile must be parabola or cosh' --profile sinh
+refused '--profile cosh needs a --speed above 0' --profile cosh --speed 0
+refused '--hull must be cosine or gaussian' --hull box
+refused '--track must be' --track '10,10'
+refused '--track must be' --track '10,10 20'
+refused '--track must be' --track '10,10 10,10'
+refused '--track must be' --track '10,10 20,x'
+refused 'the track leaves the grid' --track '2000,1500 3000,1500'
+refused 'the track meets land' --track '2000,1500 1000,100'
+refused 'the ship runs aground' --draft 14 --track '2000,1200 2000,1000'
+refused '--rrb-options: ' --rrb-options 'levles=3'
+refused '--rrb-options: ' --rrb-options 'rel_tol=-1'
+: >file
+refused 'cannot write into the output folder "file/out"' --output file/out
+
+[ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }

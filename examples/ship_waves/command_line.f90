@@ -1,0 +1,223 @@
+! The command line: names, defaults and checks of every option.
+module command_line
+   use, intrinsic :: iso_fortran_env, only: output_unit
+   use bathymetry, only: parse_real
+   use boussinesq, only: profile_cosh, profile_parabola
+   use host, only: dp, refuse, text
+   use psi_solver, only: use_both, use_iccg, use_rrb
+   use ship_pressure, only: hull_cosine, hull_gaussian, ship
+   implicit none
+   private
+   public :: settings, read_command_line
+
+   type :: settings
+      character(:), allocatable :: grid_file      ! empty: the embedded harbour
+      character(:), allocatable :: output_folder, rrb_options
+      integer :: steps = 700, write_interval = 0, sponge_cells = 15
+      integer :: profile = profile_parabola, solver = use_both
+      real(dp) :: dt = 0                          ! 0: by the rule
+      real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
+      type(ship) :: vessel
+   end type settings
+
+contains
+
+   subroutine read_command_line(set)
+      type(settings), intent(out) :: set
+      character(:), allocatable :: name, value
+      integer :: k
+
+      set%grid_file = ''
+      set%output_folder = 'ship_waves_output'
+      set%rrb_options = ''
+      k = 1
+      do while (k <= command_argument_count())
+         call argument(k, name)
+         if (name == '--help' .or. name == '-h') then
+            call print_help()
+            stop 0, quiet=.true.
+         end if
+         if (name(1:min(2, len(name))) /= '--') &
+            call refuse('"'//name//'" is not an option: options start with --, see --help')
+         ! --name value or --name=value
+         if (index(name, '=') > 0) then
+            value = name(index(name, '=') + 1:)
+            name = name(:index(name, '=') - 1)
+            call known(name)
+         else
+            call known(name)
+            if (k == command_argument_count()) call refuse(name//' needs a value')
+            k = k + 1
+            call argument(k, value)
+         end if
+         call set_option(set, name, value)
+         k = k + 1
+      end do
+   end subroutine read_command_line
+
+   subroutine argument(k, value)
+      integer, intent(in) :: k
+      character(:), allocatable, intent(out) :: value
+      integer :: length
+      call get_command_argument(k, length=length)
+      allocate (character(length) :: value)
+      call get_command_argument(k, value)
+   end subroutine argument
+
+   subroutine known(name)
+      character(*), intent(in) :: name
+      select case (name)
+      case ('--grid', '--steps', '--dt', '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', &
+            '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', '--output', '--write-interval')
+      case default
+         call refuse('unknown option "'//name//'", see --help')
+      end select
+   end subroutine known
+
+   subroutine set_option(set, name, value)
+      type(settings), intent(inout) :: set
+      character(*), intent(in) :: name, value
+      select case (name)
+      case ('--grid')
+         if (value == '') call refuse('--grid needs the name of a file')
+         set%grid_file = value
+      case ('--steps')
+         set%steps = whole(name, value, 1, 100000000)
+      case ('--dt')
+         set%dt = positive(name, value)
+      case ('--length')
+         set%vessel%length = positive(name, value)
+      case ('--beam')
+         set%vessel%beam = positive(name, value)
+      case ('--draft')
+         set%vessel%draft = positive(name, value)
+      case ('--speed')
+         set%vessel%speed = number(name, value)
+         if (set%vessel%speed < 0) call refuse('--speed must not be negative, got '//value)
+      case ('--track')
+         call read_track(value, set%vessel%track)
+      case ('--hull')
+         select case (value)
+         case ('cosine')
+            set%vessel%hull = hull_cosine
+         case ('gaussian')
+            set%vessel%hull = hull_gaussian
+         case default
+            call refuse('--hull must be cosine or gaussian, got "'//value//'"')
+         end select
+      case ('--profile')
+         select case (value)
+         case ('parabola')
+            set%profile = profile_parabola
+         case ('cosh')
+            set%profile = profile_cosh
+         case default
+            call refuse('--profile must be parabola or cosh, got "'//value//'"')
+         end select
+      case ('--h-min')
+         set%h_min = positive(name, value)
+      case ('--sponge')
+         set%sponge_cells = whole(name, value, 0, 100000)
+      case ('--solver')
+         select case (value)
+         case ('iccg')
+            set%solver = use_iccg
+         case ('rrb')
+            set%solver = use_rrb
+         case ('both')
+            set%solver = use_both
+         case default
+            call refuse('--solver must be iccg, rrb or both, got "'//value//'"')
+         end select
+      case ('--rrb-options')
+         set%rrb_options = value
+      case ('--tolerance')
+         set%rel_tol = positive(name, value)
+         if (set%rel_tol >= 1) call refuse('--tolerance must lie between 0 and 1, got '//value)
+      case ('--output')
+         if (value == '') call refuse('--output needs the name of a folder')
+         set%output_folder = value
+      case ('--write-interval')
+         set%write_interval = whole(name, value, 0, 100000000)
+      end select
+   end subroutine set_option
+
+   real(dp) function number(name, value)
+      character(*), intent(in) :: name, value
+      logical :: ok
+      call parse_real(value, number, ok)
+      if (.not. ok) call refuse(name//' must be a number, got "'//value//'"')
+   end function number
+
+   real(dp) function positive(name, value)
+      character(*), intent(in) :: name, value
+      positive = number(name, value)
+      if (positive <= 0) call refuse(name//' must be positive, got '//value)
+   end function positive
+
+   integer function whole(name, value, least, most)
+      character(*), intent(in) :: name, value
+      integer, intent(in) :: least, most
+      real(dp) :: read_value
+      read_value = number(name, value)
+      if (abs(read_value - anint(read_value)) > 0 .or. read_value < least .or. read_value > most) &
+         call refuse(name//' must be a whole number from '//text(least)//' to '//text(most)//', got '//value)
+      whole = nint(read_value)
+   end function whole
+
+   ! "x1,y1 x2,y2 ...": at least two different points.
+   subroutine read_track(value, track)
+      character(*), intent(in) :: value
+      real(dp), allocatable, intent(out) :: track(:, :)
+      character(:), allocatable :: rest, pair
+      character(*), parameter :: form = '--track must be "x1,y1 x2,y2 ..." with at least two different points'
+      real(dp) :: x, y
+      integer :: blank, comma
+      logical :: x_ok, y_ok
+      allocate (track(2, 0))
+      rest = trim(adjustl(value))
+      do while (len(rest) > 0)
+         blank = index(rest//' ', ' ')
+         pair = rest(:blank - 1)
+         rest = trim(adjustl(rest(min(blank, len(rest) + 1):)))
+         comma = index(pair, ',')
+         if (comma == 0) call refuse(form//', got "'//pair//'"')
+         call parse_real(pair(:comma - 1), x, x_ok)
+         call parse_real(pair(comma + 1:), y, y_ok)
+         if (.not. (x_ok .and. y_ok)) call refuse(form//', got "'//pair//'"')
+         if (size(track, 2) > 0) then
+            if (norm2(track(:, size(track, 2)) - [x, y]) <= 0) cycle
+         end if
+         track = reshape([track, x, y], [2, size(track, 2) + 1])
+      end do
+      if (size(track, 2) < 2) call refuse(form)
+   end subroutine read_track
+
+   subroutine print_help()
+      write (output_unit, '(a)') &
+         'ship_waves: a ship sails through a harbour (linear variational Boussinesq waves).', &
+         '', &
+         'usage: ship_waves [--option value]...', &
+         '', &
+         '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
+         '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
+         '                         of deep water (embedded harbour: along its fairway)', &
+         '  --length --beam --draft L   ship [m] (110, 24, 1)', &
+         '  --speed V              [m/s] (8)', &
+         '  --hull NAME            cosine (blunt, the default) or gaussian (smooth)', &
+         '  --profile NAME         vertical structure: parabola (default) or cosh, exact at the wake''s frequency g/V', &
+         '  --steps N              time steps (700)', &
+         '  --dt T                 time step [s]; without: sqrt(g h_max) dt/dx <= 1/2', &
+         '  --h-min H              cells shallower than this are land [m] (0.3)', &
+         '  --sponge N             cells of absorbing layer along open edges (15); 0: all edges reflect', &
+         '  --solver NAME          iccg, rrb or both (default: both solve each step, the rrb solution goes on)', &
+         '  --rrb-options "TEXT"   options for rrbsolver, such as "levels=12 threads=1"', &
+         '  --tolerance T          relative residual at which the solvers stop (1e-6)', &
+         '  --output FOLDER        where files go (ship_waves_output)', &
+         '  --write-interval N     a wave field every N steps (0: the last one only)', &
+         '', &
+         'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step) and table.csv.', &
+         'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input.'
+   end subroutine print_help
+
+end module command_line

@@ -1,0 +1,185 @@
+! A ship sails through a harbour: linear variational Boussinesq waves, one pressure-like system a time step.
+program ship_waves
+   use, intrinsic :: ieee_arithmetic, only: ieee_set_underflow_mode, ieee_support_underflow_control
+   use, intrinsic :: iso_fortran_env, only: output_unit
+   use bathymetry, only: depth_grid, read_esri_grid, synthetic_harbour
+   use boussinesq, only: build_model, profile_cosh, wave_model
+   use command_line, only: read_command_line, settings
+   use host, only: dp, give_up, gravity, output_is_terminal, refuse, seconds, text
+   use output, only: prepare_folder, text_file, write_history, write_vti
+   use psi_solver, only: psi_system, setup_psi, solver_statistics, use_both, use_iccg, use_rrb
+   use ship_pressure, only: check_track, longest_straight_track, place_ship
+   use time_stepping, only: advance, safe_time_step, sponge_factor, start_at_rest, wave_state
+   implicit none
+
+   real(dp), parameter :: absurd_height = 1e3_dp     ! m: the computation has blown up
+   type(settings) :: set
+   type(depth_grid) :: grid
+   type(wave_model) :: model
+   type(psi_system) :: system
+   type(wave_state) :: state
+   real(dp), allocatable :: pressure(:, :)
+   real(dp) :: frequency, dt, start, loop_seconds, shown
+   integer :: box(4), n
+   logical :: found, terminal
+
+   ! Far from the ship the waves are smaller than the smallest normal number: let them be 0, which is faster.
+   if (ieee_support_underflow_control(1.0_dp)) call ieee_set_underflow_mode(.false.)
+
+   call read_command_line(set)
+   if (set%grid_file == '') then
+      grid = synthetic_harbour()
+      if (.not. allocated(set%vessel%track)) set%vessel%track = reshape([2020.0_dp, 1370.0_dp, 1490.0_dp, 990.0_dp, &
+                                                                         1240.0_dp, 750.0_dp, 940.0_dp, 580.0_dp], [2, 4])
+   else
+      grid = read_esri_grid(set%grid_file)
+   end if
+
+   frequency = 0
+   if (set%profile == profile_cosh) then
+      if (set%vessel%speed <= 0) call refuse('--profile cosh needs a --speed above 0')
+      frequency = gravity/set%vessel%speed
+   end if
+   if (maxval(grid%depth) < set%h_min) &
+      call refuse('no cell of the grid is wet: the largest depth is '//text(maxval(grid%depth))//' m, --h-min is ' &
+                  //text(set%h_min)//' m')
+   call build_model(grid%depth, grid%cell, grid%cell, set%h_min, set%profile, frequency, model)
+   dt = set%dt
+   if (dt <= 0) dt = safe_time_step(model)
+   if (dt*model%omega_max >= 2) &
+      call refuse('dt = '//text(dt)//' s is unstable on this grid: it must be below '//text(2/model%omega_max)//' s')
+   if (.not. allocated(set%vessel%track)) then
+      call longest_straight_track(set%vessel, grid, set%vessel%speed*dt*set%steps, found)
+      if (.not. found) call refuse('no straight line of water is long and deep enough for this ship: give a --track')
+   end if
+   call check_track(set%vessel, grid, set%h_min)
+   call setup_psi(system, model, set%solver, set%rel_tol, set%rrb_options)
+   call prepare_folder(set%output_folder)
+
+   call start_at_rest(state, model, dt)
+   if (set%sponge_cells > 0) state%damping = sponge_factor(model, set%sponge_cells, dt)
+   allocate (pressure(model%nx, model%ny), source=0.0_dp)
+   box = 1
+   call print_head()
+
+   terminal = output_is_terminal()
+   shown = 0
+   start = seconds()
+   do n = 1, set%steps
+      call place_ship(set%vessel, grid, model%wet, merge(dt/4, state%time, n == 1), pressure, box)
+      call advance(state, model, system, pressure)
+      if (.not. maxval(abs(state%zeta)) < absurd_height) &
+         call give_up('the waves blew up at step '//text(n)//', t = '//text(state%time)//' s')
+      if (set%write_interval > 0) then
+         if (mod(n, set%write_interval) == 0) call write_field('waves_'//six_digits(n)//'.vti')
+      end if
+      if (terminal) call show_progress()
+   end do
+   loop_seconds = seconds() - start
+   if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
+
+   call write_field('waves.vti')
+   if (set%solver /= use_rrb) &
+      call write_history(set%output_folder//'/convergence_iccg.csv', system%of_iccg%first_history)
+   if (set%solver /= use_iccg) &
+      call write_history(set%output_folder//'/convergence_rrb.csv', system%of_rrb%first_history)
+   call print_table()
+   call write_table()
+
+contains
+
+   subroutine print_head()
+      character(:), allocatable :: name
+      name = 'embedded harbour'
+      if (set%grid_file /= '') name = set%grid_file
+      write (output_unit, '(a)') 'grid         '//name//', '//text(grid%nx)//' x '//text(grid%ny)//' cells of ' &
+         //text(grid%cell)//' m, '//text(model%unknowns)//' wet, depth up to '//text(maxval(model%h))//' m', &
+         'ship         '//text(set%vessel%length)//' x '//text(set%vessel%beam)//' x '//text(set%vessel%draft) &
+         //' m at '//text(set%vessel%speed)//' m/s', &
+         'time         '//text(set%steps)//' steps of '//text(dt)//' s'
+   end subroutine print_head
+
+   subroutine show_progress()
+      character(:), allocatable :: line
+      if (seconds() - shown < 0.1_dp) return
+      shown = seconds()
+      line = 'step '//text(n)//' of '//text(set%steps)//', t = '//text(nint(state%time))//' s, highest wave '
+      line = line//text(nint(100*maxval(abs(state%zeta))))//' cm, iterations'
+      if (set%solver /= use_rrb) line = line//' iccg '//text(system%of_iccg%last_iterations)
+      if (set%solver /= use_iccg) line = line//' rrb '//text(system%of_rrb%last_iterations)
+      line = line//repeat(' ', max(0, 78 - len(line)))
+      write (output_unit, '(a)', advance='no') achar(13)//line
+      flush (output_unit)
+   end subroutine show_progress
+
+   subroutine write_field(name)
+      character(*), intent(in) :: name
+      call write_vti(set%output_folder//'/'//name, grid, model%h, state%zeta, pressure/gravity, state%time)
+   end subroutine write_field
+
+   function six_digits(k) result(word)
+      integer, intent(in) :: k
+      character(:), allocatable :: word
+      word = text(k)
+      word = repeat('0', max(0, 6 - len(word)))//word
+   end function six_digits
+
+   ! Seconds of one step beside the solves.
+   real(dp) function other_seconds()
+      other_seconds = loop_seconds - system%of_iccg%solve_seconds - system%of_rrb%solve_seconds
+   end function other_seconds
+
+   subroutine print_table()
+      character(12) :: unknowns
+      write (unknowns, '(i0)') model%unknowns
+      write (output_unit, '(a)') ''
+      write (output_unit, '(a)') &
+         'solver     unknowns   steps   iterations   max   ms/solve   speedup   simulated s per wall s'
+      if (set%solver /= use_rrb) call print_row('ICCG(0)', system%of_iccg)
+      if (set%solver /= use_iccg) call print_row('RRB', system%of_rrb)
+      write (output_unit, '(a)') ''
+      if (set%solver == use_both) write (output_unit, '(a, es8.1)') &
+         'largest difference of the two solutions, relative to max |psi|:', system%largest_difference
+      write (output_unit, '(a, f8.3, a)') 'highest wave:', maxval(abs(state%zeta)), ' m'
+      write (output_unit, '(a)') 'files: '//set%output_folder//'/'
+   end subroutine print_table
+
+   subroutine print_row(name, statistics)
+      character(*), intent(in) :: name
+      type(solver_statistics), intent(in) :: statistics
+      write (output_unit, '(a, t9, i11, i8, f13.1, i6, f11.2, a10, f25.2)') name, model%unknowns, statistics%solves, &
+         statistics%iterations/statistics%solves, statistics%most_iterations, &
+         1e3_dp*statistics%solve_seconds/statistics%solves, speedup(statistics), &
+         state%time/(other_seconds() + statistics%solve_seconds)
+   end subroutine print_row
+
+   ! Time of ICCG over the time of this solver, where both ran.
+   function speedup(statistics) result(word)
+      type(solver_statistics), intent(in) :: statistics
+      character(10) :: word
+      word = '-'
+      if (set%solver == use_both) write (word, '(f10.2)') system%of_iccg%solve_seconds/statistics%solve_seconds
+      word = adjustr(word)
+   end function speedup
+
+   subroutine write_table()
+      type(text_file) :: file
+      call file%start(set%output_folder//'/table.csv')
+      write (file%unit, '(a)') 'solver,nx,ny,unknowns,dt,steps,iterations_mean,iterations_max,setup_ms,ms_per_solve,' &
+         //'simulated_seconds_per_second'
+      if (set%solver /= use_rrb) call csv_row(file%unit, 'iccg', system%of_iccg)
+      if (set%solver /= use_iccg) call csv_row(file%unit, 'rrb', system%of_rrb)
+      call file%finish()
+   end subroutine write_table
+
+   subroutine csv_row(unit, name, statistics)
+      integer, intent(in) :: unit
+      character(*), intent(in) :: name
+      type(solver_statistics), intent(in) :: statistics
+      write (unit, '(*(a, :, ","))') name, text(model%nx), text(model%ny), text(model%unknowns), text(dt), &
+         text(statistics%solves), text(statistics%iterations/statistics%solves), text(statistics%most_iterations), &
+         text(1e3_dp*statistics%setup_seconds), text(1e3_dp*statistics%solve_seconds/statistics%solves), &
+         text(state%time/(other_seconds() + statistics%solve_seconds))
+   end subroutine csv_row
+
+end program ship_waves

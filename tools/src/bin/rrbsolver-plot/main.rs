@@ -1,0 +1,116 @@
+//! Pictures of what the examples write: waves over the bathymetry (PNG) and convergence histories (SVG).
+
+mod convergence;
+mod fonts;
+mod vti;
+mod waves;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::ProgressBar;
+
+/// Pictures of what the rrbsolver examples write.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    picture: Picture,
+}
+
+#[derive(Subcommand)]
+enum Picture {
+    /// Waves over the bathymetry, from a .vti file with zeta and depth, as PNG.
+    Waves(Waves),
+    /// Relative residual against iteration, from CSV files of two columns, as SVG.
+    Convergence(Convergence),
+}
+
+#[derive(Args)]
+struct Waves {
+    /// Wave field: VTK image data with the cell arrays zeta and depth (and draft, where a ship sails).
+    file: PathBuf,
+    /// Picture to write.
+    #[arg(short, long, default_value = "waves.png")]
+    output: PathBuf,
+    /// Width of the picture in pixels.
+    #[arg(long, default_value_t = 1600, value_parser = clap::value_parser!(u32).range(400..=8000))]
+    width: u32,
+    /// Wave height at the ends of the colour scale, in metres; without: from the waves.
+    #[arg(long)]
+    range: Option<f64>,
+    /// Part of the map to show: west,south,east,north in the coordinates of the file.
+    #[arg(long, value_delimiter = ',', num_args = 4, allow_hyphen_values = true)]
+    window: Option<Vec<f64>>,
+    /// Line above the map; without: the time.
+    #[arg(long)]
+    title: Option<String>,
+}
+
+#[derive(Args)]
+struct Convergence {
+    /// Histories: a header line, then iteration and relative residual.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Picture to write.
+    #[arg(short, long, default_value = "convergence.svg")]
+    output: PathBuf,
+    /// Line above the plot.
+    #[arg(long, default_value = "Convergence in the first time step")]
+    title: String,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    fonts::register();
+    let result = match &cli.picture {
+        Picture::Waves(options) => draw_waves(options),
+        Picture::Convergence(options) => draw_convergence(options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("rrbsolver-plot: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn draw_waves(options: &Waves) -> Result<(), String> {
+    // Shown on a terminal only.
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(100));
+    progress.set_message(format!("reading {}", options.file.display()));
+    let field = vti::read(&options.file)?;
+    progress.set_message("drawing");
+    let png = waves::draw(
+        &field,
+        &waves::Style {
+            width: options.width,
+            range: options.range,
+            window: options.window.as_ref().map(|w| [w[0], w[1], w[2], w[3]]),
+            title: options.title.clone(),
+        },
+    )?;
+    progress.finish_and_clear();
+    write_whole(&options.output, &png)
+}
+
+fn draw_convergence(options: &Convergence) -> Result<(), String> {
+    let histories = options.files.iter().map(|file| convergence::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let svg = convergence::draw(&histories, &options.title)?;
+    write_whole(&options.output, svg.as_bytes())
+}
+
+/// Under a temporary name first: what stands under `path` is always a whole picture.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).map_err(|error| {
+        let _ = std::fs::remove_file(&part);
+        format!("cannot write {}: {error}", path.display())
+    })
+}
