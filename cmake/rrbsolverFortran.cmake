@@ -1,13 +1,17 @@
 # rrbsolver::fortran: the module, compiled by the compiler of the project that uses it and with its flags, because .mod
 # files fit one compiler only. Expects _rrbsolver_fortran, the folder of the sources, and that Fortran is enabled.
 if(NOT TARGET rrbsolver::fortran)
+  # An include folder of an imported target must exist when build files are written.
+  set(_rrbsolver_modules "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-fortran")
+  file(MAKE_DIRECTORY "${_rrbsolver_modules}")
+
   add_library(rrbsolver_fortran STATIC EXCLUDE_FROM_ALL
     "${_rrbsolver_fortran}/rrbsolver_c.f90" "${_rrbsolver_fortran}/rrbsolver.f90")
   set_target_properties(rrbsolver_fortran PROPERTIES
     Fortran_FORMAT FREE
-    Fortran_MODULE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-fortran"
+    Fortran_MODULE_DIRECTORY "${_rrbsolver_modules}"
     POSITION_INDEPENDENT_CODE ON)
-  target_include_directories(rrbsolver_fortran INTERFACE "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-fortran")
+  target_include_directories(rrbsolver_fortran INTERFACE "${_rrbsolver_modules}")
   target_link_libraries(rrbsolver_fortran PUBLIC rrbsolver::rrbsolver)
 
   # Imported, so that a project may export a target that links to it: its own package then finds rrbsolver again.
