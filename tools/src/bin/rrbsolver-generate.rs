@@ -26,10 +26,8 @@ struct Arguments {
 const HEADER: &str = "include/rrbsolver.h";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_constants.inc";
 /// Files with generated tables, and the tables each of them must have.
-const PAGES: [(&str, &[Table]); 2] = [
-    ("docs/c-api.md", &Table::ALL),
-    ("README.md", &[Table::Options(Family::Common), Table::Options(Family::Rrb)]),
-];
+const PAGES: [(&str, &[Table]); 2] =
+    [("docs/c-api.md", &Table::ALL), ("README.md", &[Table::Options(Family::Common), Table::Options(Family::Rrb)])];
 const COMMAND: &str = "cargo run --release -p rrbsolver-tools --bin rrbsolver-generate";
 
 type Result<T> = std::result::Result<T, String>;
@@ -108,7 +106,10 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
         }
     }
     vec![
-        ("Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.", statuses),
+        (
+            "Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.",
+            statuses,
+        ),
         ("Options: keys of set and get.", options),
         ("Results: keys of get.", results),
         ("Choices: values of options and results.", choices),
@@ -191,7 +192,8 @@ fn fortran() -> String {
             for line in wrap(&c.doc, 120) {
                 let _ = writeln!(text, "   ! {line}");
             }
-            let _ = writeln!(text, "   integer(c_int32_t), parameter, public :: {:width$} = {}_c_int32_t", c.name, c.value);
+            let _ =
+                writeln!(text, "   integer(c_int32_t), parameter, public :: {:width$} = {}_c_int32_t", c.name, c.value);
         }
     }
     text
@@ -313,7 +315,8 @@ fn fill_page(name: &str, page: &str, required: &[Table]) -> Result<String> {
     let mut found = Vec::new();
     while let Some(start) = rest.find("<!-- generated: ") {
         let (before, marked) = rest.split_at(start);
-        let (marker, after) = marked.split_once("-->").ok_or_else(|| format!("{name}: a marker is not closed by -->"))?;
+        let (marker, after) =
+            marked.split_once("-->").ok_or_else(|| format!("{name}: a marker is not closed by -->"))?;
         let title = marker.trim_start_matches("<!-- generated: ").trim();
         let table = Table::ALL
             .into_iter()
@@ -343,7 +346,9 @@ mod tests {
     fn tables_are_renewed_and_the_rest_is_kept() {
         let page = "a\n<!-- generated: statuses -->\nold\n<!-- /generated -->\nb\n";
         let new = fill_page("p", page, &[Table::Statuses]).unwrap();
-        assert!(new.starts_with("a\n<!-- generated: statuses -->\n| status |") && new.ends_with("<!-- /generated -->\nb\n"));
+        assert!(
+            new.starts_with("a\n<!-- generated: statuses -->\n| status |") && new.ends_with("<!-- /generated -->\nb\n")
+        );
         assert_eq!(fill_page("p", &new, &[Table::Statuses]).unwrap(), new);
     }
 
