@@ -55,14 +55,21 @@ pub enum Error {
     /// A required pointer is NULL.
     Null(&'static str),
     /// A value outside its allowed range.
-    Range { /// Name of the value.
-        name: &'static str, /// What was given.
-        value: String, /// What is allowed, as in "rel_tol must lie in (0, 1)".
-        allowed: String },
+    Range {
+        /// Name of the value.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed, as in "rel_tol must lie in (0, 1)".
+        allowed: String,
+    },
     /// Two arrays of one call overlap.
-    Overlap { /// Name of the one.
-        first: &'static str, /// Name of the other.
-        second: &'static str },
+    Overlap {
+        /// Name of the one.
+        first: &'static str,
+        /// Name of the other.
+        second: &'static str,
+    },
     /// An extent below 1, or a product that overflows.
     Dimension(String),
     /// Unknown option key or name.
@@ -72,28 +79,47 @@ pub enum Error {
     /// Not offered.
     Unsupported(String),
     /// A row or a pivot that no symmetric positive definite matrix has.
-    Matrix { /// What is wrong, with its value.
-        reason: String, /// RRB level of the pivot; 0 is the matrix as given.
-        level: usize, /// Column of the node.
-        i: usize, /// Row of the node.
-        j: usize },
+    Matrix {
+        /// What is wrong, with its value.
+        reason: String,
+        /// RRB level of the pivot; 0 is the matrix as given.
+        level: usize,
+        /// Column of the node.
+        i: usize,
+        /// Row of the node.
+        j: usize,
+    },
     /// NaN or infinity in an input.
-    NotFinite { /// Name of the array.
-        name: &'static str, /// The value found.
-        value: f64, /// Column of the first such entry.
-        i: usize, /// Row of the first such entry.
-        j: usize },
+    NotFinite {
+        /// Name of the array.
+        name: &'static str,
+        /// The value found.
+        value: f64,
+        /// Column of the first such entry.
+        i: usize,
+        /// Row of the first such entry.
+        j: usize,
+    },
     /// A quantity that is positive for definite matrices was not.
-    Breakdown { /// The quantity, such as "p'Ap".
-        quantity: &'static str, /// Its value.
-        value: f64, /// Where it happened.
-        iteration: usize },
+    Breakdown {
+        /// The quantity, such as "p'Ap".
+        quantity: &'static str,
+        /// Its value.
+        value: f64,
+        /// Where it happened.
+        iteration: usize,
+    },
     /// Right-hand side of a singular system that is not orthogonal to the null space.
-    Incompatible { /// Sum of b over the component.
-        sum: f64, /// Sum of |b| over the component.
-        norm1: f64, /// Column of the component's first node.
-        i: usize, /// Row of the component's first node.
-        j: usize },
+    Incompatible {
+        /// Sum of b over the component.
+        sum: f64,
+        /// Sum of |b| over the component.
+        norm1: f64,
+        /// Column of the component's first node.
+        i: usize,
+        /// Row of the component's first node.
+        j: usize,
+    },
     /// Memory could not be had, or a limit forbids it.
     Memory(String),
     /// A CUDA driver or device is missing.
@@ -174,10 +200,7 @@ impl std::error::Error for Error {}
 pub fn zeroed<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut v = Vec::new();
     v.try_reserve_exact(len).map_err(|_| {
-        Error::Memory(format!(
-            "no memory for {} bytes of {what}",
-            (len as u128) * size_of::<T>() as u128
-        ))
+        Error::Memory(format!("no memory for {} bytes of {what}", (len as u128) * size_of::<T>() as u128))
     })?;
     v.resize(len, T::default());
     Ok(v)

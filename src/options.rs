@@ -28,17 +28,27 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A whole number.
-    Int { /// Default.
-        default: i64, /// Smallest.
-        min: i64, /// Largest.
-        max: i64, /// Must be a multiple of this.
-        multiple: i64 },
+    Int {
+        /// Default.
+        default: i64,
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+        /// Must be a multiple of this.
+        multiple: i64,
+    },
     /// A real number; `open` excludes both ends.
-    Real { /// Default.
-        default: f64, /// Lower end.
-        min: f64, /// Upper end.
-        max: f64, /// Whether the ends are excluded.
-        open: bool },
+    Real {
+        /// Default.
+        default: f64,
+        /// Lower end.
+        min: f64,
+        /// Upper end.
+        max: f64,
+        /// Whether the ends are excluded.
+        open: bool,
+    },
     /// One of a list of names with their numbers; the first is the default.
     Choice(&'static [(&'static str, i64)]),
     /// Text, in `set_options` only.
@@ -525,9 +535,18 @@ mod tests {
             sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
             "compute_block must be a multiple of 8 in [8, 4096], got 12"
         );
-        assert_eq!(sentence(o.set_int(opt::CYCLE, 9).unwrap_err()), "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), got 9");
-        assert_eq!(sentence(o.set_text("backend=cdua").unwrap_err()), "backend must be one of auto, cpu, cuda, reference, got 'cdua'; did you mean 'cuda'?");
-        assert_eq!(sentence(o.set_int(201_000, 1).unwrap_err()), "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?");
+        assert_eq!(
+            sentence(o.set_int(opt::CYCLE, 9).unwrap_err()),
+            "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), got 9"
+        );
+        assert_eq!(
+            sentence(o.set_text("backend=cdua").unwrap_err()),
+            "backend must be one of auto, cpu, cuda, reference, got 'cdua'; did you mean 'cuda'?"
+        );
+        assert_eq!(
+            sentence(o.set_int(201_000, 1).unwrap_err()),
+            "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?"
+        );
     }
 
     #[test]

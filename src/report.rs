@@ -50,7 +50,6 @@ pub trait Observer {
 pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
-    seen: usize,
     first_run_ended: bool,
 }
 
@@ -70,13 +69,11 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         self.coefficients.clear();
-        self.seen = 0;
         self.first_run_ended = false;
     }
 
     /// Adds a residual while there is room.
     pub fn push(&mut self, residual: f64) {
-        self.seen += 1;
         if self.residuals.len() < self.residuals.capacity().min(HISTORY_LIMIT) {
             self.residuals.push(residual);
         }
@@ -98,10 +95,5 @@ impl History {
     /// (alpha, beta) of the first run of CG.
     pub fn coefficients(&self) -> &[(f64, f64)] {
         &self.coefficients
-    }
-
-    /// Residuals seen, kept or not.
-    pub fn seen(&self) -> usize {
-        self.seen
     }
 }

@@ -74,8 +74,35 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Before anything was seen.
+    pub fn none() -> Self {
+        Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None }
+    }
+
+    /// Notes a row: `largest` is its largest magnitude, NaN if any is.
+    pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
+        let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
+        *max = max.max(largest);
+        if !largest.is_finite() {
+            for (i, &value) in row.iter().enumerate() {
+                self.look(name, value, i, j);
+            }
+        }
+    }
+
+    /// Adds what another member saw; rows in order, in a row the input before the output.
+    pub fn merge(&mut self, other: &Self, input_name: &'static str) {
+        self.rhs_max = self.rhs_max.max(other.rhs_max);
+        self.guess_max = self.guess_max.max(other.guess_max);
+        let order = |found: &(&'static str, f64, usize, usize)| (found.3, found.0 != input_name, found.2);
+        self.not_finite = match (self.not_finite, other.not_finite) {
+            (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
+            (a, b) => a.or(b),
+        };
+    }
+
     /// Notes `value` if it is not finite and nothing was before.
-    pub fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
+    fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
         if !value.is_finite() && self.not_finite.is_none() {
             self.not_finite = Some((name, value, i, j));
         }
@@ -104,7 +131,8 @@ pub trait PcgSteps {
     fn residual_from_rhs(&mut self);
     /// <r, r>.
     fn residual_norm2(&mut self) -> f64;
-    /// z = M^-1 r, projected where singular; returns rho = <r, z>.
+    /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
+    /// last pivots would answer that with point sources); returns rho = <r, z>.
     fn precondition(&mut self) -> f64;
     /// p = z.
     fn first_direction(&mut self);
@@ -169,6 +197,10 @@ pub trait RrbBackend: Send {
     fn threads(&self) -> usize;
 }
 
+/// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: from ten on, its center
+/// is the better pivot.
+const ROW_SUM_WORTH: f64 = 0.1;
+
 /// The pivot of a red node in excess form: after lumping, center = excess - sum of kept couplings.
 #[derive(Clone, Copy, Debug)]
 pub struct Pivot {
@@ -183,29 +215,26 @@ impl Pivot {
     /// C~ = C + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept).
     ///
     /// A node whose couplings are all lumped away (a channel one cell wide) would keep its row sum alone as
-    /// pivot, which may be zero in a regular matrix: it keeps its center instead, as with omega = 0.
+    /// pivot, which may be zero in a regular matrix. Where that is less than [`ROW_SUM_WORTH`] of the center,
+    /// the node keeps its center instead, as with omega = 0.
     /// A node without any coupling and with excess exactly zero is the last one of a piece of M whose rows
     /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
     /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
     /// itself is singular and nobody projects.
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
         let sum = (kept[0] + kept[1]) + (kept[2] + kept[3]);
-        if kept == [0.0; 4] {
-            return Self { d: excess - lumped, excess };
+        let lumped_excess = excess - lost * lumped;
+        let center = excess - lumped;
+        if kept == [0.0; 4] && lumped_excess < ROW_SUM_WORTH * center {
+            return Self { d: center, excess };
         }
-        let excess = excess - lost * lumped;
-        Self { d: excess - sum, excess }
+        Self { d: lumped_excess - sum, excess: lumped_excess }
     }
 }
 
 /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `center_of_a` is looked up for
 /// such nodes only.
-pub fn checked_pivot(
-    pivot: Pivot,
-    center: f64,
-    floating: bool,
-    node: impl FnOnce() -> PivotNode,
-) -> Result<f64> {
+pub fn checked_pivot(pivot: Pivot, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<f64> {
     if pivot.d > f64::EPSILON * center && pivot.d.is_finite() {
         return Ok(pivot.d);
     }
@@ -255,8 +284,4 @@ impl PivotContext<'_> {
     }
 }
 
-
-/// Whether this thread belongs to a team of the `cpu` backend.
-pub fn is_team_thread() -> bool {
-    false
-}
+pub use cpu::team::is_team_thread;

@@ -57,8 +57,11 @@ pub fn max_abs(a: &[f64]) -> f64 {
     let mut largest = 0.0f64;
     for &v in a {
         let v = v.abs();
-        if !(v <= largest) {
-            largest = if largest.is_nan() { largest } else { v };
+        if v > largest || v.is_nan() {
+            largest = v;
+        }
+        if largest.is_nan() {
+            break;
         }
     }
     largest

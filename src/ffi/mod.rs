@@ -17,7 +17,8 @@ pub type rrb_status = i32;
 
 /// Receives log lines; `level` is 0 for complaints, 1 for a line a solve, 2 for a line an iteration.
 #[allow(non_camel_case_types)]
-pub type rrb_log_fn = Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
+pub type rrb_log_fn =
+    Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, level: i32, message: *const libc::c_char)>;
 
 /// Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
 #[allow(non_camel_case_types)]

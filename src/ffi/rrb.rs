@@ -314,7 +314,11 @@ pub unsafe extern "C" fn rrb_set_stream(h: *mut rrb_handle, cuda_stream: *mut c_
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; `callback` must accept `user` until it is replaced.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_monitor(h: *mut rrb_handle, callback: rrb_monitor_fn, user: *mut c_void) -> rrb_status {
+pub unsafe extern "C" fn rrb_set_monitor(
+    h: *mut rrb_handle,
+    callback: rrb_monitor_fn,
+    user: *mut c_void,
+) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
         let h = unsafe { checked(h)? };
@@ -461,7 +465,13 @@ impl rrb_handle {
             .checked_mul(self.ld())
             .and_then(|n| n.checked_add(self.grid.nx))
             .filter(|&n| n <= isize::MAX as usize / size_of::<f64>())
-            .ok_or_else(|| Error::Dimension(format!("(ny - 1) * leading_dimension + nx overflows with ny = {}, leading_dimension = {}", self.grid.ny, self.ld())))
+            .ok_or_else(|| {
+                Error::Dimension(format!(
+                    "(ny - 1) * leading_dimension + nx overflows with ny = {}, leading_dimension = {}",
+                    self.grid.ny,
+                    self.ld()
+                ))
+            })
     }
 
     /// # Safety
@@ -486,7 +496,13 @@ impl rrb_handle {
             (true, true) => None,
             _ => Some((view("northeast", northeast)?, view("northwest", northwest)?)),
         };
-        let a = StencilView { grid, center: view("center", center)?, east: view("east", east)?, north: view("north", north)?, corners };
+        let a = StencilView {
+            grid,
+            center: view("center", center)?,
+            east: view("east", east)?,
+            north: view("north", north)?,
+            corners,
+        };
 
         let start = Instant::now();
         self.stale = Some(FAILED);
@@ -549,7 +565,8 @@ impl rrb_handle {
             Ok(outcome) => outcome,
             Err(error) => {
                 if let Error::Breakdown { iteration, .. } = error {
-                    self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
+                    self.outcome =
+                        Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
                 }
                 return Err(error);
             }
@@ -611,7 +628,11 @@ impl rrb_handle {
 
 /// Concrete backends are named here and nowhere else.
 fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn backend::RrbBackend>> {
-    if reference { Ok(Box::new(backend::reference::Reference::default())) } else { Ok(Box::new(backend::cpu::Cpu::new(threads)?)) }
+    if reference {
+        Ok(Box::new(backend::reference::Reference::default()))
+    } else {
+        Ok(Box::new(backend::cpu::Cpu::new(threads)))
+    }
 }
 
 /// History, log and monitor of one solve.

@@ -67,7 +67,9 @@ impl Components {
 
         // Per root: bit 0 set by a row with a nonzero sum. Labels reuse the array once roots are final.
         self.singular_label.clear();
-        self.singular_label.try_reserve_exact(n).map_err(|_| Error::Memory(format!("no memory for {} bytes of component labels", 4 * n)))?;
+        self.singular_label
+            .try_reserve_exact(n)
+            .map_err(|_| Error::Memory(format!("no memory for {} bytes of component labels", 4 * n)))?;
         self.singular_label.resize(n, 0);
         let regular = 1u32;
         let mut sum = std::mem::take(&mut self.row);
@@ -172,7 +174,13 @@ mod tests {
     fn components(nx: usize, ny: usize, center: &[f64], east: &[f64], north: &[f64]) -> Components {
         let grid = Grid { nx, ny };
         let v = |name, a| View::new(name, a, grid, nx);
-        let a = StencilView { grid, center: v("center", center), east: v("east", east), north: v("north", north), corners: None };
+        let a = StencilView {
+            grid,
+            center: v("center", center),
+            east: v("east", east),
+            north: v("north", north),
+            corners: None,
+        };
         let mut c = Components::default();
         c.find(&a, ZERO_ROW_SUM, true).unwrap();
         c

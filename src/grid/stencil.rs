@@ -125,8 +125,6 @@ fn add(sum: &mut [f64], a: &[f64]) {
 pub struct HalfStencil {
     /// Nodes in x.
     pub nx: usize,
-    /// Nodes in y.
-    pub ny: usize,
     /// In A the center. In M the excess, that is the row sum: then center = excess - sum of couplings has no
     /// cancellation, and a row sum of zero stays exactly zero through all eliminations.
     pub diagonal: Vec<f64>,
@@ -150,7 +148,6 @@ impl HalfStencil {
         let array = || crate::error::zeroed(len, "a coarse matrix");
         Ok(Self {
             nx: grid.nx,
-            ny: grid.ny,
             diagonal: array()?,
             east: array()?,
             north: array()?,

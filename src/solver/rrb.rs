@@ -83,8 +83,7 @@ impl Rrb {
             },
         };
         let null_space = options.int(opt::NULL_SPACE);
-        let zero_row_sum =
-            if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
+        let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
         rrb.components.find(a, zero_row_sum, null_space != choice::NULL_SPACE_NONE)?;
         if null_space == choice::NULL_SPACE_CONSTANT {
             check_all_singular(&rrb.components)?;
@@ -129,12 +128,13 @@ impl Rrb {
     /// y = A x: output from input.
     pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
         let control = Control::new(options, &self.components);
-        self.backend.run(arrays, observer, &|s| {
-            check_inputs(s, &control, false)?;
-            s.multiply_input();
-            Ok(Outcome::default())
-        })
-        .map(|_| ())
+        self.backend
+            .run(arrays, observer, &|s| {
+                check_inputs(s, &control, false)?;
+                s.multiply_input();
+                Ok(Outcome::default())
+            })
+            .map(|_| ())
     }
 
     /// Bytes of all arrays.
@@ -367,7 +367,7 @@ fn check_finite(a: &StencilView) -> Result<()> {
 
 fn check_centers(a: &StencilView) -> Result<()> {
     for j in 0..a.grid.ny {
-        if let Some(i) = a.center.row(j).iter().position(|&c| !(c > 0.0)) {
+        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
             let c = a.center.row(j)[i];
             return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
         }

@@ -54,9 +54,7 @@ pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
 
 /// Black nodes that the even level eliminates.
 fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
-    (1 - grid.oy()..grid.ny)
-        .step_by(2)
-        .flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+    (1 - grid.oy()..grid.ny).step_by(2).flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Nodes of the next grid.
@@ -98,9 +96,9 @@ impl NaturalGrid {
             let center = pivot_center(a.diagonal[c], kept, corners(c));
             let d = match exact_center {
                 Some(centers) => centers[c],
-                None => checked_pivot(pivot, center, kept == [0.0; 4], || {
-                    context.node(level, self.embedding.fine(i, j))
-                })?,
+                None => {
+                    checked_pivot(pivot, center, kept == [0.0; 4], || context.node(level, self.embedding.fine(i, j)))?
+                }
             };
             self.inverse_pivot[c] = 1.0 / d;
             self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
@@ -109,7 +107,8 @@ impl NaturalGrid {
         for (i, j) in black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
-            let handed = (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
+            let handed =
+                (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
             let lumped = (1.0 - setup.black_keeps()) * setup.lost() * corners(c);
             s.diagonal[c] = a.diagonal[c] - lumped - handed;
             // a - sum over the common red neighbours r of a_br a_rb' / d_r; products as (a / d) a, so that no
@@ -127,7 +126,13 @@ impl NaturalGrid {
     }
 
     /// Lumps and eliminates the black nodes that are not kept; writes the half stencil of the next grid.
-    fn eliminate_dropped(&mut self, level: usize, setup: &Setup, context: &PivotContext, coarse: &mut HalfStencil) -> Result<()> {
+    fn eliminate_dropped(
+        &mut self,
+        level: usize,
+        setup: &Setup,
+        context: &PivotContext,
+        coarse: &mut HalfStencil,
+    ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
         let a = &self.skew;
         let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
@@ -146,7 +151,8 @@ impl NaturalGrid {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
             let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
-            let handed = (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
+            let handed =
+                (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
             let lumped = (1.0 - setup.black_keeps()) * setup.lost() * distant(c);
             coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
             coarse.east[k] = setup.black_keeps() * a.east[c]
@@ -170,7 +176,8 @@ impl NaturalGrid {
         }
         for (i, j) in black_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
-            z[c] -= (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+            z[c] -=
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
         }
     }
 
@@ -179,7 +186,8 @@ impl NaturalGrid {
         let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
-            let sum = (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+            let sum =
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
             z[c] -= self.inverse_pivot[c] * sum;
         }
     }

@@ -1,6 +1,7 @@
 //! RRB-PCG over natural storage.
 
 use super::levels::{NaturalLevels, black_nodes, red_nodes};
+use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
@@ -237,7 +238,9 @@ impl RrbBackend for Reference {
 
     fn bytes(&self) -> usize {
         self.state.as_ref().map_or(0, |s| {
-            8 * (11 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len()) + 4 * s.singular.label.len() + s.levels.bytes()
+            8 * (11 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
+                + 4 * s.singular.label.len()
+                + s.levels.bytes()
         })
     }
 
@@ -291,6 +294,7 @@ impl PcgSteps for Run<'_, '_> {
         for &c in &s.system {
             s.levels.grids[0].z[c] = s.r[c];
         }
+        s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
         s.levels.apply(s.shape.1);
         s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
         s.dot(&s.r, &s.levels.grids[0].z)
@@ -335,15 +339,12 @@ impl PcgSteps for Run<'_, '_> {
 impl RrbSteps for Run<'_, '_> {
     fn inspect(&mut self, guess: bool) -> Inputs {
         let (grid, ld) = (self.s.grid, self.arrays.ld);
-        let mut inputs = Inputs { rhs_max: 0.0, guess_max: 0.0, not_finite: None };
+        let mut inputs = Inputs::none();
         for j in 0..grid.ny {
-            for i in 0..grid.nx {
-                let (b, x) = (self.arrays.input[j * ld + i], if guess { self.arrays.output[j * ld + i] } else { 0.0 });
-                inputs.look(self.arrays.input_name, b, i, j);
-                inputs.look("x", x, i, j);
-                inputs.rhs_max = inputs.rhs_max.max(b.abs());
-                inputs.guess_max = inputs.guess_max.max(x.abs());
-            }
+            let b = &self.arrays.input[j * ld..][..grid.nx];
+            let x = if guess { &self.arrays.output[j * ld..][..grid.nx] } else { &[] };
+            inputs.look_at_row(self.arrays.input_name, b, max_abs(b), j, true);
+            inputs.look_at_row("x", x, max_abs(x), j, false);
         }
         inputs
     }

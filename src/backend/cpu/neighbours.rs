@@ -1,0 +1,206 @@
+//! Who is whose neighbour in r1/r2/b1/b2 storage: for a colour and a row J, the rows of couplings and of
+//! neighbouring values that belong to its entries (I, J), I = 0 .. cx - 1. The one place that knows
+//!
+//! ```text
+//!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)
+//!     r2(I,J): W b1(I,J)    E b1(I+1,J)  S b2(I,J-1)  N b2(I,J)     diagonals r1(I,J-1) .. r1(I+1,J)
+//!     b1(I,J): W r2(I-1,J)  E r2(I,J)    S r1(I,J-1)  N r1(I,J)     diagonals b2(I-1,J-1) .. b2(I,J)
+//!     b2(I,J): W r1(I,J)    E r1(I+1,J)  S r2(I,J)    N r2(I,J+1)   diagonals b1(I,J) .. b1(I+1,J+1)
+//! ```
+
+use super::area::{Area, Four};
+use crate::error::Result;
+use crate::grid::layout::{Colour, Layout};
+
+/// A row for each of four neighbours: west, east, south, north, or southwest, southeast, northwest, northeast.
+pub type Rows<'a> = [&'a [f64]; 4];
+
+/// Straight couplings, kept with the red nodes: west, east, south, north of r1 and of r2.
+pub struct Straight {
+    pub r1: [Area; 4],
+    pub r2: [Area; 4],
+}
+
+/// Diagonal couplings, kept with the nodes of one colour: southwest, southeast, northwest, northeast of r1
+/// (to r2) or of b1 (to b2).
+pub struct Diagonal {
+    pub of: [Area; 4],
+}
+
+/// Couplings at distance two between nodes of one colour, to the east and north.
+pub struct Distant {
+    pub east: Area,
+    pub north: Area,
+}
+
+pub const WEST: usize = 0;
+pub const EAST: usize = 1;
+pub const SOUTH: usize = 2;
+pub const NORTH: usize = 3;
+pub const SOUTHWEST: usize = 0;
+pub const SOUTHEAST: usize = 1;
+pub const NORTHWEST: usize = 2;
+pub const NORTHEAST: usize = 3;
+
+fn four(layout: &Layout, present: bool) -> Result<[Area; 4]> {
+    let area = || if present { Area::zeroed(layout) } else { Area::absent() };
+    Ok([area()?, area()?, area()?, area()?])
+}
+
+fn bytes(areas: &[Area]) -> usize {
+    areas.iter().map(Area::bytes).sum()
+}
+
+impl Straight {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
+    }
+
+    /// Couplings of row J of a colour to its straight neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_> {
+        let (r1, r2) = (&self.r1, &self.r2);
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => [0, 1, 2, 3].map(|k| r1[k].row(row, 0)),
+                Colour::R2 => [0, 1, 2, 3].map(|k| r2[k].row(row, 0)),
+                Colour::B1 => {
+                    [r2[EAST].row(row, -1), r2[WEST].row(row, 0), r1[NORTH].below(row, 0), r1[SOUTH].row(row, 0)]
+                }
+                Colour::B2 => {
+                    [r1[EAST].row(row, 0), r1[WEST].row(row, 1), r2[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)]
+                }
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.r1) + bytes(&self.r2)
+    }
+}
+
+impl Diagonal {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { of: four(layout, present)? })
+    }
+
+    /// Couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_> {
+        let of = &self.of;
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| of[k].row(row, 0)),
+                Colour::R2 => [
+                    of[NORTHEAST].below(row, 0),
+                    of[NORTHWEST].below(row, 1),
+                    of[SOUTHEAST].row(row, 0),
+                    of[SOUTHWEST].row(row, 1),
+                ],
+                Colour::B2 => [
+                    of[NORTHEAST].row(row, 0),
+                    of[NORTHWEST].row(row, 1),
+                    of[SOUTHEAST].row(row + 1, 0),
+                    of[SOUTHWEST].row(row + 1, 1),
+                ],
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.of)
+    }
+}
+
+impl Distant {
+    /// All zero.
+    pub fn zeroed(layout: &Layout) -> Result<Self> {
+        Ok(Self { east: Area::zeroed(layout)?, north: Area::zeroed(layout)? })
+    }
+
+    /// Couplings of row J to the nodes two to the west, east, south and north.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, row: usize) -> Rows<'_> {
+        // SAFETY: as the caller promised.
+        unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.east.bytes() + self.north.bytes()
+    }
+}
+
+impl Four {
+    /// Values of the straight neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => [self.b2.row(row, -1), self.b2.row(row, 0), self.b1.row(row, 0), self.b1.row(row + 1, 0)],
+                Colour::R2 => [self.b1.row(row, 0), self.b1.row(row, 1), self.b2.below(row, 0), self.b2.row(row, 0)],
+                Colour::B1 => [self.r2.row(row, -1), self.r2.row(row, 0), self.r1.below(row, 0), self.r1.row(row, 0)],
+                Colour::B2 => [self.r1.row(row, 0), self.r1.row(row, 1), self.r2.row(row, 0), self.r2.row(row + 1, 0)],
+            }
+        }
+    }
+
+    /// Values of the diagonal neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => {
+                    [self.r2.row(row, -1), self.r2.row(row, 0), self.r2.row(row + 1, -1), self.r2.row(row + 1, 0)]
+                }
+                Colour::R2 => [self.r1.below(row, 0), self.r1.below(row, 1), self.r1.row(row, 0), self.r1.row(row, 1)],
+                Colour::B1 => {
+                    [self.b2.below(row, -1), self.b2.below(row, 0), self.b2.row(row, -1), self.b2.row(row, 0)]
+                }
+                Colour::B2 => {
+                    [self.b1.row(row, 0), self.b1.row(row, 1), self.b1.row(row + 1, 0), self.b1.row(row + 1, 1)]
+                }
+            }
+        }
+    }
+}
+
+impl Area {
+    /// Values of the nodes of this colour two to the west, east, south and north of row J.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn distant(&self, row: usize) -> Rows<'_> {
+        // SAFETY: as the caller promised.
+        unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
+    }
+}
+
+/// Sum of coupling times value, as a function of I.
+#[inline(always)]
+pub fn products<'a>(n: usize, a: Rows<'a>, v: Rows<'a>) -> impl Fn(usize) -> f64 + use<'a> {
+    let (a, v) = (a.map(|a| &a[..n]), v.map(|v| &v[..n]));
+    move |i| (a[0][i] * v[0][i] + a[1][i] * v[1][i]) + (a[2][i] * v[2][i] + a[3][i] * v[3][i])
+}
+
+/// Sum of the couplings, as a function of I.
+#[inline(always)]
+pub fn total(n: usize, a: Rows) -> impl Fn(usize) -> f64 {
+    let a = a.map(|a| &a[..n]);
+    move |i| (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
+}

@@ -1,0 +1,270 @@
+//! What the `cpu` backend keeps: the matrix, the levels on r1/r2/b1/b2 grids, the natural levels below them,
+//! and the vectors.
+
+use super::area::{Area, Four, Shared};
+use super::neighbours::{Diagonal, Distant, Rows, Straight};
+use super::projection::Projection;
+use super::team::Me;
+use crate::backend::reference::levels::NaturalLevels;
+use crate::backend::sums::pairwise;
+use crate::backend::{Inputs, Setup};
+use crate::error::{Error, Result};
+use crate::grid::components::Components;
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::{Embedding, Grid};
+use crate::grid::stencil::StencilView;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Below this many values of one colour a grid is left to member 0: a barrier costs more than the work.
+const WORTH_A_TEAM: usize = 2048;
+
+/// What arrays are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    grid: Grid,
+    levels: usize,
+    grids: usize,
+    block: usize,
+    /// CG runs on S1.
+    pub schur: bool,
+    pub nine_points: bool,
+}
+
+impl Shape {
+    pub fn new(a: &StencilView, setup: &Setup) -> Self {
+        Self {
+            grid: a.grid,
+            levels: setup.levels,
+            grids: setup.grids,
+            block: setup.block,
+            schur: setup.on_schur_complement(a),
+            nine_points: a.corners.is_some(),
+        }
+    }
+}
+
+/// A, by colour.
+pub struct Matrix {
+    pub center: Four,
+    pub straight: Straight,
+    /// r1 to r2; absent with 5 points.
+    pub red_diagonal: Diagonal,
+    /// b1 to b2; absent with 5 points.
+    pub black_diagonal: Diagonal,
+}
+
+impl Matrix {
+    /// Couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write A meanwhile.
+    pub unsafe fn corners(&self, colour: Colour, row: usize) -> Rows<'_> {
+        let diagonal = match colour {
+            Colour::R1 | Colour::R2 => &self.red_diagonal,
+            Colour::B1 | Colour::B2 => &self.black_diagonal,
+        };
+        // SAFETY: as the caller promised.
+        unsafe { diagonal.couplings(colour, row) }
+    }
+}
+
+/// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
+pub struct PackedGrid {
+    pub layout: Layout,
+    pub embedding: Embedding,
+    /// More than one member works on it.
+    pub shared: bool,
+    /// Row sums; at eliminated nodes afterwards excess / d.
+    pub excess: Four,
+    /// Straight couplings; absent on the first grid of S1, which takes those of A.
+    pub straight: Straight,
+    /// r1 to r2, lumped away by the odd level; absent on the first grid of a 5-point matrix.
+    pub red_diagonal: Diagonal,
+    /// b1 to b2; after the odd level those of the skew stencil.
+    pub black_diagonal: Diagonal,
+    /// At distance two, after the odd level.
+    pub b1_distant: Distant,
+    pub b2_distant: Distant,
+    /// 1 / d; b2 is not eliminated here.
+    pub inverse: Four,
+    pub z: Four,
+}
+
+/// The whole.
+pub struct Packed {
+    pub shape: Shape,
+    pub matrix: Matrix,
+    /// Diagonal of S1; absent where CG runs on A.
+    pub schur_center: [Area; 2],
+    pub grids: Vec<PackedGrid>,
+    /// Levels below the packed grids; member 0 alone works on them.
+    natural: Mutex<NaturalLevels>,
+    pub b: Four,
+    pub x: Four,
+    pub r: Four,
+    pub p: Four,
+    pub q: Four,
+    pub projection: Projection,
+    /// One value per row of the first grid, twice: a sum may be written while the one before is still read.
+    partial: [Shared; 2],
+    /// Rows of a coarse stencil, per member.
+    pub scratch: Vec<Mutex<Vec<f64>>>,
+    pub inputs: Mutex<Inputs>,
+    /// The observer's answer, and whether members must wait for it.
+    pub stop: AtomicBool,
+    pub may_stop: AtomicBool,
+    pub failure: Mutex<Option<Error>>,
+}
+
+impl Packed {
+    pub fn new(shape: Shape) -> Result<Self> {
+        let first = Layout::new(shape.grid, shape.block);
+        let mut grids = Vec::new();
+        let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
+        for q in 0..shape.grids {
+            grids.push(PackedGrid::new(grid, embedding, shape, q == 0)?);
+            embedding = embedding.coarse(grid);
+            grid = grid.coarse();
+        }
+        let reds = !shape.schur;
+        let schur_center = || if shape.schur { Area::zeroed(&first) } else { Area::absent() };
+        Ok(Self {
+            shape,
+            matrix: Matrix {
+                center: Four::zeroed(&first, true)?,
+                straight: Straight::zeroed(&first, true)?,
+                red_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
+                black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
+            },
+            schur_center: [schur_center()?, schur_center()?],
+            grids,
+            natural: Mutex::new(NaturalLevels::new(grid, embedding, 2 * shape.grids, shape.levels)?),
+            b: Four::zeroed(&first, true)?,
+            x: Four::zeroed(&first, true)?,
+            r: Four::zeroed(&first, reds)?,
+            p: Four::zeroed(&first, reds)?,
+            q: Four::zeroed(&first, reds)?,
+            projection: Projection::default(),
+            partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
+            scratch: Vec::new(),
+            inputs: Mutex::new(Inputs::none()),
+            stop: AtomicBool::new(false),
+            may_stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        })
+    }
+
+    /// Members that have something to do.
+    pub fn useful_members(&self, wanted: usize) -> usize {
+        let first = &self.grids[0];
+        if first.shared { wanted.clamp(1, first.layout.cy) } else { 1 }
+    }
+
+    /// What the team needs that depends on its size and on the matrix.
+    pub fn prepare(&mut self, components: &Components, members: usize) -> Result<()> {
+        let width = self.grids[0].layout.cx;
+        if self.scratch.len() != members {
+            self.scratch.clear();
+            for _ in 0..members {
+                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width, "rows of a coarse matrix")?));
+            }
+        }
+        self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
+    }
+
+    /// Before a run.
+    pub fn start_run(&mut self, may_stop: bool) {
+        *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
+        *self.may_stop.get_mut() = may_stop;
+    }
+
+    /// The natural levels, for member 0.
+    pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
+        self.natural.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Colours that CG works on.
+    pub fn system(&self) -> &'static [Colour] {
+        if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
+    }
+
+    /// Sum over the rows J of the first grid of `of_row(J)`: each member does its own rows, then all add the
+    /// rows in the same order.
+    pub fn sum_over_rows(&self, me: Me, turn: &mut usize, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let partial = &self.partial[*turn % 2];
+        *turn += 1;
+        for row in self.grids[0].rows(me) {
+            // SAFETY: row sums are written by the row's owner alone; the last use of this array ended before
+            // the barrier of the sum between.
+            unsafe { partial.slice_mut(row, 1)[0] = of_row(row) };
+        }
+        me.barrier();
+        // SAFETY: written before the barrier; written again only after the barrier of the next sum.
+        pairwise(unsafe { partial.slice(0, self.grids[0].layout.cy) })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let m = &self.matrix;
+        let vectors = [&m.center, &self.b, &self.x, &self.r, &self.p, &self.q];
+        vectors.iter().map(|v| v.bytes()).sum::<usize>()
+            + m.straight.bytes()
+            + m.red_diagonal.bytes()
+            + m.black_diagonal.bytes()
+            + self.schur_center[0].bytes()
+            + self.schur_center[1].bytes()
+            + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
+            + self.natural().bytes()
+            + self.projection.bytes()
+    }
+}
+
+impl PackedGrid {
+    fn new(grid: Grid, embedding: Embedding, shape: Shape, first: bool) -> Result<Self> {
+        let layout = Layout::new(grid, shape.block);
+        let own_reds = !(first && shape.schur);
+        let corners = !first || shape.nine_points;
+        let mut inverse = Four::zeroed(&layout, true)?;
+        inverse.b2 = Area::absent()?;
+        Ok(Self {
+            layout,
+            embedding,
+            shared: layout.cx * layout.cy >= WORTH_A_TEAM,
+            excess: Four::zeroed(&layout, true)?,
+            straight: Straight::zeroed(&layout, own_reds)?,
+            red_diagonal: Diagonal::zeroed(&layout, corners)?,
+            black_diagonal: Diagonal::zeroed(&layout, true)?,
+            b1_distant: Distant::zeroed(&layout)?,
+            b2_distant: Distant::zeroed(&layout)?,
+            inverse,
+            z: Four::zeroed(&layout, own_reds)?,
+        })
+    }
+
+    /// Rows J of the compute areas that are this member's.
+    pub fn rows(&self, me: Me) -> std::ops::Range<usize> {
+        match (self.shared, me.index) {
+            (true, _) => me.share(self.layout.cy),
+            (false, 0) => 0..self.layout.cy,
+            (false, _) => 0..0,
+        }
+    }
+
+    /// A barrier, where more than one member works on this grid.
+    pub fn barrier(&self, me: Me) {
+        if self.shared {
+            me.barrier();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.excess.bytes()
+            + self.straight.bytes()
+            + self.red_diagonal.bytes()
+            + self.black_diagonal.bytes()
+            + self.b1_distant.bytes()
+            + self.b2_distant.bytes()
+            + self.inverse.bytes()
+            + self.z.bytes()
+    }
+}

@@ -1,0 +1,247 @@
+//! Means over singular components: sums over runs of consecutive nodes of one component and colour, added
+//! component by component in a fixed order.
+
+use super::area::{Four, Shared};
+use super::team::Me;
+use crate::backend::sums::sum;
+use crate::error::{Error, Result};
+use crate::grid::components::Components;
+use crate::grid::layout::{Colour, Layout};
+
+/// Consecutive nodes of one row and colour in one singular component.
+#[derive(Clone, Copy)]
+struct Run {
+    colour: Colour,
+    row: u32,
+    start: u32,
+    len: u32,
+    component: u32,
+}
+
+/// The runs of some colours.
+#[derive(Default)]
+struct Runs {
+    runs: Vec<Run>,
+    /// Runs of row J: row_start[J] .. row_start[J + 1].
+    row_start: Vec<usize>,
+    /// Runs of component k, in order: by_component[component_start[k] .. component_start[k + 1]].
+    by_component: Vec<u32>,
+    component_start: Vec<usize>,
+    /// Nodes of component k.
+    count: Vec<f64>,
+}
+
+/// Which nodes take part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    /// All.
+    Whole,
+    /// Those that CG works on.
+    System,
+}
+
+/// Runs of all singular components, and room for their sums.
+#[derive(Default)]
+pub struct Projection {
+    whole: Runs,
+    system: Runs,
+    /// Sum of v and of |v| over each run.
+    sums: Option<[Shared; 2]>,
+    /// Means and kept means, a set per member.
+    means: Option<Shared>,
+    components: usize,
+}
+
+const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
+
+impl Projection {
+    /// Finds the runs; nothing where no component is singular.
+    pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
+        self.components = components.singular();
+        if self.components == 0 {
+            self.whole = Runs::default();
+            self.system = Runs::default();
+            (self.sums, self.means) = (None, None);
+            return Ok(());
+        }
+        self.whole.find(layout, components, &ALL)?;
+        self.system.find(layout, components, if schur { &ALL[2..] } else { &ALL })?;
+        let slots = self.whole.runs.len();
+        if self.sums.as_ref().is_none_or(|s| s[0].bytes() < 8 * slots) {
+            self.sums = Some([Shared::zeroed(slots)?, Shared::zeroed(slots)?]);
+        }
+        let per_member = 4 * self.components;
+        if self.means.as_ref().is_none_or(|m| m.bytes() < 8 * per_member * members) {
+            self.means = Some(Shared::zeroed(per_member * members)?);
+        }
+        Ok(())
+    }
+
+    fn runs(&self, nodes: Nodes) -> &Runs {
+        if nodes == Nodes::Whole { &self.whole } else { &self.system }
+    }
+
+    /// Sums of v and |v| per component into this member's set; `rows` are its rows of the first grid.
+    /// Ends with a barrier, so that sums may follow one another.
+    #[expect(clippy::mut_from_ref, reason = "each member has a set of its own")]
+    fn sum_components(&self, me: Me, rows: std::ops::Range<usize>, nodes: Nodes, v: &Four) -> &mut [f64] {
+        let (Some([sums, magnitudes]), Some(means)) = (&self.sums, &self.means) else {
+            return &mut [];
+        };
+        let runs = self.runs(nodes);
+        for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
+            let run = runs.runs[k];
+            // SAFETY: a run's sums are written by the owner of its row, who is also the only one to write v
+            // there in this step.
+            unsafe {
+                let values = run.values(v);
+                sums.slice_mut(k, 1)[0] = sum(values);
+                magnitudes.slice_mut(k, 1)[0] = values.iter().map(|x| x.abs()).sum();
+            }
+        }
+        me.barrier();
+        // SAFETY: each member has a set of its own.
+        let own = unsafe { means.slice_mut(4 * self.components * me.index, 4 * self.components) };
+        for component in 0..self.components {
+            let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
+            let (mut total, mut magnitude) = (0.0, 0.0);
+            for &k in list {
+                // SAFETY: written before the barrier above, not again before the one below.
+                unsafe {
+                    total += sums.slice(k as usize, 1)[0];
+                    magnitude += magnitudes.slice(k as usize, 1)[0];
+                }
+            }
+            own[4 * component] = total;
+            own[4 * component + 1] = magnitude;
+            own[4 * component + 2] = total / runs.count[component];
+        }
+        me.barrier();
+        own
+    }
+
+    /// v = v - mean(v), plus the kept mean with `restore`.
+    pub fn shift(&self, me: Me, rows: std::ops::Range<usize>, nodes: Nodes, v: &Four, restore: bool) {
+        if self.components == 0 {
+            return;
+        }
+        let own = self.sum_components(me, rows.clone(), nodes, v);
+        let runs = self.runs(nodes);
+        for run in &runs.runs[runs.row_start[rows.start]..runs.row_start[rows.end]] {
+            let component = run.component as usize;
+            let shift = if restore { own[4 * component + 3] } else { 0.0 } - own[4 * component + 2];
+            // SAFETY: the row is this member's.
+            for value in unsafe { run.values_mut(v) } {
+                *value += shift;
+            }
+        }
+    }
+
+    /// Remembers the means of v.
+    pub fn keep(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) {
+        let own = self.sum_components(me, rows, Nodes::Whole, v);
+        for set in own.chunks_exact_mut(4) {
+            set[3] = set[2];
+        }
+    }
+
+    /// Component with the largest |sum v| / sum |v|, and both sums.
+    pub fn worst(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) -> (usize, f64, f64) {
+        let own = self.sum_components(me, rows, Nodes::Whole, v);
+        let ratio = |k: usize| own[4 * k].abs() / own[4 * k + 1].max(f64::MIN_POSITIVE);
+        let worst = (0..self.components).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, own[4 * worst], own[4 * worst + 1])
+    }
+
+    pub fn bytes(&self) -> usize {
+        let of = |r: &Runs| {
+            r.runs.len() * size_of::<Run>()
+                + 8 * (r.row_start.len() + r.component_start.len() + r.count.len())
+                + 4 * r.by_component.len()
+        };
+        of(&self.whole)
+            + of(&self.system)
+            + self.sums.as_ref().map_or(0, |s| s[0].bytes() + s[1].bytes())
+            + self.means.as_ref().map_or(0, Shared::bytes)
+    }
+}
+
+impl Run {
+    /// # Safety
+    /// Nobody may write this run of v while the slice is used.
+    unsafe fn values<'a>(&self, v: &'a Four) -> &'a [f64] {
+        // SAFETY: as the caller promised.
+        unsafe { &v[self.colour].row(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
+    }
+
+    /// # Safety
+    /// Nobody else may use this row of v while the slice is used.
+    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    unsafe fn values_mut<'a>(&self, v: &'a Four) -> &'a mut [f64] {
+        // SAFETY: as the caller promised.
+        unsafe { &mut v[self.colour].row_mut(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
+    }
+}
+
+impl Runs {
+    fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
+        let no_memory = |_| Error::Memory("no memory for the runs of singular components".to_owned());
+        self.runs.clear();
+        self.row_start.clear();
+        for row in 0..layout.cy {
+            self.row_start.push(self.runs.len());
+            for &colour in colours {
+                if !layout.rows(colour).contains(&row) {
+                    continue;
+                }
+                self.runs.try_reserve(layout.columns(colour).len()).map_err(no_memory)?;
+                for column in layout.columns(colour) {
+                    let (i, j) = layout.node(colour, column, row);
+                    let Some(component) = components.singular_of(layout.grid.nx, i, j) else { continue };
+                    match self.runs.last_mut() {
+                        Some(run)
+                            if run.component == component as u32
+                                && run.row == row as u32
+                                && run.colour == colour
+                                && (run.start + run.len) as usize == column =>
+                        {
+                            run.len += 1;
+                        }
+                        _ => self.runs.push(Run {
+                            colour,
+                            row: row as u32,
+                            start: column as u32,
+                            len: 1,
+                            component: component as u32,
+                        }),
+                    }
+                }
+            }
+        }
+        self.row_start.push(self.runs.len());
+        self.sort_by_component(components.singular());
+        Ok(())
+    }
+
+    fn sort_by_component(&mut self, components: usize) {
+        self.component_start.clear();
+        self.component_start.resize(components + 1, 0);
+        self.count.clear();
+        self.count.resize(components, 0.0);
+        for run in &self.runs {
+            self.component_start[run.component as usize + 1] += 1;
+            self.count[run.component as usize] += f64::from(run.len);
+        }
+        for k in 0..components {
+            self.component_start[k + 1] += self.component_start[k];
+        }
+        self.by_component.clear();
+        self.by_component.resize(self.runs.len(), 0);
+        let mut next = self.component_start.clone();
+        for (k, run) in self.runs.iter().enumerate() {
+            let place = &mut next[run.component as usize];
+            self.by_component[*place] = k as u32;
+            *place += 1;
+        }
+    }
+}

@@ -1,0 +1,613 @@
+//! The steps of RRB-PCG on r1/r2/b1/b2 storage: the unfused textbook ones, each over this member's rows.
+//!
+//! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
+//! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
+
+use super::area::Four;
+use super::neighbours::products;
+use super::packed::{Packed, PackedGrid};
+use super::projection::Nodes;
+use super::setup::{natural_rows, split};
+use super::team::Me;
+use crate::backend::sums::{dot, max_abs};
+use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::stencil::ring_index;
+use crate::report::Observer;
+use std::marker::PhantomData;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
+const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+
+/// The caller's arrays, shared by the members of a run: each writes the rows of its share.
+pub struct Caller<'a> {
+    input_name: &'static str,
+    input: &'a [f64],
+    output: *mut f64,
+    output_len: usize,
+    ld: usize,
+    borrow: PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: rows of `output` are used by the owner of the row alone.
+unsafe impl Sync for Caller<'_> {}
+
+impl<'a> Caller<'a> {
+    pub fn new(arrays: Arrays<'a>) -> Self {
+        Self {
+            input_name: arrays.input_name,
+            input: arrays.input,
+            output_len: arrays.output.len(),
+            output: arrays.output.as_mut_ptr(),
+            ld: arrays.ld,
+            borrow: PhantomData,
+        }
+    }
+
+    fn input(&self, j: usize, nx: usize) -> &[f64] {
+        &self.input[j * self.ld..][..nx]
+    }
+
+    /// # Safety
+    /// Row j must be of the caller's share.
+    #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
+    unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
+        assert!(j * self.ld + nx <= self.output_len);
+        // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
+        unsafe { std::slice::from_raw_parts_mut(self.output.add(j * self.ld), nx) }
+    }
+}
+
+/// One member of a run.
+pub struct Member<'a> {
+    k: &'a Packed,
+    me: Me<'a>,
+    caller: &'a Caller<'a>,
+    /// On member 0.
+    observer: Option<&'a mut dyn Observer>,
+    /// Counts sums, see `Packed::sum_over_rows`.
+    turn: usize,
+}
+
+impl<'a> Member<'a> {
+    pub fn new(k: &'a Packed, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, caller, observer, turn: 0 }
+    }
+
+    fn first(&self) -> &'a PackedGrid {
+        &self.k.grids[0]
+    }
+
+    fn rows(&self) -> std::ops::Range<usize> {
+        self.first().rows(self.me)
+    }
+
+    fn layout(&self) -> &'a Layout {
+        &self.first().layout
+    }
+
+    fn barrier(&self) {
+        self.first().barrier(self.me);
+    }
+
+    /// Calls `f` with each of this member's rows of A or S1.
+    fn each_row(&self, mut f: impl FnMut(Colour, usize)) {
+        for row in self.rows() {
+            for &colour in self.k.system() {
+                f(colour, row);
+            }
+        }
+    }
+
+    fn dot(&mut self, a: &Four, b: &Four, colours: &[Colour]) -> f64 {
+        self.k.sum_over_rows(self.me, &mut self.turn, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            colours.iter().map(|&c| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }).sum()
+        })
+    }
+
+    /// `out` = row J of A times v.
+    fn row_of_a(&self, colour: Colour, row: usize, v: &Four, mut out: impl FnMut(usize, f64)) {
+        let (m, n) = (&self.k.matrix, self.layout().cx);
+        // SAFETY: nobody writes A or v in this step.
+        unsafe {
+            let (center, own) = (&m.center[colour].row(row, 0)[..n], &v[colour].row(row, 0)[..n]);
+            let straight = products(n, m.straight.couplings(colour, row), v.straight(colour, row));
+            if self.k.shape.nine_points {
+                let corners = products(n, m.corners(colour, row), v.diagonal(colour, row));
+                for i in 0..n {
+                    out(i, center[i] * own[i] + (straight(i) + corners(i)));
+                }
+            } else {
+                for i in 0..n {
+                    out(i, center[i] * own[i] + straight(i));
+                }
+            }
+        }
+    }
+
+    /// `out` = row J of the matrix that CG works on times v.
+    fn row_of_system(&self, colour: Colour, row: usize, v: &Four, mut out: impl FnMut(usize, f64)) {
+        if !self.k.shape.schur {
+            return self.row_of_a(colour, row, v, out);
+        }
+        let (grid, n) = (self.first(), self.layout().cx);
+        let (center, distant) = match colour {
+            Colour::B1 => (&self.k.schur_center[0], &grid.b1_distant),
+            _ => (&self.k.schur_center[1], &grid.b2_distant),
+        };
+        // SAFETY: nobody writes S1 or v in this step.
+        unsafe {
+            let (center, own) = (&center.row(row, 0)[..n], &v[colour].row(row, 0)[..n]);
+            let far = products(n, distant.couplings(row), v[colour].distant(row));
+            let near = products(n, grid.black_diagonal.couplings(colour, row), v.diagonal(colour, row));
+            for i in 0..n {
+                out(i, center[i] * own[i] + (far(i) + near(i)));
+            }
+        }
+    }
+}
+
+impl PackedGrid {
+    /// v = v / d on this member's rows of an eliminated colour.
+    fn scale(&self, me: Me, colour: Colour) {
+        for row in self.rows(me) {
+            // SAFETY: rows of this member, which no other reads in this step.
+            let (v, h) = unsafe { (self.z[colour].row_mut(row, 0), self.inverse[colour].row(row, 0)) };
+            for (v, h) in v.iter_mut().zip(h) {
+                *v *= h;
+            }
+        }
+    }
+
+    /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
+    fn forward_red(&self, me: Me) {
+        self.scale(me, Colour::R1);
+        self.scale(me, Colour::R2);
+        self.barrier(me);
+        let n = self.layout.cx;
+        for row in self.rows(me) {
+            for colour in BLACK {
+                // SAFETY: reads red rows, writes black rows of this member.
+                unsafe {
+                    let sum = products(n, self.straight.couplings(colour, row), self.z.straight(colour, row));
+                    for (i, v) in self.z[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
+                        *v -= sum(i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// z_r = y_r - A_rb z_b / d_r.
+    fn backward_red(&self, me: Me) {
+        let n = self.layout.cx;
+        for row in self.rows(me) {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: reads black rows, writes red rows of this member.
+                unsafe {
+                    let sum = products(n, self.straight.couplings(colour, row), self.z.straight(colour, row));
+                    let h = &self.inverse[colour].row(row, 0)[..n];
+                    for (i, v) in self.z[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
+                        *v -= h[i] * sum(i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The even level, from b1 to b2.
+    fn forward_dropped(&self, me: Me) {
+        self.scale(me, Colour::B1);
+        self.barrier(me);
+        let n = self.layout.cx;
+        for row in self.rows(me) {
+            // SAFETY: reads b1, writes b2 rows of this member.
+            unsafe {
+                let (a, v) = (self.black_diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
+                let sum = products(n, a, v);
+                for (i, v) in self.z.b2.row_mut(row, 0)[..n].iter_mut().enumerate() {
+                    *v -= sum(i);
+                }
+            }
+        }
+    }
+
+    /// The same backward.
+    fn backward_dropped(&self, me: Me) {
+        let n = self.layout.cx;
+        for row in self.rows(me) {
+            // SAFETY: reads b2, writes b1 rows of this member.
+            unsafe {
+                let (a, v) = (self.black_diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
+                let sum = products(n, a, v);
+                let h = &self.inverse.b1.row(row, 0)[..n];
+                for (i, v) in self.z.b1.row_mut(row, 0)[..n].iter_mut().enumerate() {
+                    *v -= h[i] * sum(i);
+                }
+            }
+        }
+    }
+
+    /// Kept values of this grid, spread over the colours of the next.
+    fn send_down(&self, me: Me, coarse: &Self) {
+        for row in self.rows(me) {
+            if self.layout.rows(Colour::B2).contains(&row) {
+                // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
+                unsafe { spread(&coarse.layout, row, &self.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+            }
+        }
+    }
+
+    /// And back.
+    fn bring_up(&self, me: Me, coarse: &Self) {
+        for row in self.rows(me) {
+            if self.layout.rows(Colour::B2).contains(&row) {
+                // SAFETY: reads the next grid, writes b2 rows of this member.
+                unsafe {
+                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
+                };
+            }
+        }
+    }
+}
+
+/// Spreads natural row j, times `scale`, over the colours.
+///
+/// # Safety
+/// Rows J of the two colours of row j must not be used by others in this step.
+unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four) {
+    let row = (j + layout.shift_y) / 2;
+    let (even, odd) = colours_of_row(layout, j);
+    // SAFETY: as the caller promised.
+    let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
+    split((layout.shift_x, values), even, odd);
+    if scale != 1.0 {
+        even.iter_mut().chain(odd).for_each(|v| *v *= scale);
+    }
+}
+
+/// Collects natural row j from the colours.
+///
+/// # Safety
+/// Nobody may write rows J of the two colours of row j in this step.
+unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
+    let row = (j + layout.shift_y) / 2;
+    let (even, odd) = colours_of_row(layout, j);
+    // SAFETY: as the caller promised.
+    let (even, odd) = unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) };
+    if layout.shift_x == 1 {
+        // A single column: it is the odd one.
+        values[0] = odd[0];
+        return;
+    }
+    let mut pairs = values.chunks_exact_mut(2);
+    for ((pair, e), o) in (&mut pairs).zip(even).zip(odd) {
+        pair[0] = *e;
+        pair[1] = *o;
+    }
+    if let [last] = pairs.into_remainder() {
+        *last = even[layout.grid.nx / 2];
+    }
+}
+
+/// Colours of the even and odd columns of natural row j.
+fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
+    if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
+}
+
+impl PcgSteps for Member<'_> {
+    fn residual(&mut self) {
+        self.barrier();
+        let n = self.layout().cx;
+        self.each_row(|colour, row| {
+            // SAFETY: reads x and b, writes rows of r of this member.
+            let (b, r) = unsafe { (&self.k.b[colour].row(row, 0)[..n], &mut self.k.r[colour].row_mut(row, 0)[..n]) };
+            self.row_of_system(colour, row, &self.k.x, |i, ax| r[i] = b[i] - ax);
+        });
+    }
+
+    fn residual_from_rhs(&mut self) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            unsafe { self.k.r[colour].row_mut(row, 0).copy_from_slice(self.k.b[colour].row(row, 0)) };
+        });
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.dot(&self.k.r, &self.k.r, self.k.system())
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let (k, me) = (self.k, self.me);
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
+            unsafe { self.first().z[colour].row_mut(row, 0).copy_from_slice(k.r[colour].row(row, 0)) };
+        });
+        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
+        // L y = r, level by level; y is kept as D^-1 y.
+        for (q, grid) in k.grids.iter().enumerate() {
+            if !(k.shape.schur && q == 0) {
+                grid.forward_red(me);
+                grid.barrier(me);
+            }
+            grid.forward_dropped(me);
+            if let Some(coarse) = k.grids.get(q + 1) {
+                grid.send_down(me, coarse);
+            }
+            grid.barrier(me);
+        }
+        let last = k.grids.last().expect("at least one grid is packed");
+        if me.index == 0 {
+            // The levels below, and the exact factor.
+            let mut natural = k.natural();
+            let nx = last.layout.grid.coarse().nx;
+            for row in last.layout.rows(Colour::B2) {
+                let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+                // SAFETY: nobody writes z in this step.
+                z.copy_from_slice(unsafe { &last.z.b2.row(row, 0)[..nx] });
+            }
+            natural.apply(false);
+            for row in last.layout.rows(Colour::B2) {
+                let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+                // SAFETY: only member 0 uses z in this step.
+                unsafe { last.z.b2.row_mut(row, 0)[..nx].copy_from_slice(z) };
+            }
+        }
+        // L^T z = y.
+        for (q, grid) in k.grids.iter().enumerate().rev() {
+            grid.barrier(me);
+            if let Some(coarse) = k.grids.get(q + 1) {
+                grid.bring_up(me, coarse);
+                grid.barrier(me);
+            }
+            grid.backward_dropped(me);
+            if !(k.shape.schur && q == 0) {
+                grid.barrier(me);
+                grid.backward_red(me);
+            }
+        }
+        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
+        self.dot(&k.r, &self.first().z, k.system())
+    }
+
+    fn first_direction(&mut self) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
+            unsafe { self.k.p[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+        });
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        self.each_row(|colour, row| {
+            // SAFETY: as in `first_direction`.
+            let (p, z) = unsafe { (self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0)) };
+            for (p, z) in p.iter_mut().zip(z) {
+                *p = z + beta * *p;
+            }
+        });
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.barrier();
+        let n = self.layout().cx;
+        self.each_row(|colour, row| {
+            // SAFETY: reads p, writes rows of q of this member.
+            let q = unsafe { &mut self.k.q[colour].row_mut(row, 0)[..n] };
+            self.row_of_system(colour, row, &self.k.p, |i, ap| q[i] = ap);
+        });
+        self.dot(&self.k.p, &self.k.q, self.k.system())
+    }
+
+    fn advance(&mut self, alpha: f64) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            unsafe {
+                let (x, p) = (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0));
+                for (x, p) in x.iter_mut().zip(p) {
+                    *x += alpha * p;
+                }
+                let (r, q) = (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0));
+                for (r, q) in r.iter_mut().zip(q) {
+                    *r -= alpha * q;
+                }
+            }
+        });
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let k = self.k;
+        if let Some(observer) = self.observer.as_mut() {
+            let stop = observer.iteration(iteration, relative_residual);
+            k.stop.store(stop, Ordering::Release);
+        }
+        if !k.may_stop.load(Ordering::Acquire) {
+            return false;
+        }
+        self.me.barrier();
+        let stop = k.stop.load(Ordering::Acquire);
+        self.me.barrier();
+        stop
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        if let Some(observer) = self.observer.as_mut() {
+            observer.coefficients(alpha, beta);
+        }
+    }
+}
+
+impl RrbSteps for Member<'_> {
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        let nx = self.layout().grid.nx;
+        let mut seen = Inputs::none();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            let b = self.caller.input(j, nx);
+            // SAFETY: row j is of this member's share.
+            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, max_abs(b), j, true);
+            seen.look_at_row("x", x, max_abs(x), j, false);
+        }
+        self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
+        self.me.barrier();
+        *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) {
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            unsafe {
+                spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b);
+                if guess {
+                    spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x);
+                }
+            }
+        }
+        if !guess {
+            for row in self.rows() {
+                for colour in ALL {
+                    // SAFETY: a row of this member, which nobody reads in this step.
+                    unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+        }
+        self.barrier();
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.k.projection.worst(self.me, self.rows(), &self.k.b)
+    }
+
+    fn project_rhs(&mut self) {
+        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.b, false);
+        self.barrier();
+    }
+
+    fn keep_means(&mut self) {
+        self.k.projection.keep(self.me, self.rows(), &self.k.x);
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.dot(&self.k.b, &self.k.b, &ALL)
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        let mut turn = self.turn;
+        let sum = self.k.sum_over_rows(self.me, &mut turn, |row| {
+            let mut square = 0.0;
+            for colour in ALL {
+                // SAFETY: nobody writes b in this step.
+                let b = unsafe { self.k.b[colour].row(row, 0) };
+                self.row_of_a(colour, row, &self.k.x, |i, ax| square += (b[i] - ax) * (b[i] - ax));
+            }
+            square
+        });
+        self.turn = turn;
+        sum
+    }
+
+    fn reduce(&mut self) {
+        if !self.k.shape.schur {
+            return;
+        }
+        let (k, n) = (self.k, self.layout().cx);
+        // y_r = b_r / d_r, where x_r will be: the guess's red values are not needed any more.
+        self.barrier();
+        for row in self.rows() {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: rows of this member, which no other reads in this step.
+                let (y, b, h) = unsafe {
+                    (k.x[colour].row_mut(row, 0), k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0))
+                };
+                for ((y, b), h) in y.iter_mut().zip(b).zip(h) {
+                    *y = b * h;
+                }
+            }
+        }
+        self.barrier();
+        for row in self.rows() {
+            for colour in BLACK {
+                // SAFETY: reads red y, writes black rows of this member.
+                unsafe {
+                    let sum = products(n, k.matrix.straight.couplings(colour, row), k.x.straight(colour, row));
+                    for (i, b) in k.b[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
+                        *b -= sum(i);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_z(&mut self) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            unsafe { self.k.x[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+        });
+    }
+
+    fn back_substitute(&mut self) {
+        if !self.k.shape.schur {
+            return;
+        }
+        let (k, n) = (self.k, self.layout().cx);
+        self.barrier();
+        for row in self.rows() {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: reads black x and red b, writes red rows of this member.
+                unsafe {
+                    let sum = products(n, k.matrix.straight.couplings(colour, row), k.x.straight(colour, row));
+                    let (b, h) = (k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0));
+                    for (i, x) in k.x[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
+                        *x = (b[i] - sum(i)) * h[i];
+                    }
+                }
+            }
+        }
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.barrier();
+        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
+    }
+
+    fn store(&mut self, scale: f64) {
+        let nx = self.layout().grid.nx;
+        let unscale = scale.recip();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            let out = unsafe {
+                let out = self.caller.output(j, nx);
+                collect(self.layout(), j, &self.k.x, out);
+                out
+            };
+            out.iter_mut().for_each(|v| *v *= unscale);
+        }
+    }
+
+    fn multiply_input(&mut self) {
+        let nx = self.layout().grid.nx;
+        self.load(1.0, false);
+        for row in self.rows() {
+            for colour in ALL {
+                // SAFETY: reads b, writes rows of x of this member.
+                let out = unsafe { self.k.x[colour].row_mut(row, 0) };
+                self.row_of_a(colour, row, &self.k.b, |i, ab| out[i] = ab);
+            }
+        }
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            unsafe { collect(self.layout(), j, &self.k.x, self.caller.output(j, nx)) };
+        }
+    }
+
+    fn store_zero(&mut self) {
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j is of this member's share.
+            unsafe { self.caller.output(j, nx) }.fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A team of threads that run one text together. The calling thread is member 0, so that callbacks happen on
+//! it; the others wait between runs and are neither made nor ended inside one. A general-purpose pool would
+//! take memory to enter, and would keep the caller outside.
+
+use crate::error::{Error, Result};
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+thread_local! {
+    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread was made by a team.
+pub fn is_team_thread() -> bool {
+    IS_MEMBER.get()
+}
+
+/// Polls before a waiting member gives its core away: about ten microseconds, longer than members differ in a
+/// step, shorter than a time slice.
+const SPINS: usize = 400;
+
+/// One member of a running team.
+#[derive(Clone, Copy)]
+pub struct Me<'a> {
+    /// 0 for the calling thread.
+    pub index: usize,
+    /// Members.
+    pub members: usize,
+    barrier: &'a Barrier,
+}
+
+impl Me<'_> {
+    /// Waits until every member has come here; what any of them wrote before is then visible to all.
+    pub fn barrier(&self) {
+        if self.members > 1 {
+            self.barrier.wait();
+        }
+    }
+
+    /// The part of 0..n that is this member's: contiguous, the same in every step.
+    pub fn share(&self, n: usize) -> std::ops::Range<usize> {
+        n * self.index / self.members..n * (self.index + 1) / self.members
+    }
+}
+
+/// Marks a panic that only passes on another member's.
+struct Abandoned;
+
+/// Counts members in; the last one lets all go.
+struct Barrier {
+    members: usize,
+    spins: usize,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    broken: AtomicBool,
+    asleep: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Barrier {
+    fn wait(&self) {
+        let round = self.round.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.release(round.wrapping_add(1));
+            return;
+        }
+        let mut spins = 0;
+        while self.round.load(Ordering::Acquire) == round {
+            if self.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            if spins < self.spins {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            let guard = lock(&self.asleep);
+            if self.round.load(Ordering::Acquire) == round && !self.broken.load(Ordering::Acquire) {
+                drop(self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn release(&self, round: usize) {
+        // Under the lock, so that nobody falls asleep between seeing the old round and the wake-up.
+        let guard = lock(&self.asleep);
+        self.round.store(round, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+
+    fn break_up(&self) {
+        let guard = lock(&self.asleep);
+        self.broken.store(true, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+}
+
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the members other than 0 run, with its lifetime erased; see [`Team::run`].
+#[derive(Clone, Copy)]
+struct Text(*const (dyn Fn(Me) + Sync));
+
+// SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while members use it.
+unsafe impl Send for Text {}
+
+/// What members wait for between runs.
+struct Order {
+    number: usize,
+    text: Option<Text>,
+    end: bool,
+}
+
+struct Shared {
+    barrier: Barrier,
+    order: Mutex<Order>,
+    given: Condvar,
+    /// Members other than 0 that have not finished the current text.
+    running: AtomicUsize,
+    finished: Condvar,
+    /// First panic of a member other than 0.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Shared {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The team.
+pub struct Team {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Team {
+    /// Starts `members` - 1 threads.
+    pub fn new(members: usize) -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let shared = Arc::new(Shared {
+            barrier: Barrier {
+                members,
+                // With more members than cores, a spinning one keeps another from working.
+                spins: if members <= cores { SPINS } else { 0 },
+                arrived: AtomicUsize::new(0),
+                round: AtomicUsize::new(0),
+                broken: AtomicBool::new(false),
+                asleep: Mutex::new(()),
+                wake: Condvar::new(),
+            },
+            order: Mutex::new(Order { number: 0, text: None, end: false }),
+            given: Condvar::new(),
+            running: AtomicUsize::new(0),
+            finished: Condvar::new(),
+            panic: Mutex::new(None),
+        });
+        let mut team = Self { shared, threads: Vec::new() };
+        for index in 1..members {
+            let shared = Arc::clone(&team.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("rrbsolver-{index}"))
+                .spawn(move || follow(&shared, index))
+                .map_err(|e| Error::Memory(format!("thread {index} of {members} could not be started: {e}")))?;
+            team.threads.push(thread);
+        }
+        Ok(team)
+    }
+
+    /// Members, the calling thread included.
+    pub fn members(&self) -> usize {
+        self.shared.barrier.members
+    }
+
+    /// Runs `others` on members 1.. and `own` on the calling thread, and waits for all. A panic of any member
+    /// frees the others from their barriers and ends the run; the team is of no use afterwards.
+    pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
+        let shared = &*self.shared;
+        if shared.barrier.broken.load(Ordering::Acquire) {
+            return Err(Error::Internal("a thread of this handle failed earlier: make a new handle".to_owned()));
+        }
+        let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
+        if me.members > 1 {
+            let text: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
+            // SAFETY: only the lifetime changes. Members use the text only until they have counted themselves
+            // out of `running`, and this function does not return or unwind before that count is zero.
+            let text = Text(unsafe {
+                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
+            });
+            shared.running.store(me.members - 1, Ordering::Release);
+            let mut order = shared.order();
+            order.number += 1;
+            order.text = Some(text);
+            drop(order);
+            shared.given.notify_all();
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| own(me)));
+        if result.is_err() {
+            shared.barrier.break_up();
+        }
+        shared.wait_until_finished();
+        match result {
+            Ok(value) if !shared.barrier.broken.load(Ordering::Acquire) => Ok(value),
+            Err(payload) if !payload.is::<Abandoned>() => resume_unwind(payload),
+            _ => Err(shared.failure()),
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.order().end = true;
+        self.shared.given.notify_all();
+        for thread in self.threads.drain(..) {
+            // A member never panics outside of its text, which is caught.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn wait_until_finished(&self) {
+        let mut spins = 0;
+        while self.running.load(Ordering::Acquire) > 0 {
+            if spins < self.barrier.spins {
+                spins += 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            let order = self.order();
+            if self.running.load(Ordering::Acquire) > 0 {
+                drop(self.finished.wait(order).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn failure(&self) -> Error {
+        let payload = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let text = payload.as_deref().map_or("", |p| {
+            p.downcast_ref::<&str>().copied().or_else(|| p.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
+        });
+        Error::Internal(format!("panic in a thread of the team: {text}"))
+    }
+}
+
+/// What a thread of the team does: orders, one after the other.
+fn follow(shared: &Shared, index: usize) {
+    IS_MEMBER.set(true);
+    let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
+    let mut done = 0;
+    loop {
+        let mut order = shared.order();
+        while order.number == done && !order.end {
+            order = shared.given.wait(order).unwrap_or_else(PoisonError::into_inner);
+        }
+        if order.end {
+            return;
+        }
+        done = order.number;
+        let text = order.text;
+        drop(order);
+        if let Some(Text(text)) = text {
+            // SAFETY: `Team::run` keeps the closure alive until this member is counted out below.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*text)(me) }));
+            if let Err(payload) = result {
+                if !payload.is::<Abandoned>() {
+                    *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                }
+                shared.barrier.break_up();
+            }
+        }
+        if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Under the lock, so that member 0 does not fall asleep in between.
+            drop(shared.order());
+            shared.finished.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_meet_at_barriers() {
+        for members in [1, 2, 3, 7] {
+            let mut team = Team::new(members).unwrap();
+            let counters: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
+            let work = |me: Me| {
+                for round in 1..=100 {
+                    counters[me.index].store(round, Ordering::Relaxed);
+                    me.barrier();
+                    assert!(counters.iter().all(|c| c.load(Ordering::Relaxed) == round));
+                    me.barrier();
+                }
+                me.share(10)
+            };
+            for _ in 0..20 {
+                let share = team.run(|me| drop(work(me)), work).unwrap();
+                assert_eq!(share, 0..10 / members);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_cover_everything_once() {
+        let barrier = Team::new(1).unwrap();
+        for members in 1..9 {
+            for n in 0..30 {
+                let share = |index| Me { index, members, barrier: &barrier.shared.barrier }.share(n);
+                let all: Vec<usize> = (0..members).flat_map(share).collect();
+                assert_eq!(all, (0..n).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_member_frees_the_others() {
+        let mut team = Team::new(3).unwrap();
+        let work = |me: Me| {
+            if me.index == 2 {
+                resume_unwind(Box::new("lost".to_owned()));
+            }
+            me.barrier();
+        };
+        let error = team.run(work, work).unwrap_err();
+        assert_eq!(error, Error::Internal("panic in a thread of the team: lost".to_owned()));
+        assert!(team.run(work, work).is_err());
+    }
+}
