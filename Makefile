@@ -5,6 +5,8 @@ PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
+MAKEFLAGS += --no-print-directory
+
 .PHONY: all build install demo test header setup clean
 
 all: build
