@@ -1,8 +1,10 @@
 # Compares what a program printed with what is stored: awk -f compare.awk STORED PRINTED
-# Words must be equal, numbers with a decimal point to 2 percent (rounding differs between compilers and machines), and
-# the stored word * stands for anything. The case of letters is ignored (1e-6 and 1E-6 are the same number).
+# Words (apart by blanks or commas) must be equal, numbers with a decimal point to 2 percent (rounding differs between
+# compilers and machines), and the stored word * stands for anything. The case of letters is ignored (1e-6 and 1E-6 are
+# the same number).
 function number(word) { return word ~ /^[-+]?[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?$/ }
 function complain(what) { print FILENAME ": line " FNR ": " what; failed = 1 }
+{ gsub(/,/, " ") }
 FNR == NR { stored[FNR] = $0; lines = FNR; next }
 {
   printed = FNR

@@ -19,24 +19,25 @@ fi
 (cd "$build" && ctest --output-on-failure)
 
 failed=0
-# same STORED COMMAND...
+# same STORED FILE
 same() {
-  stored=$here/expected/$1
-  shift
-  "$@" >"$work/printed"
-  if awk -f "$here/compare.awk" "$stored" "$work/printed"; then
-    echo "ok   $(basename "$1") as in $(basename "$stored")"
+  if awk -f "$here/compare.awk" "$here/expected/$1" "$2"; then
+    echo "ok   ${2##*/} as in expected/$1"
   else
-    echo "FAIL $*"
+    echo "FAIL ${2##*/} differs from expected/$1"
     failed=1
   fi
 }
-same poisson.txt "$build/poisson_c"
-same poisson.txt "$build/poisson_cpp"
-same poisson.txt "$build/poisson_f90"
-same replace_iccg.txt "$build/replace_iccg"
 cd "$work"
-same ship_waves.txt "$build/ship_waves/ship_waves" --steps 60 --output out
-same convergence_iccg.csv tr , ' ' <out/convergence_iccg.csv
-same convergence_rrb.csv tr , ' ' <out/convergence_rrb.csv
+for program in poisson_c poisson_cpp poisson_f90 replace_iccg; do
+  "$build/$program" >"$program"
+done
+"$build/ship_waves/ship_waves" --steps 60 --output output >ship_waves
+same poisson.txt poisson_c
+same poisson.txt poisson_cpp
+same poisson.txt poisson_f90
+same replace_iccg.txt replace_iccg
+same ship_waves.txt ship_waves
+same convergence_iccg.csv output/convergence_iccg.csv
+same convergence_rrb.csv output/convergence_rrb.csv
 exit $failed
