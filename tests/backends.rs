@@ -1,0 +1,628 @@
+//! One suite, run on every execution: `reference` (S1: sequential, natural storage, the oracle), `cpu` with one thread
+//! (S2: r1/r2/b1/b2 storage) and with several (S3). All give the same iterates to rounding and the same counts; the
+//! cpu backend gives the same bits for any number of threads.
+
+mod common;
+
+use common::problems::{
+    Random, Stencil, aniso, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson, random_m_matrix,
+    random_rhs, rot, rot7, without_mean,
+};
+use common::{PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, run, status, unpadded};
+use proptest::prelude::*;
+
+const THREADS: [usize; 4] = [1, 2, 3, 7];
+
+/// Extents where something ends: one node, one block of the layout (16, 32) and one more or less, primes, lines.
+const EXTENTS: [(usize, usize); 24] = [
+    (1, 1),
+    (2, 1),
+    (1, 2),
+    (2, 2),
+    (3, 3),
+    (5, 5),
+    (17, 17),
+    (64, 64),
+    (65, 65),
+    (1, 64),
+    (64, 1),
+    (1, 17),
+    (97, 1),
+    (2, 65),
+    (65, 3),
+    (31, 37),
+    (15, 16),
+    (16, 15),
+    (33, 32),
+    (97, 101),
+    (40, 75),
+    (75, 40),
+    (128, 63),
+    (130, 5),
+];
+
+fn bits(v: &[f64]) -> Vec<u64> {
+    v.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Same bits in everything that a solve gives.
+#[track_caller]
+fn assert_same_bits(a: &Run, b: &Run, what: &str) {
+    assert_eq!(a.iterations, b.iterations, "{what}");
+    assert!(bits(&a.history) == bits(&b.history), "histories differ: {what}");
+    assert!(bits(&a.x) == bits(&b.x), "solutions differ by {:e}: {what}", max_difference(&a.x, &b.x));
+    assert_eq!(
+        (a.lambda_min.to_bits(), a.lambda_max.to_bits()),
+        (b.lambda_min.to_bits(), b.lambda_max.to_bits()),
+        "{what}"
+    );
+}
+
+/// Same counts, and iterates that differ by rounding. Sums are taken in another order, which CG amplifies a little
+/// from iteration to iteration: 1e-12 of x in the first ones, 1e-8 of each residual above 1e-9 all along.
+#[track_caller]
+fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
+    assert_eq!(a.status, b.status, "{what}");
+    assert!(
+        count_is_right(&b.history, a.iterations, rel_tol),
+        "{} and {} iterations: {what}",
+        a.iterations,
+        b.iterations
+    );
+    for (k, (ra, rb)) in a.history.iter().zip(&b.history).enumerate() {
+        assert!((ra - rb).abs() <= 1e-8 * ra + 1e-17 / rel_tol, "iteration {k}: {ra:e} and {rb:e}: {what}");
+    }
+}
+
+fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f64>)> {
+    let b = random_rhs(nx * ny, 17);
+    vec![
+        ("five points", random_m_matrix(nx, ny, false, 3), b.clone()),
+        ("nine points", random_m_matrix(nx, ny, true, 3), b.clone()),
+        ("laplacian", poisson(nx, ny), b),
+    ]
+}
+
+#[test]
+fn backends_agree_on_awkward_extents() {
+    for (nx, ny) in EXTENTS {
+        for (name, a, b) in problems_of(nx, ny) {
+            for levels in [0, 1, 2, 3, 4, 40] {
+                let options =
+                    |backend: &str, more: &str| format!("backend={backend} levels={levels} rel_tol=1e-9 {more}");
+                let what = format!("{name} {nx}x{ny} levels={levels}");
+                let oracle = run(&a, &b, &options("reference", ""));
+                assert_eq!(oracle.status, status::OK, "{what}");
+                let residual = norm2(&a.residual(&b, &oracle.x)) / norm2(&b);
+                // The reported residual is that of x, up to the rounding of b - A x.
+                assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
+                let first = run(&a, &b, &options("cpu", "threads=1"));
+                assert_same_to_rounding(&oracle, &first, 1e-9, &what);
+                // Two solutions with residuals of 1e-9 |b|; the inverses are below 1/0.1 (Laplacian: ny^2/8).
+                let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
+                assert!(max_difference(&oracle.x, &first.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
+                for threads in THREADS {
+                    let other = run(&a, &b, &options("cpu", &format!("threads={threads}")));
+                    assert_same_bits(&first, &other, &format!("{what} threads={threads}"));
+                }
+            }
+        }
+    }
+}
+
+/// The first iterates themselves, before CG has amplified anything.
+#[test]
+fn first_iterates_agree_to_rounding() {
+    for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for steps in [1, 2, 3, 5] {
+                let options = |backend: &str| format!("backend={backend} levels=6 rel_tol=1e-15 max_iter={steps}");
+                let (oracle, cpu) = (run(&a, &b, &options("reference")), run(&a, &b, &options("cpu")));
+                let error = max_difference(&oracle.x, &cpu.x) / max_abs(&oracle.x);
+                assert!(error <= 1e-12, "{name} {nx}x{ny} after {steps}: {error:e}");
+            }
+        }
+    }
+}
+
+/// Another number of r1/r2/b1/b2 grids or another padding is another layout of the same numbers.
+#[test]
+fn layout_does_not_matter() {
+    for (nx, ny) in [(65, 64), (40, 75), (131, 33), (9, 70)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            let oracle = run(&a, &b, "backend=reference levels=8 rel_tol=1e-9");
+            for grids in [0, 1, 2, 3, 4, 60] {
+                for block in [8, 16, 32, 64] {
+                    let layout = format!("backend=cpu levels=8 rel_tol=1e-9 grids={grids} compute_block={block}");
+                    let one = run(&a, &b, &format!("{layout} threads=1"));
+                    assert_same_to_rounding(&oracle, &one, 1e-9, &format!("{name} {nx}x{ny} {layout}"));
+                    let three = run(&a, &b, &format!("{layout} threads=3"));
+                    assert_same_bits(&one, &three, &format!("{name} {nx}x{ny} {layout}"));
+                }
+            }
+        }
+    }
+}
+
+/// All variants of the method, both norms, a guess, and the unfused steps.
+#[test]
+fn backends_agree_on_every_variant() {
+    let (nx, ny) = (61, 47);
+    for (name, a, b) in problems_of(nx, ny) {
+        let guess = random_rhs(nx * ny, 5);
+        for variant in ["m1m", "m1u", "m2m", "m2u", "m1 relaxation=0.7", "m2 relaxation=0.9"] {
+            for more in [
+                "norm=true2",
+                PAPERS,
+                "norm=preconditioned reference=rhs",
+                "norm=true2 reference=initial",
+                "fusion=off",
+            ] {
+                let what = format!("{name} lumping={variant} {more}");
+                let solve = |backend: &str, threads: usize| {
+                    let options = format!("backend={backend} threads={threads} lumping={variant} {more} rel_tol=1e-8");
+                    let solver = Solver::of(&a, &options);
+                    let mut x = guess.clone();
+                    let status = solver.solve(&b, &mut x).expect("solve");
+                    Run {
+                        status,
+                        iterations: solver.iterations(),
+                        lambda_min: solver.real(key::INFO_LAMBDA_MIN),
+                        lambda_max: solver.real(key::INFO_LAMBDA_MAX),
+                        levels: 0,
+                        history: solver.history(),
+                        x,
+                    }
+                };
+                let (oracle, cpu) = (solve("reference", 1), solve("cpu", 1));
+                assert_eq!(oracle.status, status::OK, "{what}");
+                // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding says.
+                if variant == "m2m" {
+                    let allowed = oracle.iterations.div_ceil(20);
+                    assert!(cpu.status == status::OK && cpu.iterations.abs_diff(oracle.iterations) <= allowed, "{what}");
+                } else {
+                    assert_same_to_rounding(&oracle, &cpu, 1e-8, &what);
+                }
+                assert_same_bits(&cpu, &solve("cpu", 3), &what);
+            }
+        }
+    }
+}
+
+/// apply and multiply are also the same bits for any number of threads.
+#[test]
+fn apply_and_multiply_agree() {
+    for (nx, ny) in [(65, 65), (1, 40), (40, 75), (130, 131)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for levels in [1, 2, 5, 40] {
+                let solver = |backend: &str, threads: usize| {
+                    Solver::of(&a, &format!("backend={backend} threads={threads} levels={levels}"))
+                };
+                let (oracle, first) = (solver("reference", 1), solver("cpu", 1));
+                let (z, y) = (first.apply(&b), first.multiply(&b));
+                let z_error = max_difference(&oracle.apply(&b), &z) / max_abs(&z);
+                let y_error = max_difference(&oracle.multiply(&b), &y) / max_abs(&y);
+                // Rounding times the condition of M, below 1e4 for the Laplacian of this size.
+                assert!(z_error <= 1e-12 && y_error <= 1e-14, "{name} {nx}x{ny}: {z_error:e} {y_error:e}");
+                for threads in THREADS {
+                    let other = solver("cpu", threads);
+                    assert!(bits(&other.apply(&b)) == bits(&z), "apply {name} {nx}x{ny} threads={threads}");
+                    assert!(bits(&other.multiply(&b)) == bits(&y), "multiply {name} {nx}x{ny} threads={threads}");
+                }
+            }
+        }
+    }
+}
+
+/// Rows may be longer than nx: what lies between is not read, and not written.
+#[test]
+fn padding_is_neither_read_nor_written() {
+    for (nx, ny) in [(1, 1), (5, 4), (17, 33), (64, 3), (1, 9)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for backend in ["reference", "cpu"] {
+                let plain = run(&a, &b, &format!("backend={backend}"));
+                for ld in [nx, nx + 1, nx + 7, 3 * nx + 16] {
+                    let wide = |v: &[f64]| padded(v, nx, ld, f64::NAN);
+                    let solver = Solver::new(nx, ny, &format!("backend={backend} leading_dimension={ld}"));
+                    let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
+                    let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
+                    solver
+                        .factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
+                        .expect("factorize");
+                    let mut x = padded(&vec![0.0; nx * ny], nx, ld, f64::NAN);
+                    let pattern: Vec<bool> = x.iter().map(|v| v.is_nan()).collect();
+                    let wide_b = wide(&b);
+                    solver.solve(&wide_b, &mut x).expect("solve");
+                    let what = format!("{name} {nx}x{ny} ld={ld} {backend}");
+                    assert!(bits(&unpadded(&x, nx, ld)) == bits(&plain.x), "{what}");
+                    assert!(x.iter().map(|v| v.is_nan()).eq(pattern.iter().copied()), "padding was written: {what}");
+                    let y = solver.multiply(&wide(&plain.x));
+                    assert!(max_difference(&unpadded(&y, nx, ld), &a.multiply(&plain.x)) <= 1e-13, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// The last row of an array may end at its last node: nothing behind it is touched.
+#[test]
+fn arrays_may_end_with_the_last_node() {
+    let (nx, ny, ld) = (6, 5, 9);
+    let a = random_m_matrix(nx, ny, true, 12);
+    let b = random_rhs(nx * ny, 1);
+    let short = |v: &[f64]| {
+        let mut wide = padded(v, nx, ld, f64::NAN);
+        wide.truncate((ny - 1) * ld + nx);
+        wide.into_boxed_slice()
+    };
+    let solver = Solver::new(nx, ny, &format!("leading_dimension={ld}"));
+    let (ne, nw) = a.corners.as_ref().expect("nine points");
+    solver
+        .factorize_arrays(&short(&a.center), &short(&a.east), &short(&a.north), Some((&short(ne), &short(nw))))
+        .expect("factorize");
+    let mut x = short(&vec![0.0; nx * ny]);
+    assert_eq!(solver.solve(&short(&b), &mut x), Ok(status::OK));
+}
+
+/// Powers of four change no mantissa, roots included: the iterates are the same bits, times the power.
+#[test]
+fn powers_of_four_leave_the_iterates() {
+    for (nx, ny) in [(33, 20), (64, 64), (1, 30)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for backend in ["reference", "cpu"] {
+                for norm in ["norm=true2", PAPERS] {
+                    let options = format!("backend={backend} levels=5 {norm}");
+                    let plain = run(&a, &b, &options);
+                    for (of_a, of_b) in [
+                        (4.0f64, 4.0f64),
+                        (4.0f64.powi(30), 1.0),
+                        (1.0, 4.0f64.powi(-40)),
+                        (4.0f64.powi(-200), 4.0f64.powi(100)),
+                    ] {
+                        let mut scaled = a.clone();
+                        scaled.scale(of_a);
+                        let rhs: Vec<f64> = b.iter().map(|v| v * of_b).collect();
+                        let other = run(&scaled, &rhs, &options);
+                        let what = format!("{name} {nx}x{ny} {options} A*{of_a:e} b*{of_b:e}");
+                        assert!(bits(&plain.history) == bits(&other.history), "{what}");
+                        let back: Vec<f64> = other.x.iter().map(|v| v / of_b * of_a).collect();
+                        assert!(bits(&plain.x) == bits(&back), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// No scale of A or b leaves the range of doubles on the way.
+#[test]
+fn extreme_scales() {
+    for (nx, ny) in [(33, 20), (64, 64)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for backend in ["reference", "cpu"] {
+                for norm in ["norm=true2", PAPERS] {
+                    let options = format!("backend={backend} {norm}");
+                    let plain = run(&a, &b, &options);
+                    for (of_a, of_b) in [
+                        (1e150, 1e150),
+                        (1e-150, 1e-150),
+                        (1e150, 1e-150),
+                        (1e-150, 1e150),
+                        (1.0, 1e150),
+                        (1e-150, 1.0),
+                    ] {
+                        let mut scaled = a.clone();
+                        scaled.scale(of_a);
+                        let rhs: Vec<f64> = b.iter().map(|v| v * of_b).collect();
+                        let other = run(&scaled, &rhs, &options);
+                        let what = format!("{name} {nx}x{ny} {options} A*{of_a:e} b*{of_b:e}");
+                        assert_eq!(other.status, status::OK, "{what}");
+                        assert!(
+                            count_is_right(&other.history, plain.iterations, 1e-6),
+                            "{what}: {} and {}",
+                            plain.iterations,
+                            other.iterations
+                        );
+                        let back: Vec<f64> = other.x.iter().map(|v| v / of_b * of_a).collect();
+                        // Every entry was rounded by the scaling: 1e-16, amplified by the condition and by CG.
+                        assert!(max_difference(&plain.x, &back) <= 1e-9 * max_abs(&plain.x), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hard coefficients: jumps of 1, 1e3, 1e6, strong anisotropy, positive couplings. Both backends agree.
+#[test]
+fn hard_coefficients() {
+    let n = 96;
+    let m = n - 1;
+    let cases: Vec<(String, Stencil)> = [1.0, 1e3, 1e6]
+        .map(|c| (format!("inclusions {c}"), inclusions(n, c)))
+        .into_iter()
+        .chain([1e-3, 1e-6].map(|c| (format!("inclusions {c}"), inclusions(n, c))))
+        .chain([0.1, 10.0].map(|r| (format!("hx/hy = {r}"), aniso(n, r))))
+        .chain([2.0, 3.0, 5.0, 10.0].map(|r| (format!("elements {r}"), fe_aniso(m, m, r))))
+        .chain(
+            [(0.1, 15.0), (0.1, 45.0), (0.01, 15.0), (0.01, 75.0)]
+                .map(|(e, t)| (format!("rot {e} {t}"), rot(m, m, e, t))),
+        )
+        .chain([(0.1, 15.0), (0.01, 15.0)].map(|(e, t)| (format!("rot7 {e} {t}"), rot7(m, m, e, t))))
+        .chain([
+            ("skew".to_owned(), nine_point(m, m, "skew_only+eps")),
+            ("mass".to_owned(), nine_point(m, m, "fe_mass")),
+        ])
+        .collect();
+    for (name, a) in cases {
+        let b = random_rhs(a.len(), 9);
+        let oracle = run(&a, &b, "backend=reference levels=40");
+        let cpu = run(&a, &b, "backend=cpu threads=2 levels=40");
+        assert_eq!(oracle.status, status::OK, "{name}");
+        assert!(norm2(&a.residual(&b, &cpu.x)) <= 1.001e-6 * norm2(&b), "{name}");
+        // Condition numbers up to some hundred and up to 100 iterations: rounding grows to about 1e-6 of a residual.
+        assert!(
+            count_is_right(&cpu.history, oracle.iterations, 1e-6),
+            "{name}: {} and {}",
+            oracle.iterations,
+            cpu.iterations
+        );
+    }
+}
+
+/// All Neumann: x keeps the guess's mean, b is projected, the residual is that of the projected b.
+#[test]
+fn singular_systems() {
+    for (nx, ny) in [(2, 1), (1, 2), (2, 2), (3, 5), (17, 17), (64, 65), (1, 40), (130, 33)] {
+        let n = nx * ny;
+        let mut nine = random_m_matrix(nx, ny, true, 31);
+        nine.set_row_sums(|_| 0.0);
+        for (name, a) in [("constant", neumann_const(nx, ny)), ("varying", neumann_var(nx, ny)), ("nine", nine)] {
+            let b = random_rhs(n, 2);
+            let projected = without_mean(b.clone());
+            for backend in ["reference", "cpu"] {
+                for levels in [0, 1, 2, 3, 40] {
+                    let what = format!("{name} {nx}x{ny} {backend} levels={levels}");
+                    let solver = Solver::of(&a, &format!("backend={backend} levels={levels} rel_tol=1e-8"));
+                    assert_eq!(
+                        (solver.int(key::INFO_COMPONENTS), solver.int(key::INFO_SINGULAR_COMPONENTS)),
+                        (1, 1),
+                        "{what}"
+                    );
+                    let mut x = Random(4).vector(n);
+                    x.iter_mut().for_each(|v| *v += 7.0);
+                    let mean = x.iter().sum::<f64>() / n as f64;
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
+                    let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
+                    // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
+                    assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
+                    let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
+                    assert!(shift <= 1e-14 * max_abs(&x) * n as f64, "{what}: mean moved by {shift:e}");
+                    let first = run(&a, &b, &format!("backend=cpu threads=1 levels={levels} rel_tol=1e-8"));
+                    let other = run(&a, &b, &format!("backend=cpu threads=3 levels={levels} rel_tol=1e-8"));
+                    assert_same_bits(&first, &other, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Components of a matrix by its nonzero couplings: the label of every node, by flooding.
+fn components(a: &Stencil) -> Vec<usize> {
+    let mut neighbours = vec![Vec::new(); a.len()];
+    for (p, q, v) in a.couplings() {
+        if v != 0.0 {
+            neighbours[p].push(q);
+            neighbours[q].push(p);
+        }
+    }
+    let mut label = vec![usize::MAX; a.len()];
+    for start in 0..a.len() {
+        if label[start] == usize::MAX {
+            let mut stack = vec![start];
+            label[start] = start;
+            while let Some(p) = stack.pop() {
+                for &q in &neighbours[p] {
+                    if label[q] == usize::MAX {
+                        label[q] = start;
+                        stack.push(q);
+                    }
+                }
+            }
+        }
+    }
+    label
+}
+
+/// A wet mask: couplings between wet neighbours, zero row sums, but for the components that `open` chooses by their
+/// first node, which get an excess at that node. Land has center 1.
+fn wet(nx: usize, ny: usize, nine: bool, mask: &[bool], seed: u64, open: impl Fn(usize) -> bool) -> Stencil {
+    let mut a = random_m_matrix(nx, ny, nine, seed);
+    for p in (0..nx * ny).filter(|&p| !mask[p]) {
+        a.decouple(p % nx, p / nx, 1.0);
+    }
+    let label = components(&a);
+    let coupled: Vec<bool> = {
+        let mut coupled = vec![false; a.len()];
+        for (p, q, v) in a.couplings() {
+            if v != 0.0 {
+                coupled[p] = true;
+                coupled[q] = true;
+            }
+        }
+        coupled
+    };
+    a.set_row_sums(|p| {
+        if !coupled[p] {
+            1.0
+        } else if label[p] == p && open(p) {
+            0.5
+        } else {
+            0.0
+        }
+    });
+    a
+}
+
+/// Solves on a wet mask and checks everything that the contract says about components.
+fn check_wet(a: &Stencil, seed: u64, options: &str) {
+    let n = a.len();
+    let label = components(a);
+    let mut size = vec![0usize; n];
+    label.iter().for_each(|&l| size[l] += 1);
+    let sums = {
+        let mut sums = a.center.clone();
+        for (p, q, v) in a.couplings() {
+            sums[p] += v;
+            sums[q] += v;
+        }
+        sums
+    };
+    let mut singular = vec![true; n];
+    for p in 0..n {
+        if sums[p].abs() > 1e-12 * a.center[p] {
+            singular[label[p]] = false;
+        }
+    }
+    let roots: Vec<usize> = (0..n).filter(|&p| label[p] == p && size[p] > 1).collect();
+    let singular_roots: Vec<usize> = roots.iter().copied().filter(|&p| singular[p]).collect();
+
+    let solver = Solver::of(a, &format!("{options} rel_tol=1e-9"));
+    assert_eq!(solver.int(key::INFO_COMPONENTS) as usize, roots.len(), "{options}");
+    assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS) as usize, singular_roots.len(), "{options}");
+
+    let b = random_rhs(n, seed);
+    let mut projected = b.clone();
+    let mut x = Random(seed + 1).vector(n);
+    let mean_of =
+        |v: &[f64], root: usize| (0..n).filter(|&p| label[p] == root).map(|p| v[p]).sum::<f64>() / size[root] as f64;
+    let before: Vec<f64> = singular_roots.iter().map(|&root| mean_of(&x, root)).collect();
+    for &root in &singular_roots {
+        let mean = mean_of(&b, root);
+        (0..n).filter(|&p| label[p] == root).for_each(|p| projected[p] -= mean);
+    }
+    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, history {:?}", solver.history());
+    let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
+    // As above: rounding of b - A x with x up to (length of a channel)^2 |b|.
+    assert!(residual <= 1e-9 + 1e-15 * max_abs(&x) * n as f64, "{options}: {residual:e}");
+    for (&root, &mean) in singular_roots.iter().zip(&before) {
+        let shift = (mean_of(&x, root) - mean).abs();
+        assert!(shift <= 1e-14 * max_abs(&x) * n as f64, "{options}: mean of component {root} moved by {shift:e}");
+    }
+    for p in (0..n).filter(|&p| size[label[p]] == 1) {
+        let error = (x[p] - b[p] / a.center[p]).abs();
+        // Land is solved in the first step; the others move it by their part of the tolerance.
+        assert!(error <= 1e-9 * norm2(&b), "{options}: land {p} off by {error:e}");
+    }
+}
+
+/// Three basins behind walls: closed, open, closed. Each is solved as if it were alone.
+#[test]
+fn disconnected_basins() {
+    let (nx, ny) = (41, 23);
+    let mask: Vec<bool> = (0..nx * ny).map(|p| ![10, 11, 27].contains(&(p % nx))).collect();
+    for nine in [false, true] {
+        let a = wet(nx, ny, nine, &mask, 5, |p| p == 12);
+        for backend in ["reference", "cpu threads=1", "cpu threads=3"] {
+            for levels in [0, 1, 2, 4, 40] {
+                check_wet(&a, 3, &format!("backend={backend} levels={levels}"));
+            }
+        }
+    }
+}
+
+/// A comb of closed channels one cell wide, and a spiral: every level meets nodes whose couplings are all lumped away.
+#[test]
+fn narrow_channels_in_a_closed_basin() {
+    let (nx, ny) = (37, 29);
+    let comb = |i: usize, j: usize| j == 0 || i % 2 == 0;
+    let diagonal = |i: usize, j: usize| (i + j) % 3 != 1 || i == j;
+    let spiral = {
+        let mut wet = vec![false; nx * ny];
+        let (mut left, mut right, mut low, mut high) = (0, nx - 1, 0, ny - 1);
+        while left + 3 < right && low + 3 < high {
+            (left..=right).for_each(|i| wet[low * nx + i] = true);
+            (low..=high).for_each(|j| wet[j * nx + right] = true);
+            (left..=right).for_each(|i| wet[high * nx + i] = true);
+            (low + 2..=high).for_each(|j| wet[j * nx + left] = true);
+            wet[(low + 2) * nx + left + 1] = true;
+            (left, right, low, high) = (left + 2, right - 2, low + 2, high - 2);
+        }
+        wet
+    };
+    let masks = [
+        (0..nx * ny).map(|p| comb(p % nx, p / nx)).collect::<Vec<bool>>(),
+        (0..nx * ny).map(|p| diagonal(p % nx, p / nx)).collect(),
+        spiral,
+    ];
+    for mask in &masks {
+        for nine in [false, true] {
+            for open in [false, true] {
+                let a = wet(nx, ny, nine, mask, 8, |_| open);
+                for backend in ["reference", "cpu"] {
+                    for levels in [0, 2, 3, 40] {
+                        check_wet(&a, 6, &format!("backend={backend} levels={levels} max_iter=4000"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A guess that is off by constants on singular components is as good as exact.
+#[test]
+fn shifted_guess_of_a_singular_system_is_exact() {
+    let a = neumann_const(20, 14);
+    let y = random_rhs(280, 1);
+    let b = a.multiply(&y);
+    for backend in ["reference", "cpu"] {
+        let solver = Solver::of(&a, &format!("backend={backend}"));
+        let mut x: Vec<f64> = y.iter().map(|v| v + 3.0).collect();
+        let given = x.clone();
+        assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
+        assert_eq!(solver.iterations(), 0);
+        assert!(max_difference(&x, &given) <= 1e-14, "one shift to and fro");
+    }
+}
+
+proptest! {
+    // Each case is a few solves of at most 30 x 30 nodes.
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Random masks fall into many components of every shape.
+    #[test]
+    fn random_masks(nx in 1usize..30, ny in 1usize..30, wet_share in 0.4f64..1.0, nine: bool, seed in 0u64..1000, levels in 0usize..12) {
+        let mut random = Random(seed);
+        let mask: Vec<bool> = (0..nx * ny).map(|_| random.unit() < wet_share).collect();
+        let a = wet(nx, ny, nine, &mask, seed, |p| p % 3 == 0);
+        for backend in ["reference", "cpu threads=1", "cpu threads=2"] {
+            check_wet(&a, seed, &format!("backend={backend} levels={levels} max_iter=4000"));
+        }
+    }
+
+    /// Any extents, levels, grids and threads: the two storage schemes agree.
+    #[test]
+    fn backends_agree(nx in 1usize..80, ny in 1usize..80, nine: bool, seed in 0u64..1000, levels in 0usize..14, grids in 0usize..5, threads in 1usize..6) {
+        let a = random_m_matrix(nx, ny, nine, seed);
+        let b = random_rhs(nx * ny, seed);
+        let oracle = run(&a, &b, &format!("backend=reference levels={levels} rel_tol=1e-9"));
+        let one = run(&a, &b, &format!("backend=cpu threads=1 levels={levels} grids={grids} rel_tol=1e-9"));
+        assert_same_to_rounding(&oracle, &one, 1e-9, &format!("{nx}x{ny}"));
+        let many = run(&a, &b, &format!("backend=cpu threads={threads} levels={levels} grids={grids} rel_tol=1e-9"));
+        assert_same_bits(&one, &many, &format!("{nx}x{ny} threads={threads}"));
+    }
+
+    /// r' M^-1 s = s' M^-1 r, and r' M^-1 r > 0.
+    #[test]
+    fn preconditioner_is_symmetric(nx in 1usize..40, ny in 1usize..40, nine: bool, both: bool, omega in 0.0f64..=1.0, levels in 1usize..12, seed in 0u64..1000) {
+        let a = random_m_matrix(nx, ny, nine, seed);
+        let lumping = if both { "m2" } else { "m1" };
+        let solver = Solver::of(&a, &format!("lumping={lumping} relaxation={omega} levels={levels}"));
+        let (r, s) = (random_rhs(nx * ny, seed), random_rhs(nx * ny, seed + 1));
+        let (zr, zs) = (solver.apply(&r), solver.apply(&s));
+        let (one, two) = (common::dot(&r, &zs), common::dot(&s, &zr));
+        // Sums of nx * ny products of size |r| |z|.
+        prop_assert!((one - two).abs() <= 1e-13 * norm2(&r) * norm2(&zs).max(1.0), "{one} {two}");
+        prop_assert!(common::dot(&r, &zr) > 0.0);
+    }
+}

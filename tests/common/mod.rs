@@ -1,0 +1,347 @@
+//! The C interface as the tests use it: one thin safe wrapper, so that the tests read like a caller's program.
+//! Nothing here checks what the library is meant to check.
+#![allow(dead_code)] // every test program uses its own part of this module
+
+pub mod dense;
+pub mod problems;
+
+use problems::Stencil;
+pub use rrbsolver::ffi::rrb_handle as Handle;
+pub use rrbsolver::ffi::{
+    rrb_apply, rrb_create, rrb_destroy, rrb_factorize, rrb_get_history, rrb_get_int, rrb_get_real, rrb_multiply,
+    rrb_set_int, rrb_set_monitor, rrb_set_options, rrb_set_real, rrb_set_stream, rrb_solve, rrb_solve_once,
+    rrbsolver_cuda_device_count, rrbsolver_last_error, rrbsolver_last_error_based, rrbsolver_set_log,
+    rrbsolver_status_string, rrbsolver_version,
+};
+use std::ffi::{CString, c_void};
+use std::ptr::{null, null_mut};
+
+/// Status numbers of the contract, typed here on purpose: a change of a number must fail a test.
+pub mod status {
+    pub const OK: i32 = 0;
+    pub const NOT_CONVERGED: i32 = 1;
+    pub const STOPPED: i32 = 2;
+    pub const NULL: i32 = -1;
+    pub const ARGUMENT: i32 = -2;
+    pub const DIMENSION: i32 = -3;
+    pub const OPTION: i32 = -4;
+    pub const STATE: i32 = -5;
+    pub const UNSUPPORTED: i32 = -6;
+    pub const MATRIX: i32 = -20;
+    pub const NOT_FINITE: i32 = -21;
+    pub const BREAKDOWN: i32 = -22;
+    pub const INCOMPATIBLE: i32 = -23;
+    pub const MEMORY: i32 = -30;
+    pub const NO_DEVICE: i32 = -40;
+    pub const INTERNAL: i32 = -99;
+}
+
+/// Key numbers, typed here for the same reason.
+pub mod key {
+    pub const BACKEND: i32 = 100;
+    pub const DEVICE: i32 = 101;
+    pub const THREADS: i32 = 102;
+    pub const MEMORY: i32 = 103;
+    pub const REL_TOL: i32 = 104;
+    pub const ABS_TOL: i32 = 105;
+    pub const MAX_ITER: i32 = 106;
+    pub const NORM: i32 = 107;
+    pub const REFERENCE: i32 = 108;
+    pub const NULL_SPACE: i32 = 109;
+    pub const CHECK_INPUT: i32 = 110;
+    pub const CHECK_COMPATIBILITY: i32 = 111;
+    pub const VERBOSITY: i32 = 112;
+    pub const LOG: i32 = 113;
+    pub const LEVELS: i32 = 200;
+    pub const COARSE_MEMORY: i32 = 201;
+    pub const GRIDS: i32 = 202;
+    pub const COMPUTE_BLOCK: i32 = 203;
+    pub const LUMPING: i32 = 204;
+    pub const RELAXATION: i32 = 205;
+    pub const FUSION: i32 = 206;
+    pub const COMPENSATION: i32 = 207;
+    pub const PRECISION: i32 = 208;
+    pub const CYCLE: i32 = 209;
+    pub const CYCLE_SPACING: i32 = 210;
+    pub const CYCLE_STEPS: i32 = 211;
+    pub const LEADING_DIMENSION: i32 = 212;
+    pub const INFO_ITERATIONS: i32 = 1000;
+    pub const INFO_STOP_REASON: i32 = 1001;
+    pub const INFO_INITIAL_RESIDUAL: i32 = 1002;
+    pub const INFO_FINAL_RESIDUAL: i32 = 1003;
+    pub const INFO_SECONDS_SETUP: i32 = 1004;
+    pub const INFO_SECONDS_SOLVE: i32 = 1005;
+    pub const INFO_SECONDS_TRANSFER: i32 = 1006;
+    pub const INFO_BYTES_HOST: i32 = 1007;
+    pub const INFO_BYTES_DEVICE: i32 = 1008;
+    pub const INFO_LAMBDA_MIN: i32 = 1009;
+    pub const INFO_LAMBDA_MAX: i32 = 1010;
+    pub const INFO_BACKEND: i32 = 1011;
+    pub const INFO_DEVICE: i32 = 1012;
+    pub const INFO_THREADS: i32 = 1013;
+    pub const INFO_LEVELS: i32 = 1100;
+    pub const INFO_PRECISION: i32 = 1101;
+    pub const INFO_CYCLE: i32 = 1102;
+    pub const INFO_COMPONENTS: i32 = 1103;
+    pub const INFO_SINGULAR_COMPONENTS: i32 = 1104;
+    pub const INFO_COMPENSATED_COUPLINGS: i32 = 1105;
+    pub const INFO_GRIDS: i32 = 1106;
+}
+
+/// A failed call: its status and the sentence it left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub status: i32,
+    pub sentence: String,
+}
+
+impl Failure {
+    /// Fails the test unless the status is this one and the sentence holds all the words.
+    #[track_caller]
+    pub fn expect(&self, status: i32, words: &[&str]) {
+        assert_eq!(self.status, status, "{}", self.sentence);
+        for word in words {
+            assert!(self.sentence.contains(word), "no '{word}' in: {}", self.sentence);
+        }
+    }
+}
+
+/// The sentence of the last failed call of this thread.
+pub fn last_error() -> String {
+    let mut buffer = vec![0u8; 2048];
+    // SAFETY: the buffer has the length passed.
+    let needed = unsafe { rrbsolver_last_error(buffer.as_mut_ptr().cast(), buffer.len() as i64) };
+    assert!(needed >= 0);
+    let end = buffer.iter().position(|&c| c == 0).expect("NUL-terminated");
+    String::from_utf8(buffer[..end].to_vec()).expect("UTF-8")
+}
+
+/// Status of a raw call as a result: positive statuses are successes with a caveat.
+pub fn outcome(status: i32) -> Result<i32, Failure> {
+    if status >= 0 { Ok(status) } else { Err(Failure { status, sentence: last_error() }) }
+}
+
+/// An array, or NULL.
+pub fn pointer(array: Option<&Vec<f64>>) -> *const f64 {
+    array.map_or(null(), |a| a.as_ptr())
+}
+
+/// Arrays with rows of `ld` values: everything between the rows is `filler`.
+pub fn padded(array: &[f64], nx: usize, ld: usize, filler: f64) -> Vec<f64> {
+    let mut wide = Vec::with_capacity(array.len() / nx * ld);
+    for row in array.chunks(nx) {
+        wide.extend_from_slice(row);
+        wide.extend(std::iter::repeat_n(filler, ld - nx));
+    }
+    wide
+}
+
+/// The inverse of `padded`.
+pub fn unpadded(wide: &[f64], nx: usize, ld: usize) -> Vec<f64> {
+    wide.chunks(ld).flat_map(|row| row[..nx].iter().copied()).collect()
+}
+
+/// One handle.
+pub struct Solver {
+    pub handle: *mut Handle,
+}
+
+// SAFETY: the contract lets a handle move between threads.
+unsafe impl Send for Solver {}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from rrb_create and is destroyed once.
+        let status = unsafe { rrb_destroy(&mut self.handle) };
+        assert_eq!(status, status::OK);
+        assert!(self.handle.is_null());
+    }
+}
+
+impl Solver {
+    pub fn try_new(nx: i64, ny: i64) -> Result<Solver, Failure> {
+        let mut handle = null_mut();
+        // SAFETY: `handle` outlives the call.
+        outcome(unsafe { rrb_create(nx, ny, &mut handle) })?;
+        Ok(Solver { handle })
+    }
+
+    #[track_caller]
+    pub fn new(nx: usize, ny: usize, options: &str) -> Solver {
+        let solver = Solver::try_new(nx as i64, ny as i64).expect("create");
+        solver.options(options).expect("options");
+        solver
+    }
+
+    /// A factorized handle.
+    #[track_caller]
+    pub fn of(stencil: &Stencil, options: &str) -> Solver {
+        let solver = Solver::new(stencil.nx, stencil.ny, options);
+        solver.factorize(stencil).expect("factorize");
+        solver
+    }
+
+    pub fn options(&self, text: &str) -> Result<i32, Failure> {
+        let text = CString::new(text).expect("no NUL in options");
+        // SAFETY: a live handle and a NUL-terminated string.
+        outcome(unsafe { rrb_set_options(self.handle, text.as_ptr()) })
+    }
+
+    pub fn set_int(&self, key: i32, value: i64) -> Result<i32, Failure> {
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_int(self.handle, key, value) })
+    }
+
+    pub fn set_real(&self, key: i32, value: f64) -> Result<i32, Failure> {
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_real(self.handle, key, value) })
+    }
+
+    #[track_caller]
+    pub fn int(&self, key: i32) -> i64 {
+        let mut value = i64::MIN;
+        // SAFETY: a live handle, `value` outlives the call.
+        outcome(unsafe { rrb_get_int(self.handle, key, &mut value) }).expect("get_int");
+        value
+    }
+
+    #[track_caller]
+    pub fn real(&self, key: i32) -> f64 {
+        let mut value = f64::NAN;
+        // SAFETY: a live handle, `value` outlives the call.
+        outcome(unsafe { rrb_get_real(self.handle, key, &mut value) }).expect("get_real");
+        value
+    }
+
+    pub fn iterations(&self) -> usize {
+        self.int(key::INFO_ITERATIONS) as usize
+    }
+
+    /// Residuals of the last solve, from iteration 0.
+    pub fn history(&self) -> Vec<f64> {
+        let mut count = 0;
+        // SAFETY: no buffer of no capacity; `count` outlives the call.
+        outcome(unsafe { rrb_get_history(self.handle, null_mut(), 0, &mut count) }).expect("history length");
+        let mut values = vec![f64::NAN; count as usize];
+        // SAFETY: the buffer has the capacity passed.
+        outcome(unsafe { rrb_get_history(self.handle, values.as_mut_ptr(), count, &mut count) }).expect("history");
+        values
+    }
+
+    pub fn factorize(&self, a: &Stencil) -> Result<i32, Failure> {
+        self.factorize_arrays(&a.center, &a.east, &a.north, a.corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..])))
+    }
+
+    pub fn factorize_arrays(
+        &self,
+        center: &[f64],
+        east: &[f64],
+        north: &[f64],
+        corners: Option<(&[f64], &[f64])>,
+    ) -> Result<i32, Failure> {
+        let (northeast, northwest) = corners.map_or((null(), null()), |(ne, nw)| (ne.as_ptr(), nw.as_ptr()));
+        // SAFETY: a live handle; the callers pass arrays of the handle's shape.
+        outcome(unsafe {
+            rrb_factorize(self.handle, center.as_ptr(), east.as_ptr(), north.as_ptr(), northeast, northwest)
+        })
+    }
+
+    /// x is the guess and becomes the solution.
+    pub fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, Failure> {
+        // SAFETY: a live handle; the callers pass arrays of the handle's shape.
+        outcome(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })
+    }
+
+    /// Solution from a zero guess, with the status.
+    #[track_caller]
+    pub fn solve_from_zero(&self, b: &[f64]) -> (Vec<f64>, i32) {
+        let mut x = vec![0.0; b.len()];
+        let status = self.solve(b, &mut x).expect("solve");
+        (x, status)
+    }
+
+    /// z = M^-1 r
+    #[track_caller]
+    pub fn apply(&self, r: &[f64]) -> Vec<f64> {
+        let mut z = vec![f64::NAN; r.len()];
+        // SAFETY: a live handle; the callers pass arrays of the handle's shape.
+        outcome(unsafe { rrb_apply(self.handle, r.as_ptr(), z.as_mut_ptr()) }).expect("apply");
+        z
+    }
+
+    /// y = A x
+    #[track_caller]
+    pub fn multiply(&self, x: &[f64]) -> Vec<f64> {
+        let mut y = vec![f64::NAN; x.len()];
+        // SAFETY: a live handle; the callers pass arrays of the handle's shape.
+        outcome(unsafe { rrb_multiply(self.handle, x.as_ptr(), y.as_mut_ptr()) }).expect("multiply");
+        y
+    }
+}
+
+/// Everything one solve gave.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub status: i32,
+    pub iterations: usize,
+    pub lambda_min: f64,
+    pub lambda_max: f64,
+    pub levels: usize,
+    pub history: Vec<f64>,
+    pub x: Vec<f64>,
+}
+
+impl Run {
+    pub fn kappa(&self) -> f64 {
+        self.lambda_max / self.lambda_min
+    }
+}
+
+/// Factorizes and solves from a zero guess.
+#[track_caller]
+pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
+    let solver = Solver::of(a, options);
+    let (x, status) = solver.solve_from_zero(b);
+    Run {
+        status,
+        iterations: solver.iterations(),
+        lambda_min: solver.real(key::INFO_LAMBDA_MIN),
+        lambda_max: solver.real(key::INFO_LAMBDA_MAX),
+        levels: solver.int(key::INFO_LEVELS) as usize,
+        history: solver.history(),
+        x,
+    }
+}
+
+/// The criterion of the papers: sqrt(r' M^-1 r) relative to its first value.
+pub const PAPERS: &str = "norm=preconditioned reference=initial";
+
+/// Iteration counts of two programs differ by one when a residual lands next to the tolerance. The count is right
+/// when it is the expected one, or one off and the residual at the earlier of the two lies within 5 percent of the tolerance.
+pub fn count_is_right(history: &[f64], expected: usize, rel_tol: f64) -> bool {
+    let count = history.len() - 1;
+    let near = |iteration: usize| (history[iteration] / rel_tol - 1.0).abs() <= 0.05;
+    count == expected || (count == expected + 1 && near(expected)) || (count + 1 == expected && near(count))
+}
+
+pub fn norm2(v: &[f64]) -> f64 {
+    v.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+pub fn max_abs(v: &[f64]) -> f64 {
+    v.iter().fold(0.0, |m, x| m.max(x.abs()))
+}
+
+pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
+}
+
+/// The context pointer of a callback.
+pub fn user<T>(value: &mut T) -> *mut c_void {
+    std::ptr::from_mut(value).cast()
+}

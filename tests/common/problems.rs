@@ -1,0 +1,490 @@
+//! The test problems: matrices in the array form of the C interface, and right-hand sides.
+//!
+//! A square problem "with n" has (n - 1) x (n - 1) unknowns, h = 1/n, and node (i, j), i, j = 0.., lies at
+//! ((i + 1) h, (j + 1) h). Entries are in matrix units (no h^2). What points outside the grid is set to `OUTSIDE`.
+
+/// Entries that leave the grid must never be read: NaN would show at once.
+pub const OUTSIDE: f64 = f64::NAN;
+
+/// A symmetric 5- or 9-point matrix: `a[j * nx + i]`, i fastest, no padding.
+#[derive(Clone, Debug)]
+pub struct Stencil {
+    pub nx: usize,
+    pub ny: usize,
+    pub center: Vec<f64>,
+    /// (i, j) - (i + 1, j)
+    pub east: Vec<f64>,
+    /// (i, j) - (i, j + 1)
+    pub north: Vec<f64>,
+    /// (i, j) - (i + 1, j + 1), and (i, j) - (i - 1, j + 1)
+    pub corners: Option<(Vec<f64>, Vec<f64>)>,
+}
+
+impl Stencil {
+    /// Zero matrix with `OUTSIDE` where an entry would leave the grid.
+    pub fn zeros(nx: usize, ny: usize, nine_point: bool) -> Stencil {
+        let mut a = Stencil {
+            nx,
+            ny,
+            center: vec![0.0; nx * ny],
+            east: vec![0.0; nx * ny],
+            north: vec![0.0; nx * ny],
+            corners: nine_point.then(|| (vec![0.0; nx * ny], vec![0.0; nx * ny])),
+        };
+        for j in 0..ny {
+            a.east[j * nx + nx - 1] = OUTSIDE;
+        }
+        for i in 0..nx {
+            a.north[(ny - 1) * nx + i] = OUTSIDE;
+        }
+        if let Some((northeast, northwest)) = &mut a.corners {
+            for j in 0..ny {
+                northeast[j * nx + nx - 1] = OUTSIDE;
+                northwest[j * nx] = OUTSIDE;
+            }
+            for i in 0..nx {
+                northeast[(ny - 1) * nx + i] = OUTSIDE;
+                northwest[(ny - 1) * nx + i] = OUTSIDE;
+            }
+        }
+        a
+    }
+
+    /// Constant stencil; `corners` = (northeast, northwest).
+    pub fn constant(nx: usize, ny: usize, center: f64, east: f64, north: f64, corners: Option<(f64, f64)>) -> Stencil {
+        let mut a = Stencil::zeros(nx, ny, corners.is_some());
+        a.center.fill(center);
+        let fill = |array: &mut [f64], value: f64| {
+            array.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = value);
+        };
+        fill(&mut a.east, east);
+        fill(&mut a.north, north);
+        if let (Some((northeast, northwest)), Some((ne, nw))) = (&mut a.corners, corners) {
+            fill(northeast, ne);
+            fill(northwest, nw);
+        }
+        a
+    }
+
+    /// Number of unknowns.
+    pub fn len(&self) -> usize {
+        self.nx * self.ny
+    }
+
+    /// Every coupling inside the grid once, as (row, column, value).
+    pub fn couplings(&self) -> Vec<(usize, usize, f64)> {
+        let (nx, ny) = (self.nx, self.ny);
+        let mut all = Vec::new();
+        for j in 0..ny {
+            for i in 0..nx {
+                let p = j * nx + i;
+                if i + 1 < nx {
+                    all.push((p, p + 1, self.east[p]));
+                }
+                if j + 1 < ny {
+                    all.push((p, p + nx, self.north[p]));
+                    if let Some((northeast, northwest)) = &self.corners {
+                        if i + 1 < nx {
+                            all.push((p, p + nx + 1, northeast[p]));
+                        }
+                        if i > 0 {
+                            all.push((p, p + nx - 1, northwest[p]));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// y = A x, in the plainest way.
+    pub fn multiply(&self, x: &[f64]) -> Vec<f64> {
+        let mut y: Vec<f64> = self.center.iter().zip(x).map(|(c, x)| c * x).collect();
+        for (p, q, a) in self.couplings() {
+            y[p] += a * x[q];
+            y[q] += a * x[p];
+        }
+        y
+    }
+
+    /// b - A x
+    pub fn residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
+        self.multiply(x).iter().zip(b).map(|(ax, b)| b - ax).collect()
+    }
+
+    /// Sets the center so that every row sums to `excess(p)`.
+    pub fn set_row_sums(&mut self, excess: impl Fn(usize) -> f64) {
+        for p in 0..self.len() {
+            self.center[p] = excess(p);
+        }
+        for (p, q, a) in self.couplings() {
+            self.center[p] -= a;
+            self.center[q] -= a;
+        }
+    }
+
+    /// Multiplies every entry.
+    pub fn scale(&mut self, factor: f64) {
+        let mut arrays = vec![&mut self.center, &mut self.east, &mut self.north];
+        if let Some((northeast, northwest)) = &mut self.corners {
+            arrays.push(northeast);
+            arrays.push(northwest);
+        }
+        arrays.into_iter().flatten().for_each(|v| *v *= factor);
+    }
+
+    /// Turns (i, j) into an uncoupled row with this center: a land point.
+    pub fn decouple(&mut self, i: usize, j: usize, center: f64) {
+        let (nx, ny) = (self.nx, self.ny);
+        let p = j * nx + i;
+        self.center[p] = center;
+        if i + 1 < nx {
+            self.east[p] = 0.0;
+        }
+        if i > 0 {
+            self.east[p - 1] = 0.0;
+        }
+        if j + 1 < ny {
+            self.north[p] = 0.0;
+        }
+        if j > 0 {
+            self.north[p - nx] = 0.0;
+        }
+        if let Some((northeast, northwest)) = &mut self.corners {
+            if j + 1 < ny {
+                if i + 1 < nx {
+                    northeast[p] = 0.0;
+                }
+                if i > 0 {
+                    northwest[p] = 0.0;
+                }
+            }
+            if j > 0 {
+                if i > 0 {
+                    northeast[p - nx - 1] = 0.0;
+                }
+                if i + 1 < nx {
+                    northwest[p - nx + 1] = 0.0;
+                }
+            }
+        }
+    }
+}
+
+/// Uniform numbers of the tests' own (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// In [low, high).
+    pub fn range(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// `count` numbers in (-1, 1).
+    pub fn vector(&mut self, count: usize) -> Vec<f64> {
+        (0..count).map(|_| self.range(-1.0, 1.0)).collect()
+    }
+}
+
+/// Right-hand side of the randomly driven problems.
+pub fn random_rhs(count: usize, seed: u64) -> Vec<f64> {
+    Random(seed).vector(count)
+}
+
+/// The hash that makes the coefficient fields reproducible: a number in [0, 1).
+pub fn u(a: u32, b: u32, s: u32) -> f64 {
+    let mut h = a.wrapping_mul(73_856_093) ^ b.wrapping_mul(19_349_663) ^ s.wrapping_mul(83_492_791);
+    h ^= h >> 13;
+    h = h.wrapping_mul(0x5bd1_e995);
+    h ^= h >> 15;
+    h = h.wrapping_mul(0x27d4_eb2d);
+    h ^= h >> 16;
+    f64::from(h) / 4_294_967_296.0
+}
+
+/// The 5-point Laplacian 4/-1 with Dirichlet boundary.
+pub fn poisson(nx: usize, ny: usize) -> Stencil {
+    Stencil::constant(nx, ny, 4.0, -1.0, -1.0, None)
+}
+
+/// u = x (x - 1) y (y - 1) exp(xy), the known solution of the papers' test problem.
+pub fn poisson_solution(n: usize) -> Vec<f64> {
+    on_nodes(n, |x, y| x * (x - 1.0) * y * (y - 1.0) * (x * y).exp())
+}
+
+/// h^2 f, f = -Laplace(u): the right-hand side of `poisson_f` and of the constant 9-point problems.
+pub fn poisson_f_rhs(n: usize) -> Vec<f64> {
+    let h = 1.0 / n as f64;
+    on_nodes(n, |x, y| {
+        let (p, q) = (x * (x - 1.0), y * (y - 1.0));
+        let uxx = q * (2.0 + 2.0 * y * (2.0 * x - 1.0) + y * y * p);
+        let uyy = p * (2.0 + 2.0 * x * (2.0 * y - 1.0) + x * x * q);
+        -h * h * (x * y).exp() * (uxx + uyy)
+    })
+}
+
+/// exp(-200 rho^2) sin(40 (x - 1/2)), rho measured from the center: the right-hand side of the `_smooth` rows.
+pub fn smooth_rhs(n: usize) -> Vec<f64> {
+    on_nodes(n, |x, y| {
+        let rho2 = (x - 0.5).powi(2) + (y - 0.5).powi(2);
+        (-200.0 * rho2).exp() * (40.0 * (x - 0.5)).sin()
+    })
+}
+
+fn on_nodes(n: usize, f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let h = 1.0 / n as f64;
+    let mut values = Vec::with_capacity((n - 1) * (n - 1));
+    for j in 1..n {
+        for i in 1..n {
+            values.push(f(i as f64 * h, j as f64 * h));
+        }
+    }
+    values
+}
+
+/// Stretched cells, hx/hy = r: west/east -1/r, south/north -r.
+pub fn aniso(n: usize, r: f64) -> Stencil {
+    Stencil::constant(n - 1, n - 1, 2.0 / r + 2.0 * r, -1.0 / r, -r, None)
+}
+
+fn harmonic(a: f64, b: f64) -> f64 {
+    2.0 * a * b / (a + b)
+}
+
+fn arithmetic(a: f64, b: f64) -> f64 {
+    0.5 * (a + b)
+}
+
+/// -div(k grad u) with face values `mean(k, k)`; the outer faces keep the node's own k (`dirichlet`) or are closed.
+fn conductances(nx: usize, ny: usize, k: &[f64], mean: fn(f64, f64) -> f64, dirichlet: bool, shift: f64) -> Stencil {
+    let mut a = Stencil::zeros(nx, ny, false);
+    for j in 0..ny {
+        for i in 0..nx {
+            let p = j * nx + i;
+            if i + 1 < nx {
+                a.east[p] = -mean(k[p], k[p + 1]);
+            }
+            if j + 1 < ny {
+                a.north[p] = -mean(k[p], k[p + nx]);
+            }
+        }
+    }
+    a.set_row_sums(|p| {
+        let (i, j) = (p % nx, p / nx);
+        let outer = [i == 0, i + 1 == nx, j == 0, j + 1 == ny];
+        let faces = if dirichlet { outer.iter().filter(|&&o| o).count() } else { 0 };
+        faces as f64 * k[p] + shift
+    });
+    a
+}
+
+fn node_field(n: usize, k: impl Fn(usize, usize, f64, f64) -> f64) -> Vec<f64> {
+    let h = 1.0 / n as f64;
+    let mut values = Vec::with_capacity((n - 1) * (n - 1));
+    for j in 0..n - 1 {
+        for i in 0..n - 1 {
+            values.push(k(i, j, (i + 1) as f64 * h, (j + 1) as f64 * h));
+        }
+    }
+    values
+}
+
+fn dirichlet_harmonic(n: usize, k: &[f64]) -> Stencil {
+    conductances(n - 1, n - 1, k, harmonic, true, 0.0)
+}
+
+/// k = contrast or 1 on an 8 x 8 checkerboard.
+pub fn checker8(n: usize, contrast: f64) -> Stencil {
+    let k = node_field(n, |_, _, x, y| {
+        let square = (8.0 * x) as usize + (8.0 * y) as usize;
+        if square % 2 == 1 { contrast } else { 1.0 }
+    });
+    dirichlet_harmonic(n, &k)
+}
+
+/// k = contrast or 1, alternating from node to node.
+pub fn checkerfine(n: usize, contrast: f64) -> Stencil {
+    let k = node_field(n, |i, j, _, _| if (i + j) % 2 == 0 { contrast } else { 1.0 });
+    dirichlet_harmonic(n, &k)
+}
+
+/// Twelve discs of k = `inside` in a medium of 1.
+pub fn inclusions(n: usize, inside: f64) -> Stencil {
+    let k = node_field(n, |_, _, x, y| {
+        let hit = (0..12).any(|q| {
+            let radius = 0.03 + 0.07 * u(q, 3, 3);
+            (x - u(q, 1, 3)).hypot(y - u(q, 2, 3)) < radius
+        });
+        if hit { inside } else { 1.0 }
+    });
+    dirichlet_harmonic(n, &k)
+}
+
+/// k = contrast^u, independent from node to node.
+pub fn random_field(n: usize, contrast: f64) -> Stencil {
+    let k = node_field(n, |i, j, _, _| contrast.powf(u(i as u32 + 1, j as u32 + 1, 9)));
+    dirichlet_harmonic(n, &k)
+}
+
+/// k = 1 + 0.9 sin 7x cos 9y.
+pub fn smooth_field(n: usize) -> Stencil {
+    let k = node_field(n, |_, _, x, y| 1.0 + 0.9 * (7.0 * x).sin() * (9.0 * y).cos());
+    dirichlet_harmonic(n, &k)
+}
+
+fn boussinesq_k(n: usize) -> Vec<f64> {
+    node_field(n, |i, j, x, y| 1.0 + 0.9 * (7.0 * x).sin() * (9.0 * y).cos() + 0.05 * u(i as u32, j as u32, 4))
+}
+
+/// A screened Poisson operator with excess m on the diagonal, as in the variational Boussinesq model.
+pub fn boussinesq(n: usize, m: f64) -> Stencil {
+    conductances(n - 1, n - 1, &boussinesq_k(n), arithmetic, true, m)
+}
+
+/// The same with closed outer faces.
+pub fn boussinesq_closed(n: usize, m: f64) -> Stencil {
+    conductances(n - 1, n - 1, &boussinesq_k(n), arithmetic, false, m)
+}
+
+/// All faces on the boundary closed, k = 1: singular, null vector 1.
+pub fn neumann_const(nx: usize, ny: usize) -> Stencil {
+    conductances(nx, ny, &vec![1.0; nx * ny], arithmetic, false, 0.0)
+}
+
+/// The same with k constant on 8 x 8 tiles, over three decades.
+pub fn neumann_var(nx: usize, ny: usize) -> Stencil {
+    let k: Vec<f64> = (0..nx * ny).map(|p| 10f64.powf(3.0 * u((p % nx / 8) as u32, (p / nx / 8) as u32, 4))).collect();
+    conductances(nx, ny, &k, arithmetic, false, 0.0)
+}
+
+/// Subtracts the mean: orthogonal to constants.
+pub fn without_mean(mut b: Vec<f64>) -> Vec<f64> {
+    let mean = b.iter().sum::<f64>() / b.len() as f64;
+    b.iter_mut().for_each(|v| *v -= mean);
+    b
+}
+
+/// The constant 9-point stencils: center, east, north, corners.
+pub fn nine_point(nx: usize, ny: usize, name: &str) -> Stencil {
+    let (c, e, n, corner) = match name {
+        "fe_bilinear" => (8.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0),
+        "mehrstellen" => (20.0 / 6.0, -4.0 / 6.0, -4.0 / 6.0, -1.0 / 6.0),
+        "five_as_nine" => (4.0, -1.0, -1.0, 0.0),
+        "skew_only+eps" => (4.04, -0.01, -0.01, -1.0),
+        "fe_mass" => (16.0, 4.0, 4.0, 1.0),
+        _ => panic!("no 9-point stencil is called {name}"),
+    };
+    Stencil::constant(nx, ny, c, e, n, Some((corner, corner)))
+}
+
+/// Bilinear elements on cells stretched by r: positive couplings from r = sqrt(2) on.
+pub fn fe_aniso(nx: usize, ny: usize, r: f64) -> Stencil {
+    let (a, b) = (1.0 / r, r);
+    let corner = -(a + b) / 6.0;
+    let (east, north) = ((-4.0 * a + 2.0 * b) / 6.0, (2.0 * a - 4.0 * b) / 6.0);
+    Stencil::constant(nx, ny, 4.0 * (a + b) / 3.0, east, north, Some((corner, corner)))
+}
+
+fn rotated_tensor(eps: f64, degrees: f64) -> (f64, f64, f64) {
+    let (s, c) = degrees.to_radians().sin_cos();
+    (c * c + eps * s * s, s * s + eps * c * c, (1.0 - eps) * c * s)
+}
+
+/// Rotated anisotropy, the cross derivative from the four corners.
+pub fn rot(nx: usize, ny: usize, eps: f64, degrees: f64) -> Stencil {
+    let (kxx, kyy, kxy) = rotated_tensor(eps, degrees);
+    let corners = Some((-0.5 * kxy, 0.5 * kxy));
+    Stencil::constant(nx, ny, 2.0 * kxx + 2.0 * kyy, -kxx, -kyy, corners)
+}
+
+/// Rotated anisotropy, the cross derivative along the one diagonal it points to (7 points).
+pub fn rot7(nx: usize, ny: usize, eps: f64, degrees: f64) -> Stencil {
+    let (kxx, kyy, kxy) = rotated_tensor(eps, degrees);
+    let center = 2.0 * (kxx + kyy - kxy);
+    Stencil::constant(nx, ny, center, kxy - kxx, kxy - kyy, Some((-kxy, 0.0)))
+}
+
+/// Random symmetric M-matrix, strictly diagonally dominant in about half its rows (hence definite).
+pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Stencil {
+    let mut random = Random(seed);
+    let mut a = Stencil::zeros(nx, ny, nine_point);
+    let mut fill = |array: &mut [f64]| {
+        array.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = -random.range(0.1, 1.0));
+    };
+    fill(&mut a.east);
+    fill(&mut a.north);
+    if let Some((northeast, northwest)) = &mut a.corners {
+        fill(northeast);
+        fill(northwest);
+    }
+    let excess: Vec<f64> = (0..a.len()).map(|p| if p % 2 == 0 { random.range(0.1, 1.0) } else { 0.0 }).collect();
+    a.set_row_sums(|p| excess[p]);
+    a
+}
+
+/// A problem of the golden table by its name in the table; the right-hand side included.
+pub fn by_name(name: &str, nx: usize, ny: usize) -> (Stencil, Vec<f64>) {
+    let n = nx + 1;
+    let number = |prefix: &str| -> f64 {
+        let text = name.strip_prefix(prefix).expect("prefix checked by the caller");
+        text.split('_').next().unwrap().parse().expect("a number in the problem's name")
+    };
+    let random = || random_rhs(nx * ny, 1);
+    let angles = |prefix: &str| -> (f64, f64) {
+        let (eps, theta) = name[prefix.len()..].split_once("_th=").expect("eps_th=");
+        (eps.parse().unwrap(), theta.parse().unwrap())
+    };
+    match name {
+        "poisson_f" => (poisson(nx, ny), poisson_f_rhs(n)),
+        "poisson_Au" => {
+            let a = poisson(nx, ny);
+            let b = a.multiply(&poisson_solution(n));
+            (a, b)
+        }
+        "poisson_rand_even" => (poisson(nx, ny), random()),
+        "fe_bilinear" | "mehrstellen" | "five_as_nine" | "skew_only+eps" => {
+            (nine_point(nx, ny, name), poisson_f_rhs(n))
+        }
+        "fe_mass" => (nine_point(nx, ny, name), random()),
+        "smooth" => (smooth_field(n), random()),
+        _ if name.starts_with("neumann_const") => (neumann_const(nx, ny), without_mean(random())),
+        _ if name.starts_with("neumann_var") => (neumann_var(nx, ny), without_mean(random())),
+        _ if name.starts_with("aniso_hx/hy=") => (aniso(n, number("aniso_hx/hy=")), random()),
+        _ if name.starts_with("checker8_") => (checker8(n, number("checker8_")), random()),
+        _ if name.starts_with("checkerfine_") => (checkerfine(n, number("checkerfine_")), random()),
+        _ if name.starts_with("inclHigh_") => (inclusions(n, number("inclHigh_")), random()),
+        _ if name.starts_with("inclLow_") => (inclusions(n, 1.0 / number("inclLow_")), random()),
+        _ if name.starts_with("random_") => (random_field(n, number("random_")), random()),
+        _ if name.starts_with("fe_aniso_r=") => (fe_aniso(nx, ny, number("fe_aniso_r=")), random()),
+        _ if name.starts_with("rot_eps=") => {
+            let (eps, theta) = angles("rot_eps=");
+            (rot(nx, ny, eps, theta), random())
+        }
+        _ if name.starts_with("rot7_eps=") => {
+            let (eps, theta) = angles("rot7_eps=");
+            (rot7(nx, ny, eps, theta), random())
+        }
+        _ if name.starts_with("boussinesq_neumannBC_m=") => {
+            let b = if name.ends_with("_smooth") { smooth_rhs(n) } else { random() };
+            (boussinesq_closed(n, number("boussinesq_neumannBC_m=")), b)
+        }
+        _ if name.starts_with("boussinesq_m=") => {
+            let b = if name.ends_with("_smooth") { smooth_rhs(n) } else { random() };
+            (boussinesq(n, number("boussinesq_m=")), b)
+        }
+        _ => panic!("no problem is called {name}"),
+    }
+}

@@ -1,0 +1,307 @@
+//! The factorization by its definition: M^-1 (A - R) = I, column by column, where A - R is built densely and
+//! independently (`common::dense`), for all variants, all levels and all grids up to 13 x 13.
+
+mod common;
+
+use common::dense::{Dense, preconditioner, red_nodes};
+use common::problems::{Random, Stencil, fe_aniso, neumann_const, random_m_matrix, rot7};
+use common::{Solver, dot, key, max_abs, max_difference};
+
+/// Ciarlet's table (lumping both colours, omega), and a relaxation between.
+const VARIANTS: [(bool, f64); 6] = [(false, 0.0), (false, 1.0), (true, 0.0), (true, 1.0), (false, 0.7), (true, 0.7)];
+
+/// Entries of the matrices are of size 1 and A - R is diagonally dominant with excess of about 0.1: its condition
+/// number stays below some hundred, so that 1e-13 is a few hundred roundings. (An independent program saw 4e-15.)
+const TOLERANCE: f64 = 1e-13;
+
+fn options(backend: &str, levels: usize, both: bool, omega: f64) -> String {
+    let lumping = if both { "m2" } else { "m1" };
+    format!("backend={backend} threads=1 levels={levels} lumping={lumping} relaxation={omega}")
+}
+
+/// Largest entry of M^-1 (A - R) - I.
+fn error_of_inverse(solver: &Solver, m: &Dense) -> f64 {
+    let mut worst = 0.0f64;
+    for j in 0..m.n {
+        let mut column = solver.apply(&m.column(j));
+        column[j] -= 1.0;
+        worst = worst.max(max_abs(&column));
+        assert!(!column.iter().any(|v| v.is_nan()));
+    }
+    worst
+}
+
+/// All grids up to 13 x 13, all variants, all levels. Returns the number of columns.
+fn check_all(backend: &str, nine_point: bool, extents: impl Iterator<Item = (usize, usize)>) -> usize {
+    let mut columns = 0;
+    for (nx, ny) in extents {
+        let a = random_m_matrix(nx, ny, nine_point, (100 * nx + ny) as u64);
+        let full = red_nodes(nx, ny).len();
+        for (both, omega) in VARIANTS {
+            for levels in 1..=full.max(1) {
+                let solver = Solver::of(&a, &options(backend, levels, both, omega));
+                let done = solver.int(key::INFO_LEVELS) as usize;
+                assert!(done <= levels.min(full), "{nx}x{ny}: {done} levels of {levels} asked, {full} there");
+                let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
+                assert!(
+                    error <= TOLERANCE,
+                    "{backend} {nx}x{ny} nine_point {nine_point} both {both} omega {omega} levels {levels}: {error:e}"
+                );
+                columns += a.len();
+            }
+        }
+    }
+    columns
+}
+
+fn all_extents() -> impl Iterator<Item = (usize, usize)> {
+    (1..=13).flat_map(|ny| (1..=13).map(move |nx| (nx, ny)))
+}
+
+#[test]
+fn inverse_of_a_minus_r_5_point() {
+    assert!(check_all("cpu", false, all_extents()) > 200_000);
+}
+
+#[test]
+fn inverse_of_a_minus_r_9_point() {
+    assert!(check_all("cpu", true, all_extents()) > 200_000);
+}
+
+#[test]
+fn inverse_of_a_minus_r_reference() {
+    let up_to = |limit| all_extents().filter(move |&(nx, ny)| nx <= limit && ny <= limit);
+    assert!(check_all("reference", false, up_to(11)) > 50_000);
+    assert!(check_all("reference", true, up_to(11)) > 50_000);
+}
+
+/// Long and thin, past the size of a block of the r1/r2/b1/b2 arrays, for every number of grids.
+#[test]
+fn inverse_of_a_minus_r_across_blocks() {
+    for (nx, ny) in [(40, 3), (3, 40), (1, 70), (70, 1), (2, 37), (37, 2), (19, 18)] {
+        for nine_point in [false, true] {
+            let a = random_m_matrix(nx, ny, nine_point, 7);
+            let full = red_nodes(nx, ny).len();
+            for levels in [1, 2, 3, 4, full] {
+                let m = preconditioner(&a, levels, false, 1.0);
+                for grids in [0, 1, 2, 3] {
+                    for block in [8, 16] {
+                        let extra = format!(" grids={grids} compute_block={block}");
+                        let solver = Solver::of(&a, &(options("cpu", levels, false, 1.0) + &extra));
+                        let error = error_of_inverse(&solver, &m);
+                        assert!(error <= TOLERANCE, "{nx}x{ny} levels {levels} {extra}: {error:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// M^-1 is symmetric and positive definite, whatever the variant.
+#[test]
+fn preconditioner_is_symmetric_and_positive() {
+    for (nx, ny) in [(5, 5), (8, 7), (3, 9), (1, 6)] {
+        for nine_point in [false, true] {
+            let a = random_m_matrix(nx, ny, nine_point, 11);
+            for (both, omega) in VARIANTS {
+                for levels in [1, 2, 3, 6] {
+                    let solver = Solver::of(&a, &options("cpu", levels, both, omega));
+                    let n = a.len();
+                    let mut inverse = Dense { n, a: Vec::new() };
+                    for j in 0..n {
+                        let mut unit = vec![0.0; n];
+                        unit[j] = 1.0;
+                        inverse.a.extend(solver.apply(&unit));
+                    }
+                    for i in 0..n {
+                        for j in 0..i {
+                            let skew = (inverse.a[i * n + j] - inverse.a[j * n + i]).abs();
+                            // Entries of the inverse are at most about 1/0.1.
+                            assert!(skew <= TOLERANCE, "{nx}x{ny} ({i}, {j}): {skew:e}");
+                        }
+                    }
+                    assert!(inverse.is_positive_definite(), "{nx}x{ny} both {both} omega {omega} levels {levels}");
+                }
+            }
+        }
+    }
+}
+
+/// One red elimination of a 5-point matrix lumps nothing: M = A, and CG needs one iteration.
+#[test]
+fn one_level_is_exact_for_five_points() {
+    for (nx, ny) in [(6, 6), (13, 4), (1, 9), (9, 1)] {
+        let a = random_m_matrix(nx, ny, false, 3);
+        for backend in ["cpu", "reference"] {
+            let solver = Solver::of(&a, &options(backend, 1, false, 1.0));
+            let b = Random(5).vector(a.len());
+            let (x, status) = solver.solve_from_zero(&b);
+            assert_eq!((status, solver.iterations()), (0, 1));
+            assert!(
+                max_abs(&a.residual(&b, &x)) <= TOLERANCE * 10.0,
+                "residual of a direct solution: rounding times |A| |x|"
+            );
+        }
+    }
+}
+
+/// Moves each positive coupling to both diagonals: the matrix that M is built from.
+fn compensated(a: &Stencil) -> (Stencil, i64) {
+    let mut hat = a.clone();
+    let mut count = 0;
+    let positive: Vec<(usize, usize, f64)> = a.couplings().into_iter().filter(|&(.., v)| v > 0.0).collect();
+    for (p, q, v) in positive {
+        hat.center[p] += v;
+        hat.center[q] += v;
+        count += 1;
+    }
+    let drop = |array: &mut Vec<f64>| array.iter_mut().filter(|v| **v > 0.0).for_each(|v| *v = 0.0);
+    drop(&mut hat.east);
+    drop(&mut hat.north);
+    if let Some((northeast, northwest)) = &mut hat.corners {
+        drop(northeast);
+        drop(northwest);
+    }
+    (hat, count)
+}
+
+/// With compensation M is made of A^, which is counted; CG still solves A.
+#[test]
+fn positive_couplings_are_compensated_in_m_alone() {
+    let mut mixed = random_m_matrix(8, 9, true, 2);
+    mixed.east.iter_mut().step_by(5).for_each(|v| *v = v.abs() * 0.05);
+    let five = {
+        let mut a = random_m_matrix(9, 8, false, 2);
+        a.north.iter_mut().step_by(4).for_each(|v| *v = v.abs() * 0.05);
+        a
+    };
+    for a in [fe_aniso(9, 7, 3.0), rot7(8, 8, 0.1, 15.0), mixed, five] {
+        let (hat, count) = compensated(&a);
+        assert!(count > 0);
+        for backend in ["cpu", "reference"] {
+            for levels in [1, 2, 4] {
+                let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), count);
+                // Excess of A^ is about 0.01 here, hence a tenth of the digits of TOLERANCE.
+                let error = error_of_inverse(&solver, &preconditioner(&hat, levels, false, 1.0));
+                assert!(error <= 10.0 * TOLERANCE, "{backend} levels {levels}: {error:e}");
+                let x = Random(1).vector(a.len());
+                assert!(max_difference(&solver.multiply(&x), &a.multiply(&x)) < TOLERANCE, "rrb_multiply is A, not A^");
+            }
+        }
+    }
+}
+
+/// `compensation=never` builds M from A as it is (bilinear elements on mildly stretched cells still factor);
+/// `always` without positive couplings changes nothing.
+#[test]
+fn compensation_never_and_always() {
+    let a = fe_aniso(7, 6, 1.5);
+    let (_, count) = compensated(&a);
+    assert!(count > 0);
+    let solver = Solver::of(&a, &(options("cpu", 4, false, 1.0) + " compensation=never"));
+    assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), 0);
+    let error = error_of_inverse(&solver, &preconditioner(&a, 4, false, 1.0));
+    assert!(error <= 10.0 * TOLERANCE, "{error:e}");
+
+    let m_matrix = random_m_matrix(7, 6, true, 8);
+    let r = Random(2).vector(42);
+    let z = ["auto", "never", "always"]
+        .map(|choice| Solver::of(&m_matrix, &format!("backend=cpu levels=3 compensation={choice}")).apply(&r));
+    assert_eq!(z[0], z[1]);
+    assert_eq!(z[0], z[2]);
+}
+
+/// Land: rows without couplings pass through, z = r/center there, and the rest is as without them.
+#[test]
+fn decoupled_points_pass_through() {
+    for nine_point in [false, true] {
+        let mut a = random_m_matrix(9, 8, nine_point, 4);
+        let land = [(0, 0), (4, 4), (4, 5), (5, 4), (8, 7), (3, 0), (8, 2), (1, 6)];
+        for &(i, j) in &land {
+            a.decouple(i, j, 2.0 + i as f64);
+        }
+        for backend in ["cpu", "reference"] {
+            for levels in 1..=6 {
+                let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                let error = error_of_inverse(&solver, &preconditioner(&a, levels, false, 1.0));
+                assert!(error <= TOLERANCE, "{backend} levels {levels}: {error:e}");
+                let r = Random(6).vector(a.len());
+                let z = solver.apply(&r);
+                for &(i, j) in &land {
+                    let expected = r[j * 9 + i] / (2.0 + i as f64);
+                    // A product with 1/center, or two divisions by its root: three roundings.
+                    let error = (z[j * 9 + i] / expected - 1.0).abs();
+                    assert!(error <= 3.0 * f64::EPSILON, "{backend} ({i}, {j}): {error:e}");
+                }
+            }
+        }
+    }
+}
+
+/// Singular systems. With omega = 1 all row sums are kept, so M is singular with the same null vector: on right-hand
+/// sides without mean, M z = r must hold although the last pivot was replaced. With omega < 1 M is regular
+/// and z is its solution without the mean.
+#[test]
+fn singular_preconditioner_is_projected() {
+    for (nx, ny) in [(5, 5), (8, 6), (2, 7), (1, 8), (9, 1), (12, 11)] {
+        let mut nine = random_m_matrix(nx, ny, true, 9);
+        nine.set_row_sums(|_| 0.0);
+        let mut five = random_m_matrix(nx, ny, false, 9);
+        five.set_row_sums(|_| 0.0);
+        for a in [neumann_const(nx, ny), five, nine] {
+            let n = a.len();
+            let mut r = Random(3).vector(n);
+            let mean = r.iter().sum::<f64>() / n as f64;
+            r.iter_mut().for_each(|v| *v -= mean);
+            for backend in ["cpu", "reference"] {
+                for levels in [1, 2, 3, 4, 20] {
+                    let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                    assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS), 1);
+                    let z = solver.apply(&r);
+                    let m = preconditioner(&a, levels, false, 1.0);
+                    let mz: Vec<f64> = (0..n).map(|i| dot(&m.a[i * n..(i + 1) * n], &z)).collect();
+                    // cond(M) on the complement of constants is below 1e4 for these sizes (12^2 nodes, entries 0.1 to 1).
+                    let error = max_difference(&mz, &r);
+                    assert!(error <= 1e-12, "{backend} {nx}x{ny} levels {levels}: {error:e}");
+                    let mean = z.iter().sum::<f64>() / n as f64;
+                    assert!(
+                        mean.abs() <= 1e-14 * max_abs(&z) * n as f64,
+                        "{backend} {nx}x{ny} levels {levels}: mean {mean:e}"
+                    );
+
+                    if levels < red_nodes(nx, ny).len() && levels > 2 && nx > 2 && ny > 2 {
+                        let solver = Solver::of(&a, &options(backend, levels, false, 0.7));
+                        let mut expected = preconditioner(&a, levels, false, 0.7).solve(&r);
+                        let mean = expected.iter().sum::<f64>() / n as f64;
+                        expected.iter_mut().for_each(|v| *v -= mean);
+                        let error = max_difference(&solver.apply(&r), &expected);
+                        assert!(
+                            error <= 1e-12 * max_abs(&expected).max(1.0),
+                            "{backend} {nx}x{ny} omega 0.7: {error:e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `rrb_multiply` is A on all points, land included.
+#[test]
+fn multiply_is_a() {
+    for (nx, ny) in [(1, 1), (1, 5), (5, 1), (2, 2), (7, 10), (33, 20)] {
+        for nine_point in [false, true] {
+            let mut a = random_m_matrix(nx, ny, nine_point, 21);
+            if nx > 3 && ny > 3 {
+                a.decouple(2, 2, 5.0);
+            }
+            let x = Random(8).vector(a.len());
+            for backend in ["cpu", "reference"] {
+                let y = Solver::of(&a, &format!("backend={backend}")).multiply(&x);
+                // Nine products of size below 10.
+                assert!(max_difference(&y, &a.multiply(&x)) <= 1e-14, "{backend} {nx}x{ny}");
+            }
+        }
+    }
+}

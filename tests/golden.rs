@@ -1,0 +1,268 @@
+//! Iteration counts and condition numbers against an independent prototype and the papers' table 5.3.
+//!
+//! Left to the benchmark, for their cost: 2047^2 with other than 12 levels, 1023^2 with 2 levels (a 1 GB factor), the
+//! slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and 1.5 million nodes.
+//!
+//! Every solver here has one thread: the tests of this file run beside each other.
+
+mod common;
+
+use common::problems::{Stencil, by_name, poisson, random_rhs};
+use common::{PAPERS, Solver, count_is_right, run};
+
+/// One row of the table.
+struct Row {
+    problem: String,
+    nx: usize,
+    ny: usize,
+    levels: usize,
+    variant: String,
+    omega: f64,
+    tol: f64,
+    iterations: usize,
+    kappa: f64,
+}
+
+impl Row {
+    fn read(text: &str) -> Vec<Row> {
+        let row = |line: &str| {
+            let f: Vec<&str> = line.split(',').collect();
+            Row {
+                problem: f[0].to_owned(),
+                nx: f[1].parse().unwrap(),
+                ny: f[2].parse().unwrap(),
+                levels: f[3].parse().unwrap(),
+                variant: f[4].to_owned(),
+                omega: f[5].parse().unwrap(),
+                tol: f[7].parse().unwrap(),
+                iterations: f[8].parse().unwrap(),
+                kappa: f[9].parse().unwrap(),
+            }
+        };
+        text.lines().skip(1).map(row).collect()
+    }
+
+    fn problem(&self) -> (Stencil, Vec<f64>) {
+        by_name(&self.problem, self.nx, self.ny)
+    }
+
+    fn options(&self, backend: &str, tol: f64) -> String {
+        let lumping = &self.variant[..2].to_lowercase();
+        let compensation = if self.variant.ends_with("/compensated") { "always" } else { "never" };
+        format!(
+            "backend={backend} threads=1 levels={} lumping={lumping} relaxation={} compensation={compensation} \
+             rel_tol={tol} max_iter=4000 {PAPERS}",
+            self.levels, self.omega
+        )
+    }
+
+    fn name(&self) -> String {
+        let Row { problem, nx, ny, levels, variant, omega, tol, .. } = self;
+        format!("{problem} {nx}x{ny} levels {levels} {variant} omega {omega} tol {tol}")
+    }
+}
+
+fn exact() -> Vec<Row> {
+    Row::read(include_str!("golden/exact.csv"))
+}
+
+/// Runs the rows, one factorization of a problem for all its tolerances, and reports every wrong one.
+fn check_exact(rows: &[Row], backend: &str) {
+    let mut wrong = Vec::new();
+    let mut problem: Option<(String, usize, Stencil, Vec<f64>)> = None;
+    for row in rows {
+        if problem.as_ref().is_none_or(|(name, nx, ..)| *name != row.problem || *nx != row.nx) {
+            let (a, b) = row.problem();
+            problem = Some((row.problem.clone(), row.nx, a, b));
+        }
+        let (_, _, a, b) = problem.as_ref().expect("set above");
+        let run = run(a, b, &row.options(backend, row.tol));
+        let expected = row.iterations;
+        if run.levels != row.levels {
+            wrong.push(format!("{}: {} levels", row.name(), run.levels));
+        }
+        if run.status != 0 || !count_is_right(&run.history, expected, row.tol) {
+            wrong.push(format!(
+                "{}: {} iterations, expected {expected}, status {}",
+                row.name(),
+                run.iterations,
+                run.status
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+}
+
+/// Report, table 5.3: 12 levels, 1e-6. (Ten levels exist at h^-1 = 64; asking for more gives all there are.)
+#[test]
+fn table_5_3() {
+    for (n, expected) in [(64, 13), (128, 16), (256, 19), (512, 20), (1024, 20), (2048, 19)] {
+        let (a, b) = by_name("poisson_f", n - 1, n - 1);
+        let run = run(&a, &b, &format!("backend=cpu threads=1 levels=12 {PAPERS}"));
+        assert_eq!(run.levels, if n == 64 { 10 } else { 12 });
+        assert_eq!((run.status, run.iterations), (0, expected), "h^-1 = {n}: {:?}", run.history);
+    }
+}
+
+/// The same counts by the default criterion are larger.
+#[test]
+fn table_5_3_in_the_true_norm() {
+    for (n, expected) in [(256, 25), (512, 28), (1024, 29), (2048, 30)] {
+        let (a, b) = by_name("poisson_f", n - 1, n - 1);
+        let run = run(&a, &b, "backend=cpu threads=1 levels=12 norm=true2 rel_tol=1e-6");
+        assert!(count_is_right(&run.history, expected, 1e-6), "h^-1 = {n}: {} iterations", run.iterations);
+    }
+}
+
+/// The level sweep and the tight tolerances, up to 511 x 511.
+#[test]
+fn poisson_counts_are_exact() {
+    let rows: Vec<Row> = exact().into_iter().filter(|r| r.problem.starts_with("poisson") && r.nx <= 511).collect();
+    assert!(rows.len() > 40);
+    check_exact(&rows, "cpu");
+}
+
+/// The same at 1023 x 1023, M1m.
+#[test]
+fn large_poisson_counts_are_exact() {
+    let large = |r: &Row| r.problem.starts_with("poisson") && r.nx > 511 && r.variant == "M1m";
+    let rows: Vec<Row> = exact().into_iter().filter(large).collect();
+    assert!(rows.len() >= 10);
+    check_exact(&rows, "cpu");
+}
+
+/// Ciarlet's four lumpings and the relaxations between them, 1023 x 1023.
+#[test]
+fn lumping_table_is_exact() {
+    let rows: Vec<Row> = exact().into_iter().filter(|r| r.nx > 511 && r.variant != "M1m").collect();
+    assert!(rows.len() >= 6);
+    check_exact(&rows, "cpu");
+}
+
+/// Constant 9-point stencils, all variants.
+#[test]
+fn nine_point_counts_are_exact() {
+    let rows: Vec<Row> = exact().into_iter().filter(|r| !r.problem.starts_with("poisson")).collect();
+    assert!(rows.len() > 30);
+    check_exact(&rows, "cpu");
+}
+
+/// The sequential oracle gives the same table.
+#[test]
+fn reference_counts_are_exact() {
+    let rows: Vec<Row> = exact().into_iter().filter(|r| r.nx <= 255 && r.iterations < 150).collect();
+    assert!(rows.len() > 40);
+    check_exact(&rows, "reference");
+}
+
+/// M2m, where rounding moves the count by a few percent (see golden/README.md).
+#[test]
+fn m2m_counts() {
+    for row in Row::read(include_str!("golden/rounding.csv")) {
+        let (a, b) = row.problem();
+        let run = run(&a, &b, &row.options("cpu", row.tol));
+        let error = (run.iterations as f64 / row.iterations as f64 - 1.0).abs();
+        assert!(error <= 0.025, "{}: {} iterations, expected {}", row.name(), run.iterations, row.iterations);
+    }
+}
+
+/// Random right-hand sides: the count to 1e-6 within 5 percent (rounded up to a whole iteration), kappa of the run
+/// continued to 1e-12 within 2 percent. Both come from one run: its history holds the residual of every iteration.
+fn check_random(rows: &[Row], backend: &str) {
+    let mut wrong = Vec::new();
+    for row in rows {
+        let (a, b) = row.problem();
+        let run = run(&a, &b, &row.options(backend, 1e-12));
+        let Some(count) = run.history.iter().position(|&r| r <= row.tol) else {
+            wrong.push(format!("{}: never reached, status {}, {:?}", row.name(), run.status, run.history.last()));
+            continue;
+        };
+        let allowed = (0.05 * row.iterations as f64).ceil() as usize;
+        if count.abs_diff(row.iterations) > allowed {
+            wrong.push(format!("{}: {count} iterations, expected {}", row.name(), row.iterations));
+        }
+        // A smooth right-hand side lacks eigenvectors, and one iteration gives no interval: no kappa then.
+        let kappa_is_known = !row.problem.ends_with("_smooth") && row.iterations > 1;
+        if kappa_is_known && (run.kappa() / row.kappa - 1.0).abs() > 0.02 {
+            wrong.push(format!("{}: kappa {}, expected {}", row.name(), run.kappa(), row.kappa));
+        }
+    }
+    assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+}
+
+#[test]
+fn varying_coefficients() {
+    let rows = Row::read(include_str!("golden/random.csv"));
+    let (singular, regular): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|r| r.problem.starts_with("neumann"));
+    assert!(singular.len() >= 10 && regular.len() >= 90);
+    check_random(&regular, "cpu");
+}
+
+#[test]
+fn all_neumann() {
+    let mut rows = Row::read(include_str!("golden/random.csv"));
+    rows.retain(|r| r.problem.starts_with("neumann"));
+    check_random(&rows, "cpu");
+}
+
+#[test]
+fn varying_coefficients_reference() {
+    let mut rows = Row::read(include_str!("golden/random.csv"));
+    rows.retain(|r| r.nx * r.ny < 70_000 && r.iterations < 60);
+    assert!(rows.len() > 60);
+    check_random(&rows, "reference");
+}
+
+/// kappa of the level sweep, and Notay's bound sqrt(5) (sqrt(5) - 1)^(l - 1), about 1.8 * 1.23^l (report, section 2.5).
+#[test]
+fn condition_numbers_of_the_level_sweep() {
+    for n in [127, 255, 511] {
+        let a = poisson(n, n);
+        let b = random_rhs(n * n, 3);
+        for row in
+            exact().iter().filter(|r| r.problem == "poisson_f" && r.nx == n && r.variant == "M1m" && r.tol == 1e-6)
+        {
+            let run = run(&a, &b, &row.options("cpu", 1e-12));
+            let kappa = run.kappa();
+            assert!((kappa / row.kappa - 1.0).abs() <= 0.02, "{}: kappa {kappa}, expected {}", row.name(), row.kappa);
+            let bound = 1.8 * 1.23f64.powi(row.levels as i32);
+            assert!(kappa < bound, "{}: kappa {kappa} above Notay's {bound}", row.name());
+        }
+    }
+}
+
+/// The default `levels = 0` must not be worse than the papers' choice: table 5.3 with at most two iterations more,
+/// and without asking for more memory than is allowed.
+#[test]
+fn default_levels() {
+    for (n, paper) in [(64, 13), (128, 16), (256, 19), (512, 20), (1024, 20)] {
+        let (a, b) = by_name("poisson_f", n - 1, n - 1);
+        let run = run(&a, &b, &format!("backend=cpu threads=1 {PAPERS}"));
+        assert!(
+            run.status == 0 && run.iterations <= paper + 2,
+            "h^-1 = {n}: {} levels, {} iterations",
+            run.levels,
+            run.iterations
+        );
+    }
+}
+
+/// The history is what the counts are made of: it starts at 1 (relative to the initial residual), has one entry
+/// for each iteration and one more, and its last entry alone meets the tolerance.
+#[test]
+fn history_and_count_agree() {
+    let (a, b) = by_name("poisson_f", 127, 127);
+    for backend in ["cpu", "reference"] {
+        let solver = Solver::of(&a, &format!("backend={backend} threads=1 levels=12 {PAPERS}"));
+        solver.solve_from_zero(&b);
+        let history = solver.history();
+        assert_eq!(history.len(), solver.iterations() + 1);
+        // sqrt(x)/sqrt(x): one rounding.
+        assert!((history[0] - 1.0).abs() < 4.0 * f64::EPSILON);
+        let (last, before) = history.split_last().unwrap();
+        assert!(*last <= 1e-6 && before.iter().all(|&r| r > 1e-6));
+        // The final residual is that of x itself; the history is recurred: they part at rounding, 1e-16 * kappa / 1e-6.
+        assert!((solver.real(common::key::INFO_FINAL_RESIDUAL) / last - 1.0).abs() < 1e-6);
+        assert_eq!(solver.real(common::key::INFO_INITIAL_RESIDUAL), history[0]);
+    }
+}

@@ -1,0 +1,617 @@
+//! Wrong calls: each has its status and its sentence, leaves outputs and handle as documented, and the host lives.
+
+mod common;
+
+use common::problems::{Stencil, fe_aniso, neumann_const, poisson, random_m_matrix, random_rhs};
+use common::*;
+use std::ffi::{CString, c_void};
+use std::ptr::{null, null_mut};
+
+const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
+
+/// A good handle of 6 x 5 nodes with its matrix.
+fn good(backend: &str) -> (Solver, Stencil) {
+    let a = random_m_matrix(6, 5, true, 1);
+    (Solver::of(&a, backend), a)
+}
+
+/// The handle still solves.
+#[track_caller]
+fn assert_alive(solver: &Solver, a: &Stencil) {
+    let b = random_rhs(a.len(), 1);
+    solver.factorize(a).expect("factorize");
+    let (x, result) = solver.solve_from_zero(&b);
+    assert_eq!(result, status::OK);
+    assert!(norm2(&a.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
+}
+
+#[test]
+fn null_pointers() {
+    let (solver, a) = good("");
+    let h = solver.handle;
+    let (c, e, n) = (a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr());
+    let (ne, nw) = a.corners.as_ref().map(|(ne, nw)| (ne.as_ptr(), nw.as_ptr())).unwrap();
+    let b = random_rhs(30, 1);
+    let (mut x, mut count, mut real, mut iterations) = (vec![7.0; 30], 5i64, 5.0, 5i64);
+    let text = CString::new("levels=2").unwrap();
+    let null_h: *mut Handle = null_mut();
+    let refused = |status: i32, name: &str| {
+        outcome(status).unwrap_err().expect(status::NULL, &[name, "NULL"]);
+    };
+    // SAFETY: pointers are live or NULL, which is what is tested.
+    unsafe {
+        refused(rrb_create(3, 3, null_mut()), "out");
+        refused(rrb_factorize(null_h, c, e, n, ne, nw), "handle");
+        refused(rrb_factorize(h, null(), e, n, ne, nw), "center");
+        refused(rrb_factorize(h, c, null(), n, ne, nw), "east");
+        refused(rrb_factorize(h, c, e, null(), ne, nw), "north");
+        refused(rrb_factorize(h, c, e, n, null(), nw), "northeast");
+        refused(rrb_factorize(h, c, e, n, ne, null()), "northwest");
+        solver.factorize(&a).expect("a call with NULL changes nothing");
+        refused(rrb_solve(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
+        refused(rrb_solve(h, null(), x.as_mut_ptr()), "b");
+        refused(rrb_solve(h, b.as_ptr(), null_mut()), "x");
+        refused(rrb_apply(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
+        refused(rrb_apply(h, null(), x.as_mut_ptr()), "r");
+        refused(rrb_apply(h, b.as_ptr(), null_mut()), "z");
+        refused(rrb_multiply(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
+        refused(rrb_multiply(h, null(), x.as_mut_ptr()), "x");
+        refused(rrb_multiply(h, b.as_ptr(), null_mut()), "y");
+        refused(rrb_set_int(null_h, key::LEVELS, 2), "handle");
+        refused(rrb_set_real(null_h, key::REL_TOL, 0.1), "handle");
+        refused(rrb_set_options(null_h, text.as_ptr()), "handle");
+        refused(rrb_set_options(h, null()), "text");
+        refused(rrb_set_monitor(null_h, None, null_mut()), "handle");
+        refused(rrb_set_stream(null_h, null_mut()), "handle");
+        refused(rrb_get_int(null_h, key::LEVELS, &mut count), "handle");
+        refused(rrb_get_int(h, key::LEVELS, null_mut()), "value");
+        refused(rrb_get_real(null_h, key::REL_TOL, &mut real), "handle");
+        refused(rrb_get_real(h, key::REL_TOL, null_mut()), "value");
+        refused(rrb_get_history(null_h, null_mut(), 0, &mut count), "handle");
+        refused(rrb_get_history(h, null_mut(), 0, null_mut()), "count");
+        refused(rrb_get_history(h, null_mut(), 4, &mut count), "residuals");
+        outcome(rrb_get_history(h, x.as_mut_ptr(), -1, &mut count))
+            .unwrap_err()
+            .expect(status::ARGUMENT, &["capacity", "-1"]);
+        refused(rrbsolver_cuda_device_count(null_mut()), "count");
+        let mut once = |c, b, x| rrb_solve_once(6, 5, c, e, n, ne, nw, b, x, 1e-6, 10, &mut iterations);
+        refused(once(null(), b.as_ptr(), x.as_mut_ptr()), "center");
+        refused(once(c, null(), x.as_mut_ptr()), "b");
+        refused(once(c, b.as_ptr(), null_mut()), "x");
+        assert_eq!(rrb_destroy(null_mut()), status::OK);
+    }
+    assert_eq!((count, real, iterations), (5, 5.0, 5), "outputs of failed calls are untouched");
+    assert!(x.iter().all(|&v| v == 7.0));
+    assert_alive(&solver, &a);
+}
+
+#[test]
+fn destroying_twice() {
+    let mut handle: *mut Handle = null_mut();
+    // SAFETY: `handle` outlives the calls.
+    unsafe {
+        assert_eq!(rrb_create(4, 4, &mut handle), status::OK);
+        assert!(!handle.is_null());
+        assert_eq!(rrb_destroy(&mut handle), status::OK);
+        assert!(handle.is_null());
+        assert_eq!(rrb_destroy(&mut handle), status::OK);
+    }
+}
+
+#[test]
+fn extents() {
+    let refused = |nx: i64, ny: i64, words: &[&str]| match Solver::try_new(nx, ny) {
+        Err(failure) => failure.expect(status::DIMENSION, words),
+        Ok(_) => panic!("{nx} x {ny} was accepted"),
+    };
+    refused(0, 5, &["nx", "0"]);
+    refused(5, 0, &["ny", "0"]);
+    refused(-1, 5, &["nx", "-1"]);
+    refused(5, i64::MIN, &["ny"]);
+    refused(i64::MAX, i64::MAX, &["nx", "ny"]);
+    refused(1 << 32, 1 << 32, &["nx", "ny"]);
+    refused(3_000_000_000, 3_000_000_000, &["nx", "ny"]);
+    refused(i64::MAX, 1, &["nx", "ny"]);
+    let mut handle = 1usize as *mut Handle;
+    // SAFETY: `handle` outlives the call, which fails before it looks at what is in it.
+    assert_eq!(unsafe { rrb_create(0, 5, &mut handle) }, status::DIMENSION);
+    assert_eq!(handle as usize, 1, "out is untouched");
+    // Rows so long that the arrays would not fit the address space.
+    let solver = Solver::new(2, 1000, "");
+    let huge = solver.set_int(key::LEADING_DIMENSION, i64::MAX / 2);
+    if huge.is_ok() {
+        let a = vec![1.0; 2];
+        let failure = solver.factorize_arrays(&a, &a, &a, None).unwrap_err();
+        failure.expect(status::DIMENSION, &["leading_dimension"]);
+    }
+}
+
+/// Calls out of order, and options that act at the next factorize.
+#[test]
+fn wrong_order() {
+    let b = random_rhs(30, 1);
+    let a = random_m_matrix(6, 5, true, 1);
+    for backend in BACKENDS {
+        let mut x = vec![2.0; 30];
+        let solver = Solver::new(6, 5, backend);
+        let state = |result: Result<i32, Failure>| result.unwrap_err().expect(status::STATE, &["rrb_factorize"]);
+        state(solver.solve(&b, &mut x));
+        let mut z = vec![2.0; 30];
+        // SAFETY: a live handle and arrays of its size.
+        state(outcome(unsafe { rrb_apply(solver.handle, b.as_ptr(), z.as_mut_ptr()) }));
+        // SAFETY: as above.
+        state(outcome(unsafe { rrb_multiply(solver.handle, b.as_ptr(), z.as_mut_ptr()) }));
+        assert!(x.iter().chain(&z).all(|&v| v == 2.0));
+        assert_eq!((solver.int(key::INFO_ITERATIONS), solver.int(key::INFO_LEVELS)), (0, 0));
+
+        solver.factorize(&a).unwrap();
+        solver.solve(&b, &mut x).unwrap();
+        let later = [
+            "levels=1",
+            "grids=1",
+            "lumping=m2",
+            "relaxation=0.9",
+            "leading_dimension=6",
+            "threads=3",
+            "device=1",
+            "precision=f64",
+            "cycle=v",
+        ];
+        for option in later {
+            solver.options(option).unwrap();
+            x.fill(2.0);
+            state(solver.solve(&b, &mut x));
+            assert!(x.iter().all(|&v| v == 2.0), "{option}");
+            solver.factorize(&a).unwrap_or_else(|f| panic!("{option}: {f:?}"));
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option}");
+        }
+        let other = if backend.contains("cpu") { "backend=reference" } else { "backend=cpu" };
+        solver.options(other).unwrap();
+        state(solver.solve(&b, &mut x));
+        solver.factorize(&a).unwrap();
+        for option in [
+            "rel_tol=1e-3",
+            "abs_tol=1e-9",
+            "norm=preconditioned",
+            "reference=initial",
+            "max_iter=50",
+            "verbosity=1",
+            "check_input=0",
+            "check_compatibility=1",
+        ] {
+            solver.options(option).unwrap();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option} acts at once");
+        }
+    }
+}
+
+#[test]
+fn a_failed_factorize_leaves_no_factorization() {
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        let mut bad = a.clone();
+        bad.center[7] = -1.0;
+        solver.factorize(&bad).unwrap_err().expect(status::MATRIX, &["(1, 1)"]);
+        let mut x = vec![1.0; 30];
+        solver.solve(&random_rhs(30, 1), &mut x).unwrap_err().expect(status::STATE, &["rrb_factorize", "failed"]);
+        assert_alive(&solver, &a);
+    }
+}
+
+/// b and x, r and z, x and y may not share a value; neighbours in one array may be.
+#[test]
+fn overlapping_arrays() {
+    let (solver, _) = good("");
+    let mut both = vec![1.0; 90];
+    let base = both.as_mut_ptr();
+    type Call = unsafe extern "C" fn(*mut Handle, *const f64, *mut f64) -> i32;
+    for (call, names) in
+        [(rrb_solve as Call, ["b", "x"]), (rrb_apply as Call, ["r", "z"]), (rrb_multiply as Call, ["x", "y"])]
+    {
+        for (from, to) in [(30, 30), (30, 31), (31, 30), (30, 59), (59, 30)] {
+            // SAFETY: both ranges of 30 values lie in `both`.
+            let failure = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) }).unwrap_err();
+            failure.expect(status::ARGUMENT, &["overlap", names[0], names[1]]);
+        }
+        assert!(both.iter().all(|&v| v == 1.0));
+        for (from, to) in [(30, 60), (60, 30)] {
+            // SAFETY: as above, and disjoint.
+            let result = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) });
+            assert_eq!(result, Ok(status::OK));
+            both.fill(1.0);
+        }
+    }
+}
+
+#[test]
+fn not_a_number_and_infinity() {
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for name in ["center", "east", "north", "northeast", "northwest"] {
+                for (i, j) in [(1usize, 0usize), (4, 3), (2, 2)] {
+                    let mut broken = a.clone();
+                    let (ne, nw) = broken.corners.as_mut().unwrap();
+                    let array = match name {
+                        "center" => &mut broken.center,
+                        "east" => &mut broken.east,
+                        "north" => &mut broken.north,
+                        "northeast" => ne,
+                        _ => nw,
+                    };
+                    // The first one counts; a second one comes later in the array.
+                    array[j * 6 + i] = bad;
+                    array[3 * 6 + 4] = f64::NAN;
+                    let failure = solver.factorize(&broken).unwrap_err();
+                    let value = if (i, j) == (4, 3) || bad.is_nan() { "NaN" } else { "inf" };
+                    failure.expect(status::NOT_FINITE, &[name, &format!("({i}, {j})"), value]);
+                }
+            }
+            solver.factorize(&a).unwrap();
+            let (i, j) = (3, 2);
+            let mut vector = random_rhs(30, 1);
+            vector[j * 6 + i] = bad;
+            vector[29] = bad;
+            let fine = random_rhs(30, 2);
+            let mut x = fine.clone();
+            solver.solve(&vector, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b ", "(3, 2)"]);
+            assert_eq!(x, fine, "x is untouched");
+            let mut x = vector.clone();
+            solver.solve(&fine, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x ", "(3, 2)"]);
+            assert!(x.iter().zip(&vector).all(|(a, b)| a.to_bits() == b.to_bits()), "x is untouched");
+            let mut z = vec![5.0; 30];
+            // SAFETY: a live handle and arrays of its size.
+            let failure = outcome(unsafe { rrb_apply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) }).unwrap_err();
+            failure.expect(status::NOT_FINITE, &["r ", "(3, 2)"]);
+            // SAFETY: as above.
+            let failure = outcome(unsafe { rrb_multiply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) }).unwrap_err();
+            failure.expect(status::NOT_FINITE, &["x ", "(3, 2)"]);
+            assert!(z.iter().all(|&v| v == 5.0));
+        }
+        // Unchecked, a NaN must still not be called a success.
+        solver.options("check_input=0").unwrap();
+        solver.factorize(&a).unwrap();
+        let mut b = random_rhs(30, 1);
+        b[8] = f64::NAN;
+        let mut x = vec![0.0; 30];
+        assert_ne!(solver.solve(&b, &mut x), Ok(status::OK), "{backend}");
+        assert_alive(&solver, &a);
+    }
+}
+
+/// Indices count from 0 in C; the same failure can be read counted from 1.
+#[test]
+fn last_error() {
+    let (solver, a) = good("");
+    let mut bad = a.clone();
+    bad.center[2 * 6 + 3] = f64::NAN;
+    solver.factorize(&bad).unwrap_err().expect(status::NOT_FINITE, &["(3, 2)"]);
+    let read = |base: i32, capacity: i64| {
+        let mut buffer = vec![b'#'; 200];
+        // SAFETY: the capacities passed are at most the buffer's size.
+        let needed = unsafe { rrbsolver_last_error_based(base, buffer.as_mut_ptr().cast(), capacity) };
+        (needed, buffer)
+    };
+    let text = |buffer: &[u8]| String::from_utf8(buffer.iter().copied().take_while(|&c| c != 0).collect()).unwrap();
+    let (needed, buffer) = read(0, 200);
+    assert!(text(&buffer).contains("(3, 2)"));
+    assert!(text(&read(1, 200).1).contains("(4, 3)"));
+    // Cut and ended by NUL, never beyond the capacity.
+    let (same, short) = read(0, 8);
+    assert_eq!((same, short[7], short[8]), (needed, 0, b'#'));
+    assert_eq!(text(&short), text(&buffer)[..7]);
+    assert_eq!(read(0, 0).1[0], b'#');
+    // SAFETY: NULL with capacity 0 only asks for the length.
+    assert_eq!(unsafe { rrbsolver_last_error(null_mut(), 0) }, needed);
+    // Each thread has its own, and a success does not overwrite it.
+    std::thread::spawn(|| assert_eq!(common::last_error(), "")).join().unwrap();
+    solver.factorize(&a).unwrap();
+    assert!(common::last_error().contains("(3, 2)"));
+}
+
+/// Indefinite in the given rows: zero or negative centers.
+#[test]
+fn rows_that_no_definite_matrix_has() {
+    for backend in BACKENDS {
+        let a = poisson(7, 6);
+        for (center, i, j) in [(0.0, 3, 2), (-0.0, 0, 0), (-4.0, 6, 5), (f64::MIN, 1, 4)] {
+            let mut bad = a.clone();
+            bad.center[j * 7 + i] = center;
+            let solver = Solver::new(7, 6, backend);
+            let failure = solver.factorize(&bad).unwrap_err();
+            failure.expect(status::MATRIX, &["center", &format!("({i}, {j})")]);
+        }
+        // A row of zeros, as a land point whose center was forgotten.
+        let mut bad = a.clone();
+        bad.decouple(4, 3, 0.0);
+        let solver = Solver::new(7, 6, backend);
+        solver.factorize(&bad).unwrap_err().expect(status::MATRIX, &["center", "(4, 3)"]);
+        assert_alive(&solver, &a);
+    }
+}
+
+/// Indefinite further down: a pivot is not positive, and the sentence says which, at which node and level.
+#[test]
+fn indefinite_matrix() {
+    for backend in BACKENDS {
+        for levels in [1, 2, 4, 40] {
+            let solver = Solver::new(9, 9, &format!("{backend} levels={levels}"));
+            let a = Stencil::constant(9, 9, 2.5, -1.0, -1.0, None);
+            let failure = solver.factorize(&a).unwrap_err();
+            failure.expect(status::MATRIX, &["pivot", "(", ", ", ")"]);
+            let (i, j) = node_in(&failure.sentence);
+            assert!(i < 9 && j < 9, "{}", failure.sentence);
+            assert_alive(&solver, &poisson(9, 9));
+        }
+        // Elements on stretched cells without compensation: the papers' breakdown at the second level.
+        let solver = Solver::new(32, 32, &format!("{backend} compensation=never"));
+        solver.factorize(&fe_aniso(32, 32, 3.0)).unwrap_err().expect(status::MATRIX, &["pivot", "level"]);
+    }
+}
+
+/// The (i, j) of a sentence.
+fn node_in(sentence: &str) -> (usize, usize) {
+    let inner = sentence.split('(').map(|s| s.split(')').next().unwrap_or("")).find_map(|s| {
+        let (i, j) = s.split_once(", ")?;
+        Some((i.parse().ok()?, j.parse().ok()?))
+    });
+    inner.unwrap_or_else(|| panic!("no node in: {sentence}"))
+}
+
+/// A is indefinite but M is not: CG finds out, says in which iteration, and gives x back as it was.
+#[test]
+fn breakdown_leaves_x() {
+    // Positive couplings are compensated in M: it is diagonal and positive, while A has eigenvalues 1 +- 1.8.
+    let chain = Stencil::constant(30, 1, 1.0, 0.9, 0.0, None);
+    let nine = Stencil::constant(9, 8, 2.0, 0.3, 0.3, Some((0.9, 0.9)));
+    for a in [chain, nine] {
+        for backend in BACKENDS {
+            for norm in ["true2", "preconditioned"] {
+                let solver = Solver::of(&a, &format!("{backend} norm={norm}"));
+                assert!(solver.int(key::INFO_COMPENSATED_COUPLINGS) > 0);
+                let guess = random_rhs(a.len(), 3);
+                let mut x = guess.clone();
+                let failure = solver.solve(&random_rhs(a.len(), 2), &mut x).unwrap_err();
+                failure.expect(status::BREAKDOWN, &["p'Ap", "iteration"]);
+                assert_eq!(x, guess);
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_options() {
+    let (solver, a) = good("");
+    let refused = |text: &str, words: &[&str]| solver.options(text).unwrap_err().expect(status::OPTION, words);
+    refused("levls=3", &["levls", "did you mean", "levels"]);
+    refused("rel-tol=1e-3", &["rel-tol", "did you mean", "rel_tol"]);
+    refused("backend=gpu", &["backend", "gpu", "did you mean"]);
+    refused("backend=cudda", &["cudda", "did you mean", "cuda"]);
+    refused("lumping=m1x", &["lumping", "m1x", "did you mean"]);
+    refused("cycle=w", &["cycle", "w"]);
+    refused("levels", &["levels"]);
+    refused("=5", &[]);
+    for (unknown, nearest) in [(99, 100), (213, 212), (5000, 212), (-1, 100), (i32::MIN, 100)] {
+        let words = [unknown.to_string(), "RRB_OPT_".to_owned(), nearest.to_string()];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        solver.set_int(unknown, 1).unwrap_err().expect(status::OPTION, &words);
+        solver.set_real(unknown, 1.0).unwrap_err().expect(status::OPTION, &words);
+    }
+    let mut value = 0;
+    // SAFETY: a live handle, `value` outlives the call.
+    outcome(unsafe { rrb_get_int(solver.handle, 4321, &mut value) }).unwrap_err().expect(status::OPTION, &["4321"]);
+    // A wrong kind of access is refused too, and says what to use.
+    // SAFETY: as above.
+    outcome(unsafe { rrb_get_int(solver.handle, key::REL_TOL, &mut value) })
+        .unwrap_err()
+        .expect(status::OPTION, &["rel_tol", "real"]);
+    solver.set_int(key::LOG, 1).unwrap_err().expect(status::OPTION, &["log", "set_options"]);
+    solver.set_real(key::LEVELS, 2.0).unwrap_err().expect(status::OPTION, &["levels", "set_int"]);
+    // Text is all or nothing.
+    let before = (solver.int(key::LEVELS), solver.real(key::REL_TOL));
+    refused("levels=3 rel_tol=1e-2 nonsense=1", &["nonsense"]);
+    assert_eq!((solver.int(key::LEVELS), solver.real(key::REL_TOL)), before);
+    assert_alive(&solver, &a);
+}
+
+/// Name, value and range stand in the sentence, and the old value stays.
+#[test]
+fn values_out_of_range() {
+    let (solver, a) = good("");
+    let ints = [
+        (key::DEVICE, "device", vec![-1]),
+        (key::THREADS, "threads", vec![-1, i64::MAX]),
+        (key::MAX_ITER, "max_iter", vec![-1, i64::MIN]),
+        (key::CHECK_INPUT, "check_input", vec![-1, 2]),
+        (key::VERBOSITY, "verbosity", vec![-1, 3]),
+        (key::LEVELS, "levels", vec![-1]),
+        (key::COARSE_MEMORY, "coarse_memory", vec![-1]),
+        (key::GRIDS, "grids", vec![-1]),
+        (key::COMPUTE_BLOCK, "compute_block", vec![-8, 0, 12, 17]),
+        (key::CYCLE_STEPS, "cycle_steps", vec![-1]),
+        (key::LEADING_DIMENSION, "leading_dimension", vec![-1, 1, 5]),
+        (key::BACKEND, "backend", vec![-1, 4]),
+        (key::MEMORY, "memory", vec![3]),
+        (key::NORM, "norm", vec![2]),
+        (key::REFERENCE, "reference", vec![7]),
+        (key::NULL_SPACE, "null_space", vec![3]),
+        (key::LUMPING, "lumping", vec![2]),
+        (key::FUSION, "fusion", vec![-3]),
+        (key::COMPENSATION, "compensation", vec![3]),
+        (key::PRECISION, "precision", vec![5]),
+        (key::CYCLE, "cycle", vec![4]),
+    ];
+    for (key, name, values) in ints {
+        let before = solver.int(key);
+        for value in values {
+            let failure = solver.set_int(key, value).unwrap_err();
+            failure.expect(status::ARGUMENT, &[name, &value.to_string(), "got"]);
+            assert_eq!(solver.int(key), before);
+        }
+    }
+    let reals = [
+        (key::REL_TOL, "rel_tol", vec![0.0, 1.0, -1.0, 2.0, f64::INFINITY, f64::NAN]),
+        (key::ABS_TOL, "abs_tol", vec![-1e-30, f64::INFINITY, f64::NAN]),
+        (key::RELAXATION, "relaxation", vec![-0.1, 1.1, f64::NAN]),
+    ];
+    for (key, name, values) in reals {
+        let before = solver.real(key);
+        for value in values {
+            solver.set_real(key, value).unwrap_err().expect(status::ARGUMENT, &[name, "got"]);
+            assert_eq!(solver.real(key), before);
+        }
+    }
+    let sentence = solver.set_real(key::REL_TOL, -1.0).unwrap_err().sentence;
+    assert_eq!(sentence, "rel_tol must lie in (0, 1), got -1");
+    for text in [
+        "levels=-1",
+        "levels=abc",
+        "levels=",
+        "levels=1.5",
+        "levels=99999999999999999999",
+        "rel_tol=1e-8x",
+        "rel_tol=NaN",
+        "relaxation=2",
+        "max_iter=-4",
+    ] {
+        let (name, value) = text.split_once('=').unwrap();
+        solver.options(text).unwrap_err().expect(status::ARGUMENT, &[name, value]);
+    }
+    assert_alive(&solver, &a);
+}
+
+/// Setting what a table of documentation would set, in all three ways, and reading it back.
+#[test]
+fn options_can_be_set_and_read() {
+    let solver = Solver::new(6, 5, "");
+    solver.options("  levels=12\trel_tol=1e-8\n backend=cpu  lumping=m2u ").unwrap();
+    assert_eq!((solver.int(key::LEVELS), solver.real(key::REL_TOL), solver.int(key::BACKEND)), (12, 1e-8, 1));
+    assert_eq!((solver.int(key::LUMPING), solver.real(key::RELAXATION)), (1, 0.0));
+    for (short, lumping, omega) in [("m1u", 0, 0.0), ("m1m", 0, 1.0), ("m2u", 1, 0.0), ("m2m", 1, 1.0)] {
+        solver.options(&format!("lumping={short}")).unwrap();
+        assert_eq!((solver.int(key::LUMPING), solver.real(key::RELAXATION)), (lumping, omega));
+    }
+    solver.set_int(key::MAX_ITER, 7).unwrap();
+    assert_eq!((solver.int(key::MAX_ITER), solver.real(key::MAX_ITER)), (7, 7.0));
+    solver.set_int(key::ABS_TOL, 2).expect("a whole number is a real one");
+    assert_eq!(solver.real(key::ABS_TOL), 2.0);
+    solver.options("").expect("nothing to set");
+    let defaults = Solver::new(6, 5, "");
+    let expected = [
+        (key::BACKEND, 0),
+        (key::DEVICE, 0),
+        (key::THREADS, 0),
+        (key::MEMORY, 0),
+        (key::MAX_ITER, 1000),
+        (key::NORM, 0),
+        (key::REFERENCE, 0),
+        (key::NULL_SPACE, 0),
+        (key::CHECK_INPUT, 1),
+        (key::CHECK_COMPATIBILITY, 0),
+        (key::VERBOSITY, 0),
+        (key::LEVELS, 0),
+        (key::COARSE_MEMORY, 1_073_741_824),
+        (key::GRIDS, 0),
+        (key::COMPUTE_BLOCK, 16),
+        (key::LUMPING, 0),
+        (key::FUSION, 1),
+        (key::COMPENSATION, 0),
+        (key::PRECISION, 0),
+        (key::CYCLE, 0),
+        (key::CYCLE_SPACING, 0),
+        (key::CYCLE_STEPS, 2),
+    ];
+    for (key, value) in expected {
+        assert_eq!(defaults.int(key), value, "key {key}");
+    }
+    assert_eq!(
+        (defaults.real(key::REL_TOL), defaults.real(key::ABS_TOL), defaults.real(key::RELAXATION)),
+        (1e-6, 0.0, 1.0)
+    );
+}
+
+unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, iteration: i64, _: f64) -> i32 {
+    assert!(iteration < 2, "the monitor of a test gives up");
+    0
+}
+
+/// A panic in a callback stops at the boundary. (That nothing is printed is tested in `environment.rs`.)
+#[test]
+fn panic_in_a_monitor() {
+    for backend in BACKENDS {
+        let a = poisson(20, 20);
+        let solver = Solver::of(&a, backend);
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_monitor(solver.handle, Some(panicking_monitor), null_mut()) }).unwrap();
+        let mut x = vec![0.0; 400];
+        let failure = solver.solve(&random_rhs(400, 1), &mut x).unwrap_err();
+        failure.expect(status::INTERNAL, &["monitor", "gives up"]);
+        assert!(x.iter().all(|v| v.is_finite()));
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).unwrap();
+        assert_alive(&solver, &a);
+    }
+}
+
+/// An exact factor above coarse_memory is refused before any work, and the sentence names the levels that do.
+#[test]
+fn coarse_memory() {
+    for (n, levels, limit) in [(2047usize, 2, 1 << 30), (255, 2, 1_000_000), (255, 1, 30_000), (100, 3, 5_000)] {
+        let a = poisson(n, n);
+        let solver = Solver::new(n, n, &format!("levels={levels} coarse_memory={limit} max_iter=1"));
+        let start = std::time::Instant::now();
+        let failure = solver.factorize(&a).unwrap_err();
+        failure.expect(status::MEMORY, &["coarse_memory", &limit.to_string(), "levels"]);
+        // The factor of 2047^2 with 2 levels would take minutes.
+        assert!(start.elapsed().as_secs() < 20);
+        let feasible: usize =
+            failure.sentence.rsplit(|c: char| !c.is_ascii_digit()).find(|s| !s.is_empty()).unwrap().parse().unwrap();
+        assert!(feasible > levels, "{}", failure.sentence);
+        if feasible > levels + 1 {
+            solver.set_int(key::LEVELS, feasible as i64 - 1).unwrap();
+            solver.factorize(&a).unwrap_err().expect(status::MEMORY, &[&feasible.to_string()]);
+        }
+        if n < 2047 {
+            solver.set_int(key::LEVELS, feasible as i64).unwrap();
+            solver.factorize(&a).expect("the named levels");
+            solver.solve_from_zero(&random_rhs(n * n, 1));
+        }
+        // levels=0 finds a number that fits by itself.
+        solver.set_int(key::LEVELS, 0).unwrap();
+        if n < 2047 {
+            solver.factorize(&a).expect("levels=0 stays below the limit");
+        }
+    }
+}
+
+/// What this build does not have is accepted as a setting and refused at factorize, with the reason.
+#[test]
+fn unsupported() {
+    let (solver, a) = good("");
+    for option in ["backend=cuda", "precision=bf16", "precision=f32", "cycle=k", "memory=device"] {
+        solver.options(option).unwrap_or_else(|f| panic!("{option}: {f:?}"));
+        let failure = solver.factorize(&a).unwrap_err();
+        assert!([status::UNSUPPORTED, status::NO_DEVICE].contains(&failure.status), "{option}: {failure:?}");
+        let name = option.split('=').next().unwrap();
+        assert!(failure.sentence.contains(name), "{}", failure.sentence);
+        solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &[]);
+        solver.options(&format!("{name}=auto")).unwrap();
+    }
+    assert_alive(&solver, &a);
+}
+
+/// A singular system is not an error; a lone point without a center is.
+#[test]
+fn lone_points() {
+    let mut a = neumann_const(8, 8);
+    a.decouple(3, 3, 0.0);
+    Solver::new(8, 8, "").factorize(&a).unwrap_err().expect(status::MATRIX, &["(3, 3)"]);
+    a.set_row_sums(|p| if p == 27 { 1.0 } else { 0.0 });
+    assert_alive_singular(&a);
+}
+
+fn assert_alive_singular(a: &Stencil) {
+    let solver = Solver::of(a, "");
+    assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS), 1);
+    assert_eq!(solver.solve_from_zero(&random_rhs(a.len(), 1)).1, status::OK);
+}
