@@ -285,6 +285,7 @@ contains
       character(*), intent(inout), optional :: errmsg
       integer(c_int32_t) :: status
       integer(c_int64_t) :: wide
+      wide = 0
       status = c_rrb_get_history(self%handle, residuals, size(residuals, kind=c_int64_t), wide)
       if (status >= 0) count = int(wide)
       call report(status, stat, errmsg)
