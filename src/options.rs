@@ -262,12 +262,17 @@ impl Options {
         &self.log
     }
 
+    /// Takes the log target of `other`.
+    pub fn take_log(&mut self, other: &Self) {
+        self.log.clone_from(&other.log);
+    }
+
     fn position(&self, key: i32) -> Result<usize> {
         OPTIONS.iter().position(|o| o.key == key && self.knows(o)).ok_or_else(|| {
             let nearest = OPTIONS
                 .iter()
                 .filter(|o| self.knows(o))
-                .min_by_key(|o| (o.key - key).unsigned_abs())
+                .min_by_key(|o| o.key.abs_diff(key))
                 .expect("the table is not empty");
             Error::Option(format!(
                 "unknown option key {key}; did you mean RRB_OPT_{} = {}?",

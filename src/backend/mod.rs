@@ -82,7 +82,7 @@ impl Inputs {
     /// Notes a row: `largest` is its largest magnitude, NaN if any is.
     pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
-        *max = max.max(largest);
+        *max = larger(*max, largest);
         if !largest.is_finite() {
             for (i, &value) in row.iter().enumerate() {
                 self.look(name, value, i, j);
@@ -92,8 +92,8 @@ impl Inputs {
 
     /// Adds what another member saw; rows in order, in a row the input before the output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
-        self.rhs_max = self.rhs_max.max(other.rhs_max);
-        self.guess_max = self.guess_max.max(other.guess_max);
+        self.rhs_max = larger(self.rhs_max, other.rhs_max);
+        self.guess_max = larger(self.guess_max, other.guess_max);
         let order = |found: &(&'static str, f64, usize, usize)| (found.3, found.0 != input_name, found.2);
         self.not_finite = match (self.not_finite, other.not_finite) {
             (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
@@ -107,6 +107,11 @@ impl Inputs {
             self.not_finite = Some((name, value, i, j));
         }
     }
+}
+
+/// The larger one; NaN if either is, so that no NaN passes for zero.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
 }
 
 /// Caller's arrays of one run: `input` is read (b, r or x), `output` is read as guess and written.

@@ -30,6 +30,8 @@ pub struct rrb_handle {
     monitor_user: *mut c_void,
     stream: *mut c_void,
     log: Log,
+    /// Bad entries of `RRBSOLVER_OPTIONS` were logged.
+    complained: bool,
     history: History,
     outcome: Outcome,
     seconds_setup: f64,
@@ -407,6 +409,7 @@ impl rrb_handle {
             monitor_user: std::ptr::null_mut(),
             stream: std::ptr::null_mut(),
             log: Log::default(),
+            complained: false,
             history: History::default(),
             outcome: Outcome::default(),
             seconds_setup: 0.0,
@@ -429,20 +432,34 @@ impl rrb_handle {
     fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let mut next = self.options.clone();
         change(&mut next)?;
-        let ld = next.int(opt::LEADING_DIMENSION);
-        if ld != 0 && ld < self.grid.nx as i64 {
-            return Err(Error::Range {
-                name: "leading_dimension",
-                value: ld.to_string(),
-                allowed: format!("be 0 or at least nx = {}", self.grid.nx),
-            });
-        }
+        self.check_leading_dimension(&next)?;
+        let mut log = self.open_log(&next)?;
+        let mut complaints = Vec::new();
         if let Some(text) = environment::options() {
-            let log = &mut self.log;
-            next.set_text_leniently(&text, |e| log.line(0, format_args!("RRBSOLVER_OPTIONS: {e}")));
+            let own = next.clone();
+            next.set_text_leniently(&text, |e| complaints.push(e.clone()));
+            if let Err(e) = self.check_leading_dimension(&next) {
+                complaints.push(e);
+                next.set_int(opt::LEADING_DIMENSION, own.int(opt::LEADING_DIMENSION))?;
+            }
+            if next.log() != own.log() {
+                match self.open_log(&next) {
+                    Ok(opened) => log = opened,
+                    Err(e) => {
+                        complaints.push(e);
+                        next.take_log(&own);
+                    }
+                }
+            }
         }
-        if next.log() != self.options.log() {
-            self.log = Log::open(next.log())?;
+        if let Some(log) = log {
+            self.log = log;
+        }
+        // Once a handle, though the text is applied at every change.
+        if !std::mem::replace(&mut self.complained, true) {
+            for complaint in complaints {
+                self.log.line(0, format_args!("RRBSOLVER_OPTIONS: {complaint}"));
+            }
         }
         self.history.reserve(next.int(opt::MAX_ITER) as usize)?;
         if !next.same_setup(&self.options) && self.stale.is_none() {
@@ -450,6 +467,20 @@ impl rrb_handle {
         }
         self.options = next;
         Ok(())
+    }
+
+    fn check_leading_dimension(&self, options: &Options) -> Result<()> {
+        let ld = options.int(opt::LEADING_DIMENSION);
+        if ld == 0 || ld >= self.grid.nx as i64 {
+            return Ok(());
+        }
+        let allowed = format!("be 0 or at least nx = {}", self.grid.nx);
+        Err(Error::Range { name: "leading_dimension", value: ld.to_string(), allowed })
+    }
+
+    /// The log of `options`, where it is not the one in use.
+    fn open_log(&self, options: &Options) -> Result<Option<Log>> {
+        if options.log() == self.options.log() { Ok(None) } else { Log::open(options.log()).map(Some) }
     }
 
     fn ld(&self) -> usize {
@@ -524,6 +555,7 @@ impl rrb_handle {
         if let Some(reason) = self.stale {
             return Err(Error::State(reason.to_owned()));
         }
+        crate::solver::rrb::check_memory(&self.options)?;
         if input.is_null() {
             return Err(Error::Null(input_name));
         }

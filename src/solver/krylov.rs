@@ -126,15 +126,17 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     let radius = |k: usize| off(k) + if k + 1 < n { off(k + 1) } else { 0.0 };
     let low = (0..n).map(|k| diagonal(k) - radius(k)).fold(f64::INFINITY, f64::min);
     let high = (0..n).map(|k| diagonal(k) + radius(k)).fold(f64::NEG_INFINITY, f64::max);
-    // Sturm: as many eigenvalues lie below t as the pivots of T - t I have negative signs.
+    // Sturm: as many eigenvalues lie below t as the pivots of T - t I have negative signs. A pivot of zero is
+    // moved by a rounding of T, so that no quotient overflows.
+    let smallest = f64::EPSILON * high.abs().max(low.abs());
     let below = |t: f64| {
         let mut count = 0;
         let mut pivot = 1.0;
         for k in 0..n {
             let o = off(k);
             pivot = diagonal(k) - t - if k > 0 { o * o / pivot } else { 0.0 };
-            if pivot == 0.0 {
-                pivot = f64::MIN_POSITIVE;
+            if pivot.abs() < smallest {
+                pivot = -smallest;
             }
             count += usize::from(pivot < 0.0);
         }

@@ -45,6 +45,7 @@ mod choice {
     pub const BACKEND_CPU: i64 = 1;
     pub const BACKEND_CUDA: i64 = 2;
     pub const BACKEND_REFERENCE: i64 = 3;
+    pub const MEMORY_DEVICE: i64 = 2;
     pub const NULL_SPACE_NONE: i64 = 1;
     pub const NULL_SPACE_CONSTANT: i64 = 2;
     pub const COMPENSATION_NEVER: i64 = 1;
@@ -348,7 +349,12 @@ fn check_offered(options: &Options) -> Result<()> {
     };
     only(opt::PRECISION, choice::PRECISION_F64, "precision", "f64")?;
     only(opt::CYCLE, choice::CYCLE_V, "cycle", "v")?;
-    if options.int(opt::MEMORY) == 2 {
+    check_memory(options)
+}
+
+/// The caller's arrays must be where the backend can read them.
+pub fn check_memory(options: &Options) -> Result<()> {
+    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
         return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
     }
     Ok(())
