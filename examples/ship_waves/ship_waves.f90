@@ -1,6 +1,5 @@
 ! A ship sails through a harbour: linear variational Boussinesq waves, one pressure-like system a time step.
 program ship_waves
-   use, intrinsic :: ieee_arithmetic, only: ieee_set_underflow_mode, ieee_support_underflow_control
    use, intrinsic :: iso_fortran_env, only: output_unit
    use bathymetry, only: depth_grid, read_esri_grid, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
@@ -22,9 +21,6 @@ program ship_waves
    real(dp) :: frequency, dt, start, loop_seconds, shown
    integer :: box(4), n
    logical :: found, terminal
-
-   ! Far from the ship the waves are smaller than the smallest normal number: let them be 0, which is faster.
-   if (ieee_support_underflow_control(1.0_dp)) call ieee_set_underflow_mode(.false.)
 
    call read_command_line(set)
    if (set%grid_file == '') then

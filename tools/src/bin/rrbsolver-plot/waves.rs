@@ -321,11 +321,7 @@ fn annotate(
             if axis == 0 {
                 let x = frame.left + along;
                 canvas.draw(&PathElement::new(vec![(x, below), (x, below + px(7.0))], INK))?;
-                canvas.draw_text(
-                    &label,
-                    &font(22.0).pos(Pos::new(HPos::Center, VPos::Top)),
-                    (x, below + px(12.0)),
-                )?;
+                canvas.draw_text(&label, &font(22.0).pos(Pos::new(HPos::Center, VPos::Top)), (x, below + px(12.0)))?;
             } else {
                 let y = below - along;
                 canvas.draw(&PathElement::new(vec![(frame.left - px(8.0), y), (frame.left - 1, y)], INK))?;
@@ -350,7 +346,8 @@ fn annotate(
     let middle = depth_colour(deepest / 2.0, deepest);
     let range = f64::from(range);
     let wave = |t: f64| wave_colour(middle, (2.0 * t - 1.0) as f32);
-    let step = round_up(range / 2.2);
+    // Neighbours of 1, 2, 5, 10 differ by a factor 2.5 at most: there is a mark on both sides of 0.
+    let step = round_up(range / 2.6);
     let ticks: Vec<f64> = (-3..=3).map(|k| f64::from(k) * step).filter(|z| z.abs() <= range * 1.0001).collect();
     let labels: Vec<(f64, String)> = ticks.into_iter().map(|z| ((z / range + 1.0) / 2.0, plain(z))).collect();
     colour_bar(
@@ -401,11 +398,7 @@ fn colour_bar(
     for (t, label) in labels {
         let at = y + height - (t * f64::from(height)).round() as i32;
         canvas.draw(&PathElement::new(vec![(x + width, at), (x + width + px(6.0), at)], ink))?;
-        canvas.draw_text(
-            label,
-            &font(22.0).pos(Pos::new(HPos::Left, VPos::Center)),
-            (x + width + px(11.0), at),
-        )?;
+        canvas.draw_text(label, &font(22.0).pos(Pos::new(HPos::Left, VPos::Center)), (x + width + px(11.0), at))?;
     }
     canvas.draw_text(title, &font(22.0).pos(Pos::new(HPos::Left, VPos::Center)), (x - px(2.0), y - px(22.0)))?;
     Ok(())
