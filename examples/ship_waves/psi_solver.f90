@@ -54,7 +54,7 @@ contains
             if (status < 0) call refuse('--rrb-options: '//trim(message))
          end if
          call system%rrb%factorize(model%center, model%east, model%north, stat=status, errmsg=message)
-         if (status < 0) call refuse('rrbsolver refuses the matrix: '//trim(message))
+         if (status < 0) call refuse('rrbsolver: '//trim(message))
          system%of_rrb%setup_seconds = seconds() - start
       end if
       if (solver /= use_rrb) then

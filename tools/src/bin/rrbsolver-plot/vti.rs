@@ -95,8 +95,8 @@ impl Coding {
                 let header = if self.wide_header { 8 } else { 4 };
                 let data = bytes.get(header..).ok_or("too short")?;
                 match kind {
-                    "Float32" => Ok(data.as_chunks::<4>().0.iter().map(|c| self.f32(*c)).collect()),
-                    "Float64" => Ok(data.as_chunks::<8>().0.iter().map(|c| self.f64(*c) as f32).collect()),
+                    "Float32" => Ok(data.chunks_exact(4).map(|c| self.f32(c)).collect()),
+                    "Float64" => Ok(data.chunks_exact(8).map(|c| self.f64(c) as f32).collect()),
                     other => Err(format!("type {other} is not supported")),
                 }
             }
@@ -104,12 +104,17 @@ impl Coding {
         }
     }
 
-    fn f32(&self, bytes: [u8; 4]) -> f32 {
-        if self.big_endian { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) }
+    fn f32(&self, bytes: &[u8]) -> f32 {
+        f32::from_bits(self.bits(bytes) as u32)
     }
 
-    fn f64(&self, bytes: [u8; 8]) -> f64 {
-        if self.big_endian { f64::from_be_bytes(bytes) } else { f64::from_le_bytes(bytes) }
+    fn f64(&self, bytes: &[u8]) -> f64 {
+        f64::from_bits(self.bits(bytes))
+    }
+
+    fn bits(&self, bytes: &[u8]) -> u64 {
+        let join = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+        if self.big_endian { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) }
     }
 }
 

@@ -98,11 +98,11 @@ fn sample(field: &Field, u: f64, v: f64) -> Sample {
         return out;
     }
     let (mut weight, mut mean) = (0.0, 0.0);
-    for n in 0..4 {
-        for m in 0..4 {
+    for (n, along_y) in wy.iter().enumerate() {
+        for (m, along_x) in wx.iter().enumerate() {
             let c = cell(i0 + m as i64 - 1, j0 + n as i64 - 1);
             if field.depth[c] > 0.0 {
-                let w = wx[m] * wy[n];
+                let w = along_x * along_y;
                 weight += w;
                 mean += w * field.zeta[c];
                 out.depth += w * field.depth[c];
