@@ -42,8 +42,8 @@ struct Waves {
     #[arg(long)]
     range: Option<f64>,
     /// Part of the map to show: west,south,east,north in the coordinates of the file.
-    #[arg(long, value_delimiter = ',', num_args = 4, allow_hyphen_values = true)]
-    window: Option<Vec<f64>>,
+    #[arg(long, value_name = "W,S,E,N", value_parser = parse_window, allow_hyphen_values = true)]
+    window: Option<[f64; 4]>,
     /// Line above the map; without: the time.
     #[arg(long)]
     title: Option<String>,
@@ -78,6 +78,11 @@ fn main() -> ExitCode {
     }
 }
 
+fn parse_window(text: &str) -> Result<[f64; 4], String> {
+    let numbers: Result<Vec<f64>, _> = text.split(',').map(|word| word.trim().parse()).collect();
+    numbers.ok().and_then(|n| n.try_into().ok()).ok_or_else(|| "four numbers west,south,east,north are needed".into())
+}
+
 fn draw_waves(options: &Waves) -> Result<(), String> {
     // Shown on a terminal only.
     let progress = ProgressBar::new_spinner();
@@ -90,7 +95,7 @@ fn draw_waves(options: &Waves) -> Result<(), String> {
         &waves::Style {
             width: options.width,
             range: options.range,
-            window: options.window.as_ref().map(|w| [w[0], w[1], w[2], w[3]]),
+            window: options.window,
             title: options.title.clone(),
         },
     )?;
