@@ -179,7 +179,10 @@ fn backends_agree_on_every_variant() {
                 // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding says.
                 if variant == "m2m" {
                     let allowed = oracle.iterations.div_ceil(20);
-                    assert!(cpu.status == status::OK && cpu.iterations.abs_diff(oracle.iterations) <= allowed, "{what}");
+                    assert!(
+                        cpu.status == status::OK && cpu.iterations.abs_diff(oracle.iterations) <= allowed,
+                        "{what}"
+                    );
                 } else {
                     assert_same_to_rounding(&oracle, &cpu, 1e-8, &what);
                 }

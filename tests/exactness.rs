@@ -239,6 +239,38 @@ fn decoupled_points_pass_through() {
     }
 }
 
+/// Channels one cell wide: nodes that lose all their couplings keep their center where lumping would leave little.
+#[test]
+fn narrow_channels() {
+    let (nx, ny) = (11, 10);
+    let comb = |i: usize, j: usize| j == 0 || i % 2 == 0;
+    let stairs = |i: usize, j: usize| (i + j) % 4 < 2;
+    let diagonal = |i: usize, j: usize| (i + j) % 2 == 0 && j % 3 != 2;
+    type Wet = dyn Fn(usize, usize) -> bool;
+    for wet in [&comb as &Wet, &stairs, &diagonal] {
+        for nine_point in [false, true] {
+            for excess in [0.01, 0.05, 0.5, 3.0] {
+                let mut a = random_m_matrix(nx, ny, nine_point, 14);
+                for p in (0..nx * ny).filter(|&p| !wet(p % nx, p / nx)) {
+                    a.decouple(p % nx, p / nx, 1.0);
+                }
+                a.set_row_sums(|p| excess * (1.0 + (p % 3) as f64));
+                for backend in ["cpu", "reference"] {
+                    for (both, omega) in VARIANTS {
+                        for levels in [1, 2, 3, 4, 8] {
+                            let solver = Solver::of(&a, &options(backend, levels, both, omega));
+                            let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
+                            // Condition up to 4 / 0.01, times a channel's length.
+                            let what = format!("{backend} excess {excess} both {both} omega {omega} levels {levels}");
+                            assert!(error <= 10.0 * TOLERANCE, "{what}: {error:e}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Singular systems. With omega = 1 all row sums are kept, so M is singular with the same null vector: on right-hand
 /// sides without mean, M z = r must hold although the last pivot was replaced. With omega < 1 M is regular
 /// and z is its solution without the mean.

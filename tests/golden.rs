@@ -168,6 +168,7 @@ fn m2m_counts() {
 
 /// Random right-hand sides: the count to 1e-6 within 5 percent (rounded up to a whole iteration), kappa of the run
 /// continued to 1e-12 within 2 percent. Both come from one run: its history holds the residual of every iteration.
+/// Singular systems: 8 percent, since at 255 x 255 eight random vectors took 50 to 54 iterations.
 fn check_random(rows: &[Row], backend: &str) {
     let mut wrong = Vec::new();
     for row in rows {
@@ -177,7 +178,8 @@ fn check_random(rows: &[Row], backend: &str) {
             wrong.push(format!("{}: never reached, status {}, {:?}", row.name(), run.status, run.history.last()));
             continue;
         };
-        let allowed = (0.05 * row.iterations as f64).ceil() as usize;
+        let share = if row.problem.starts_with("neumann") { 0.08 } else { 0.05 };
+        let allowed = (share * row.iterations as f64).ceil() as usize;
         if count.abs_diff(row.iterations) > allowed {
             wrong.push(format!("{}: {count} iterations, expected {}", row.name(), row.iterations));
         }

@@ -101,6 +101,10 @@ pub fn red_nodes(nx: usize, ny: usize) -> Vec<Vec<usize>> {
     levels
 }
 
+/// A red node that loses all its couplings keeps its center if lumping would leave less than this part of it
+/// (a channel one cell wide would otherwise end with a pivot of nothing but its row sum).
+const ROW_SUM_WORTH: f64 = 0.1;
+
 /// M = A - R for `levels` eliminations, lumping red-red entries (and black-black ones if `both`) with weight omega.
 pub fn preconditioner(stencil: &Stencil, levels: usize, both: bool, omega: f64) -> Dense {
     let mut m = Dense::from_stencil(stencil);
@@ -110,14 +114,24 @@ pub fn preconditioner(stencil: &Stencil, levels: usize, both: bool, omega: f64) 
     for red in red_nodes(stencil.nx, stencil.ny).into_iter().take(levels) {
         let mut is_red = vec![false; n];
         red.iter().for_each(|&p| is_red[p] = true);
+        let keeps_center: Vec<bool> = (0..n)
+            .map(|p| {
+                let others = || (0..n).filter(|&q| active[q] && q != p);
+                let kept = others().any(|q| !is_red[q] && active_matrix[p * n + q] != 0.0);
+                let lumped: f64 = others().filter(|&q| is_red[q]).map(|q| active_matrix[p * n + q]).sum();
+                let center = active_matrix[p * n + p];
+                is_red[p] && !kept && center + omega * lumped < ROW_SUM_WORTH * center
+            })
+            .collect();
         for p in (0..n).filter(|&p| active[p]) {
+            let weight = if keeps_center[p] { 0.0 } else { omega };
             for q in (0..n).filter(|&q| active[q] && q != p) {
                 let entry = active_matrix[p * n + q];
                 if entry != 0.0 && is_red[p] == is_red[q] && (is_red[p] || both) {
                     active_matrix[p * n + q] = 0.0;
-                    active_matrix[p * n + p] += omega * entry;
+                    active_matrix[p * n + p] += weight * entry;
                     m.a[p * n + q] -= entry;
-                    m.a[p * n + p] += omega * entry;
+                    m.a[p * n + p] += weight * entry;
                 }
             }
         }

@@ -1,0 +1,195 @@
+//! Memory: none is taken while solving, by any thread, and none is gained by using a handle ten thousand times.
+//!
+//! The counters see the whole process, so this file is one test.
+
+mod common;
+
+use common::problems::{Stencil, neumann_const, random_m_matrix, random_rhs};
+use common::{Solver, key, outcome, rrb_apply, rrb_multiply, rrb_set_monitor, rrb_solve, rrbsolver_set_log, status};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+/// Calls that took memory, and bytes that are taken.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+struct Counting;
+
+// SAFETY: everything is handed on to the system's allocator; counting touches no memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, SeqCst);
+        LIVE.fetch_add(layout.size() as i64, SeqCst);
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, SeqCst);
+        LIVE.fetch_add(layout.size() as i64, SeqCst);
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        CALLS.fetch_add(1, SeqCst);
+        LIVE.fetch_add(size as i64 - layout.size() as i64, SeqCst);
+        // SAFETY: as our caller promised.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as i64, SeqCst);
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Calls of the allocator during `work`.
+fn calls(work: impl FnOnce()) -> u64 {
+    let before = CALLS.load(SeqCst);
+    work();
+    CALLS.load(SeqCst) - before
+}
+
+fn live() -> i64 {
+    LIVE.load(SeqCst)
+}
+
+unsafe extern "C-unwind" fn monitor(_: *mut c_void, _: i64, _: f64) -> i32 {
+    0
+}
+
+unsafe extern "C-unwind" fn listen(user: *mut c_void, _: i32, _: *const c_char) {
+    // SAFETY: the test passes a counter that outlives the library's use of it.
+    unsafe { &*user.cast::<AtomicU64>() }.fetch_add(1, SeqCst);
+}
+
+#[test]
+fn memory() {
+    // What the first call of a process sets up is not counted below.
+    let a = random_m_matrix(8, 8, true, 1);
+    Solver::of(&a, "backend=cpu threads=2").solve_from_zero(&random_rhs(64, 1));
+
+    solving_takes_no_memory();
+    ten_thousand_steps_take_no_memory();
+    bytes_host_is_what_is_held();
+}
+
+fn solving_takes_no_memory() {
+    let lines = AtomicU64::new(0);
+    // SAFETY: `lines` outlives its use: the callback is removed below.
+    assert_eq!(rrbsolver_set_log(Some(listen), (&raw const lines).cast_mut().cast()), status::OK);
+    let (nx, ny) = (70, 45);
+    let problems: [(&str, Stencil); 3] = [
+        ("five", random_m_matrix(nx, ny, false, 1)),
+        ("nine", random_m_matrix(nx, ny, true, 1)),
+        ("singular", neumann_const(nx, ny)),
+    ];
+    let b = random_rhs(nx * ny, 2);
+    let mut x = vec![0.0; nx * ny];
+    for (name, a) in &problems {
+        for backend in ["reference", "cpu threads=1", "cpu threads=2", "cpu threads=5"] {
+            for norm in ["norm=true2", "norm=preconditioned reference=initial"] {
+                for extra in ["", "verbosity=2", "lumping=m2u fusion=off", "rel_tol=1e-14 max_iter=7"] {
+                    let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
+                    let h = solver.handle;
+                    // SAFETY: a live handle.
+                    outcome(unsafe { rrb_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
+                    // The very first solve counts too.
+                    for round in 0..2 {
+                        x.fill(0.5 * round as f64);
+                        let (bp, xp) = (b.as_ptr(), x.as_mut_ptr());
+                        let mut result = -1;
+                        let taken = calls(|| {
+                            // SAFETY: a live handle and arrays of its size.
+                            result = unsafe { rrb_solve(h, bp, xp) };
+                        });
+                        assert!(result >= 0, "{name} {backend} {norm} {extra}");
+                        assert_eq!(taken, 0, "rrb_solve took memory: {name} {backend} {norm} {extra} round {round}");
+                        // SAFETY: as above.
+                        let taken = calls(|| unsafe {
+                            assert_eq!(rrb_apply(h, bp, xp), status::OK);
+                            assert_eq!(rrb_multiply(h, bp, xp), status::OK);
+                        });
+                        assert_eq!(taken, 0, "rrb_apply or rrb_multiply took memory: {name} {backend}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(lines.load(SeqCst) > 100, "the log was listened to");
+    assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+}
+
+/// A simulator's time loop: new coefficients and a solve in every step, on one small handle.
+fn ten_thousand_steps_take_no_memory() {
+    for backend in ["reference", "cpu threads=1", "cpu threads=2"] {
+        for nine_point in [false, true] {
+            let matrices = [0, 1, 2].map(|seed| random_m_matrix(14, 11, nine_point, seed));
+            let b = random_rhs(14 * 11, 3);
+            let mut x = vec![0.0; 14 * 11];
+            let solver = Solver::of(&matrices[0], &format!("backend={backend}"));
+            solver.solve(&b, &mut x).unwrap();
+            let (before, bytes) = (live(), solver.int(key::INFO_BYTES_HOST));
+            let steps = if backend == "cpu threads=2" { 10_000 } else { 2_000 };
+            let taken = calls(|| {
+                for step in 0..steps {
+                    solver.factorize(&matrices[step % 3]).unwrap();
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
+                }
+            });
+            assert_eq!(live(), before, "{backend}: memory grew over {steps} steps");
+            assert_eq!(solver.int(key::INFO_BYTES_HOST), bytes);
+            // The oracle makes lists on the way, and frees them.
+            assert!(taken == 0 || backend == "reference", "{backend}: refactorizing took memory {taken} times");
+        }
+    }
+    // Failures in the loop leave nothing behind either, but for the sentence of the last one.
+    let good = random_m_matrix(14, 11, false, 1);
+    let mut bad = good.clone();
+    bad.center[20] = -1.0;
+    let solver = Solver::of(&good, "backend=cpu threads=2");
+    let mut sizes = Vec::with_capacity(2);
+    for rounds in [10, 500] {
+        for _ in 0..rounds {
+            drop(solver.factorize(&bad).unwrap_err());
+            solver.factorize(&good).unwrap();
+        }
+        sizes.push(live());
+    }
+    assert_eq!(sizes[0], sizes[1], "failing factorizations leak");
+    // And handles that come and go.
+    let before = live();
+    for _ in 0..100 {
+        Solver::of(&good, "backend=cpu threads=2").solve_from_zero(&random_rhs(14 * 11, 1));
+    }
+    // Thread bookkeeping of the standard library may settle by a little, once.
+    assert!(live() - before < 4096, "{} bytes stayed after 100 handles", live() - before);
+}
+
+/// `bytes_host` is the memory of the handle, and that is a small multiple of the matrix.
+fn bytes_host_is_what_is_held() {
+    let (nx, ny) = (512, 511);
+    // Values a node, with a tenth of room for the border: A has 3 (5), b, x, r, p, q on half of it or all of it 3 (5),
+    // and each grid of M about 8 (10), which 1 + 1/4 + 1/16 + ... makes 4/3 of.
+    for (nine_point, cpu_most) in [(false, 20.0), (true, 27.0)] {
+        let a = random_m_matrix(nx, ny, nine_point, 1);
+        // The oracle stores every level on a whole grid.
+        for (backend, most) in [("reference", 40.0), ("cpu threads=2", cpu_most)] {
+            let before = live();
+            let solver = Solver::of(&a, &format!("backend={backend}"));
+            let held = live() - before;
+            let said = solver.int(key::INFO_BYTES_HOST);
+            // Options, history (max_iter 1000) and strings are not arrays of the grid: below 100 kB.
+            assert!((said - held).abs() <= 100_000 + held / 50, "{backend}: {said} said, {held} held");
+            let words = held as f64 / (8 * nx * ny) as f64;
+            assert!(words < most, "{backend}: {words} values a node");
+        }
+    }
+}

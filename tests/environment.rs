@@ -1,0 +1,388 @@
+//! What a process around the library sees: environment variables, output, limits on memory, fork, signals. Each test runs
+//! its body in a child process of its own, so that no other test is in the way.
+
+mod common;
+
+use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
+use common::*;
+use std::ffi::{CStr, c_char, c_void};
+use std::process::{Command, Output};
+use std::ptr::null_mut;
+
+/// Names the test whose body a child is to run.
+const CHILD: &str = "RRBSOLVER_TEST_CHILD";
+
+/// Starts this test again as a child process with these variables, and without any others of the library; its output.
+/// In the child itself: None.
+fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
+    if std::env::var(CHILD).is_ok_and(|name| name == test) {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, test).env_remove("RUST_BACKTRACE");
+    for name in ["RRBSOLVER_OPTIONS", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"] {
+        command.env_remove(name);
+    }
+    let output = command.envs(variables.iter().copied()).output().expect("a child process");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{test}: {}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("1 passed"), "the child ran its body");
+    Some(output)
+}
+
+/// Lines of the child's standard output that are not the test harness's.
+fn own_lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of_harness = |l: &str| l.is_empty() || l == "running 1 test" || l.starts_with("test ");
+    text.lines().filter(|l| !of_harness(l)).map(str::to_owned).collect()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Lines that the log callback of a test got.
+#[derive(Default)]
+struct Lines(Vec<(i32, String)>);
+
+unsafe extern "C-unwind" fn listen(user: *mut c_void, level: i32, message: *const c_char) {
+    // SAFETY: the tests pass `Lines` that outlive the library's use of them, and the library passes text.
+    let (lines, text) = unsafe { (&mut *user.cast::<Lines>(), CStr::from_ptr(message)) };
+    lines.0.push((level, text.to_str().expect("UTF-8").to_owned()));
+}
+
+fn listen_with(lines: &mut Lines) {
+    assert_eq!(rrbsolver_set_log(Some(listen), user(lines)), status::OK);
+}
+
+/// `RRBSOLVER_OPTIONS` wins over every set call; bad entries are logged and fail nothing.
+#[test]
+fn options_of_the_environment() {
+    let text = "max_iter=3 levls=9 rel_tol=7, levels=2 method=block_jacobi stagger=1 broken";
+    if child("options_of_the_environment", &[("RRBSOLVER_OPTIONS", text)]).is_some() {
+        return;
+    }
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let solver = Solver::try_new(40, 40).expect("bad entries fail no call");
+    assert_eq!((solver.int(key::MAX_ITER), solver.int(key::LEVELS), solver.real(key::REL_TOL)), (3, 2, 1e-6));
+    let said = |word: &str| lines.0.iter().any(|(_, line)| line.contains("RRBSOLVER_OPTIONS") && line.contains(word));
+    assert!(said("levls") && said("did you mean 'levels'") && said("rel_tol") && said("broken"), "{:?}", lines.0);
+    solver.set_int(key::MAX_ITER, 50).unwrap();
+    solver.options("max_iter=60 rel_tol=1e-9").unwrap();
+    assert_eq!((solver.int(key::MAX_ITER), solver.real(key::REL_TOL)), (3, 1e-9), "the environment wins");
+    // A wrong value is refused as ever.
+    solver.set_int(key::MAX_ITER, -1).unwrap_err().expect(status::ARGUMENT, &["max_iter"]);
+    let a = poisson(40, 40);
+    solver.options("levels=4").unwrap();
+    solver.factorize(&a).unwrap();
+    assert_eq!(solver.int(key::INFO_LEVELS), 2);
+    let b = random_rhs(1600, 1);
+    let (_, result) = solver.solve_from_zero(&b);
+    assert_eq!((result, solver.iterations()), (status::NOT_CONVERGED, 3));
+    // A legacy program with the one-line call is tuned too.
+    let (mut x, mut iterations) = (vec![0.0; 1600], 0);
+    let null = std::ptr::null();
+    // SAFETY: arrays of 40 x 40 values.
+    let result = unsafe {
+        rrb_solve_once(
+            40,
+            40,
+            a.center.as_ptr(),
+            a.east.as_ptr(),
+            a.north.as_ptr(),
+            null,
+            null,
+            b.as_ptr(),
+            x.as_mut_ptr(),
+            1e-12,
+            500,
+            &mut iterations,
+        )
+    };
+    assert_eq!((result, iterations), (status::NOT_CONVERGED, 3));
+    assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+}
+
+/// It can also watch a program that knows nothing of logs.
+#[test]
+fn environment_can_switch_the_log_on() {
+    let test = "environment_can_switch_the_log_on";
+    if let Some(output) = child(test, &[("RRBSOLVER_OPTIONS", "verbosity=1 log=stderr")]) {
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 2, "a line a solve: {said}");
+        assert!(said.contains("40") && said.contains("iterations"), "{said}");
+        assert_eq!(own_lines(&output), [""; 0]);
+        return;
+    }
+    let solver = Solver::of(&poisson(40, 40), "");
+    solver.solve_from_zero(&random_rhs(1600, 1));
+    solver.solve_from_zero(&random_rhs(1600, 2));
+}
+
+/// threads = 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, in that order; threads = n beats all.
+#[test]
+fn number_of_threads() {
+    let test = "number_of_threads";
+    let (library, slurm, openmp) = ("RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS");
+    let cases: [&[(&str, &str)]; 6] = [
+        &[(library, "3"), (slurm, "2"), (openmp, "1"), ("EXPECTED", "3")],
+        &[(slurm, "2"), (openmp, "1"), ("EXPECTED", "2")],
+        &[(openmp, "1"), ("EXPECTED", "1")],
+        &[(openmp, "2,4"), ("EXPECTED", "2")],
+        &[(library, "none"), (openmp, "2"), ("EXPECTED", "2")],
+        &[("EXPECTED", "0")],
+    ];
+    if child(test, cases[0]).is_some() {
+        cases[1..].iter().for_each(|variables| drop(child(test, variables)));
+        return;
+    }
+    let a = poisson(200, 200);
+    let expected: i64 = std::env::var("EXPECTED").unwrap().parse().unwrap();
+    let used = Solver::of(&a, "backend=cpu").int(key::INFO_THREADS);
+    // Without variables: as many as the process may use.
+    let expected = if expected == 0 { std::thread::available_parallelism().unwrap().get() as i64 } else { expected };
+    assert_eq!(used, expected);
+    assert_eq!(Solver::of(&a, "backend=cpu threads=5").int(key::INFO_THREADS), 5);
+}
+
+unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, _: i64, _: f64) -> i32 {
+    panic!("the monitor of a test gives up")
+}
+
+unsafe extern "C-unwind" fn panicking_log(_: *mut c_void, _: i32, _: *const c_char) {
+    panic!("the log of a test gives up")
+}
+
+/// Nothing is printed unless asked for: neither by failures nor by panics behind the boundary.
+#[test]
+fn silence() {
+    if let Some(output) = child("silence", &[]) {
+        assert_eq!(own_lines(&output), [""; 0]);
+        assert_eq!(stderr(&output), "");
+        return;
+    }
+    let a = poisson(30, 30);
+    let b = random_rhs(900, 1);
+    for backend in ["reference", "cpu threads=3"] {
+        let solver = Solver::of(&a, &format!("backend={backend} verbosity=2"));
+        solver.solve_from_zero(&b);
+        solver.options("nonsense=1").unwrap_err();
+        solver.factorize(&Stencil::constant(30, 30, 1.0, -1.0, -1.0, None)).unwrap_err();
+        solver.solve(&b, &mut vec![0.0; 900]).unwrap_err();
+        solver.factorize(&a).unwrap();
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_monitor(solver.handle, Some(panicking_monitor), null_mut()) }).unwrap();
+        solver.solve(&b, &mut vec![0.0; 900]).unwrap_err().expect(status::INTERNAL, &["gives up"]);
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).unwrap();
+        assert_eq!(rrbsolver_set_log(Some(panicking_log), null_mut()), status::OK);
+        assert_eq!(solver.solve_from_zero(&b).1, status::OK, "a failing log fails no solve");
+        assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+    }
+}
+
+/// A panic of the host itself is printed as if the library were not there.
+#[test]
+fn panics_of_the_host_are_its_own() {
+    if let Some(output) = child("panics_of_the_host_are_its_own", &[]) {
+        assert!(stderr(&output).contains("the host panics"), "{}", stderr(&output));
+        return;
+    }
+    Solver::of(&poisson(30, 30), "backend=cpu threads=2").solve_from_zero(&random_rhs(900, 1));
+    std::panic::catch_unwind(|| panic!("the host panics")).unwrap_err();
+}
+
+/// verbosity 1: a line a solve; 2: a line an iteration too; to the callback, stderr, or a file.
+#[test]
+fn log_lines() {
+    let path = std::env::temp_dir().join(format!("rrbsolver log test {}", std::process::id()));
+    let file = std::env::var("LOG_FILE").unwrap_or_else(|_| path.to_str().expect("UTF-8").replace(' ', "-"));
+    if let Some(output) = child("log_lines", &[("LOG_FILE", &file)]) {
+        let iterations = stderr(&output).lines().filter(|l| l.contains("iteration ")).count();
+        assert!(iterations > 3, "log=stderr: {}", stderr(&output));
+        assert_eq!(own_lines(&output), [""; 0]);
+        std::fs::remove_file(&file).expect("the file of the log was made");
+        return;
+    }
+    let a = poisson(30, 30);
+    let b = random_rhs(900, 1);
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let solver = Solver::of(&a, "");
+    solver.solve_from_zero(&b);
+    assert!(lines.0.is_empty(), "verbosity 0: {:?}", lines.0);
+    solver.options("verbosity=1").unwrap();
+    solver.solve_from_zero(&b);
+    assert_eq!(lines.0.len(), 1, "{:?}", lines.0);
+    let (level, line) = &lines.0[0];
+    assert!(*level == 1 && line.contains(&format!("{} iterations", solver.iterations())), "{line}");
+    lines.0.clear();
+    solver.options("verbosity=2").unwrap();
+    solver.solve_from_zero(&b);
+    let per_iteration = lines.0.iter().filter(|(level, _)| *level == 2).count();
+    assert_eq!((per_iteration, lines.0.len()), (solver.iterations() + 1, solver.iterations() + 2));
+
+    // Elsewhere: the callback hears nothing more.
+    lines.0.clear();
+    solver.options("log=stderr").unwrap();
+    solver.solve_from_zero(&b);
+    std::fs::write(&file, "what was there\n").unwrap();
+    solver.options(&format!("log={file}")).unwrap();
+    solver.solve_from_zero(&b);
+    assert!(lines.0.is_empty());
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.starts_with("what was there\n"), "lines are appended");
+    assert_eq!(written.lines().count(), solver.iterations() + 3);
+    let failure = solver.options("log=/nowhere/at/all/log.txt rel_tol=1e-3").unwrap_err();
+    failure.expect(-50, &["/nowhere/at/all/log.txt"]);
+    assert_eq!(solver.real(key::REL_TOL), 1e-6, "nothing was set");
+    solver.options("log=callback").unwrap();
+    solver.solve_from_zero(&b);
+    assert!(!lines.0.is_empty());
+    assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+}
+
+/// Lets this process take at most `more` bytes of address space beyond what it has, or (None) as much as before.
+fn limit_memory(more: Option<u64>) {
+    let pages: u64 = {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` outlives the calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limit), 0);
+        limit.rlim_cur = more.map_or(limit.rlim_max, |more| pages * 4096 + more);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
+    }
+}
+
+/// Out of memory, wherever it strikes, is a status: the handle survives, and factorizes when there is memory again.
+#[test]
+fn out_of_memory() {
+    if child("out_of_memory", &[]).is_some() {
+        return;
+    }
+    let n = 1200;
+    let a = random_m_matrix(n, n, true, 1);
+    let b = random_rhs(n * n, 1);
+    let bystander = Solver::of(&poisson(20, 20), "backend=cpu threads=2");
+    for backend in ["backend=reference", "backend=cpu threads=2"] {
+        let survivor = Solver::new(n, n, backend);
+        let (mut refused, mut done) = (0, 0);
+        for megabytes in (2..700).step_by(12) {
+            let fresh = Solver::new(n, n, backend);
+            limit_memory(Some(megabytes << 20));
+            let results = [fresh.factorize(&a), survivor.factorize(&a)];
+            limit_memory(None);
+            for result in results {
+                match result {
+                    Ok(_) => done += 1,
+                    Err(failure) => {
+                        failure.expect(status::MEMORY, &["memory"]);
+                        refused += 1;
+                    }
+                }
+            }
+            if done > 2 {
+                break;
+            }
+            let solved = bystander.solve_from_zero(&random_rhs(400, 1));
+            assert_eq!(solved.1, status::OK);
+        }
+        assert!(refused > 10 && done > 0, "{backend}: {refused} refused, {done} done");
+        survivor.factorize(&a).expect("memory is there again");
+        assert_eq!(survivor.solve_from_zero(&b).1, status::OK);
+    }
+    // A history of many iterations is memory too.
+    let solver = Solver::of(&poisson(20, 20), "");
+    limit_memory(Some(1 << 20));
+    let result = solver.set_int(key::MAX_ITER, 2_000_000_000);
+    limit_memory(None);
+    result.unwrap_err().expect(status::MEMORY, &["memory"]);
+    assert_eq!(solver.int(key::MAX_ITER), 1000);
+}
+
+/// After a fork a handle is refused or works, but nothing hangs; a new handle works.
+#[test]
+fn fork() {
+    if child("fork", &[]).is_some() {
+        return;
+    }
+    let a = poisson(60, 60);
+    let b = random_rhs(3600, 1);
+    let solver = Solver::of(&a, "backend=cpu threads=2");
+    let (expected, _) = solver.solve_from_zero(&b);
+    // SAFETY: the child calls the library and leaves by _exit; alarm ends it should it hang.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        // SAFETY: as above.
+        unsafe { libc::alarm(60) };
+        let mut code = 0;
+        let mut x = vec![0.0; 3600];
+        match solver.solve(&b, &mut x) {
+            Ok(_) if x == expected => {}
+            Err(failure) if failure.status == status::UNSUPPORTED && failure.sentence.contains("fork") => {}
+            _ => code |= 1,
+        }
+        drop(solver);
+        let fresh = Solver::of(&a, "backend=cpu threads=2");
+        if fresh.solve_from_zero(&b).0 != expected {
+            code |= 2;
+        }
+        drop(fresh);
+        // SAFETY: as above.
+        unsafe { libc::_exit(code) };
+    }
+    let mut how = 0;
+    // SAFETY: `how` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(process, &mut how, 0) }, process);
+    assert_eq!((libc::WIFEXITED(how), libc::WEXITSTATUS(how)), (true, 0));
+    assert_eq!(solver.solve_from_zero(&b).0, expected, "the parent goes on");
+}
+
+/// No signal handler is installed, and the floating-point mode of the caller stays as it is.
+#[test]
+fn signals_and_floating_point_mode() {
+    if child("signals_and_floating_point_mode", &[]).is_some() {
+        return;
+    }
+    let handlers = || -> Vec<usize> {
+        (1..32)
+            .map(|signal| {
+                // SAFETY: a null action only reads into `old`, which outlives the call.
+                unsafe {
+                    let mut old: libc::sigaction = std::mem::zeroed();
+                    libc::sigaction(signal, std::ptr::null(), &mut old);
+                    old.sa_sigaction
+                }
+            })
+            .collect()
+    };
+    let before = (handlers(), float_mode());
+    for a in [poisson(200, 150), neumann_const(200, 150)] {
+        for backend in ["reference", "cpu threads=3"] {
+            Solver::of(&a, &format!("backend={backend}")).solve_from_zero(&random_rhs(30_000, 1));
+        }
+    }
+    assert_eq!((handlers(), float_mode()), before);
+}
+
+/// Control bits of the SSE unit: rounding, masks, flush to zero.
+#[cfg(target_arch = "x86_64")]
+fn float_mode() -> u32 {
+    let mut mode = 0u32;
+    // SAFETY: stmxcsr writes four bytes.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut mode) };
+    mode & !0x3f
+}
+
+/// Control bits of the floating-point unit.
+#[cfg(target_arch = "aarch64")]
+fn float_mode() -> u64 {
+    let mode: u64;
+    // SAFETY: reads a register.
+    unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) mode) };
+    mode
+}
