@@ -205,3 +205,14 @@ pub fn zeroed<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
     v.resize(len, T::default());
     Ok(v)
 }
+
+/// The same in a vector that is there: its memory is used again where it suffices.
+pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
+    if v.capacity() < len {
+        *v = zeroed(len, what)?;
+    } else {
+        v.clear();
+        v.resize(len, T::default());
+    }
+    Ok(())
+}

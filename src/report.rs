@@ -16,7 +16,7 @@ pub enum StopReason {
     MaxIter = 4,
     /// The monitor asked.
     Monitor = 5,
-    /// The recurred residual met the test three times, the recomputed one never did.
+    /// The recurred residual met the test, the recomputed one did not and gets no smaller.
     Stagnated = 6,
     /// A positive quantity was not.
     Breakdown = 7,

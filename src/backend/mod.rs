@@ -37,6 +37,8 @@ pub struct Setup {
     pub block: usize,
     /// Row sums within this part of the center count as zero in M.
     pub zero_row_sum: f64,
+    /// Fused stages, where the backend has them.
+    pub fused: bool,
 }
 
 impl Setup {
@@ -109,9 +111,10 @@ impl Inputs {
     }
 }
 
-/// The larger one; NaN if either is, so that no NaN passes for zero.
+/// The larger of two magnitudes; NaN if either is, so that no NaN passes for zero. By bit patterns, see
+/// [`sums::max_abs`].
 fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
+    f64::from_bits(a.to_bits().max(b.to_bits()))
 }
 
 /// Caller's arrays of one run: `input` is read (b, r or x), `output` is read as guess and written.
@@ -145,8 +148,51 @@ pub trait PcgSteps {
     fn next_direction(&mut self, beta: f64);
     /// q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
-    /// x = x + alpha p, r = r - alpha q.
-    fn advance(&mut self, alpha: f64);
+    /// x = x + alpha p.
+    fn advance_solution(&mut self, alpha: f64);
+    /// r = r - alpha q.
+    fn advance_residual(&mut self, alpha: f64);
+
+    // The stages of an iteration. Their bodies here are the textbook; a backend that fuses them does the same
+    // with fewer passes over memory.
+
+    /// r = r - alpha q (not at a start, where r is there), and as much of M^-1 r as can be had on the way.
+    /// Returns <r, r>.
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        self.textbook_descend(alpha)
+    }
+
+    /// The body of `descend`.
+    fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
+        if let Some(alpha) = alpha {
+            self.advance_residual(alpha);
+        }
+        self.residual_norm2()
+    }
+
+    /// rho = <r, M^-1 r> of the r that `descend` made.
+    fn preconditioned_square(&mut self) -> f64 {
+        self.precondition()
+    }
+
+    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha and beta; none at a
+    /// start, where p = z. Returns sigma = <p, q>.
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        self.textbook_ascend(step)
+    }
+
+    /// The body of `ascend`, for backends that fuse it only at times.
+    fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match step {
+            None => self.first_direction(),
+            Some((alpha, beta)) => {
+                self.advance_solution(alpha);
+                self.next_direction(beta);
+            }
+        }
+        self.multiply()
+    }
+
     /// Tells the observer; `true` asks to stop.
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.

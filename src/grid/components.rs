@@ -2,7 +2,7 @@
 //! null space: a component is singular iff |row sum| <= tolerance * center in all its rows.
 
 use super::stencil::StencilView;
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Result, reset, zeroed};
 
 /// Row sums below this part of the center count as zero (`null_space = auto`).
 pub const ZERO_ROW_SUM: f64 = 1e-12;
@@ -66,11 +66,7 @@ impl Components {
         self.unite(a);
 
         // Per root: bit 0 set by a row with a nonzero sum. Labels reuse the array once roots are final.
-        self.singular_label.clear();
-        self.singular_label
-            .try_reserve_exact(n)
-            .map_err(|_| Error::Memory(format!("no memory for {} bytes of component labels", 4 * n)))?;
-        self.singular_label.resize(n, 0);
+        reset(&mut self.singular_label, n, "component labels")?;
         let regular = 1u32;
         let mut sum = std::mem::take(&mut self.row);
         for j in 0..ny {

@@ -27,8 +27,10 @@ pub struct Test {
     pub max_iter: usize,
 }
 
-/// Times that PCG starts again from a recomputed residual that missed the test.
+/// Times that PCG starts again from a recomputed residual that missed the test, and what the next one must be
+/// of the one before to go on: where rounding allows no more, a restart comes back to the same residual.
 const RESTARTS: usize = 3;
+const WORTH_A_RESTART: f64 = 0.5;
 
 /// How PCG ended: iterations, the last residual norm and why.
 #[derive(Clone, Copy, Debug)]
@@ -46,60 +48,65 @@ pub struct PcgEnd {
 pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
     let mut iterations = 0;
     let mut restarts = 0;
+    let mut missed = f64::INFINITY;
     let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
 
     'start: loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
-        let mut norm = s.residual_norm2().sqrt();
+        let mut norm = s.descend(None).sqrt();
         if norm == 0.0 || (test.norm == Norm::True2 && norm <= test.threshold) {
             return ended(iterations, norm, StopReason::Converged);
         }
-        let mut rho = positive("r'M^-1 r", s.precondition(), iterations)?;
+        let mut rho = positive("r'M^-1 r", s.preconditioned_square(), iterations)?;
         if test.norm == Norm::Preconditioned {
             norm = rho.sqrt();
             if norm <= test.threshold {
                 return ended(iterations, norm, StopReason::Converged);
             }
         }
-        if restarts > RESTARTS {
+        if restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
             return ended(iterations, norm, StopReason::Stagnated);
         }
+        if iterations >= test.max_iter {
+            return ended(iterations, norm, StopReason::MaxIter);
+        }
+        let recomputed = norm;
         let mut beta = 0.0;
-        s.first_direction();
+        // p = z, q = A p, sigma = <p, q>
+        let mut sigma = positive("p'Ap", s.ascend(None), iterations + 1)?;
         loop {
-            if iterations >= test.max_iter {
-                return ended(iterations, norm, StopReason::MaxIter);
-            }
-            let sigma = positive("p'Ap", s.multiply(), iterations + 1)?; // q = A p, sigma = <p, q>
             let alpha = rho / sigma;
-            s.advance(alpha); // x += alpha p, r -= alpha q
+            let norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);
             iterations += 1;
 
-            // z = M^-1 r and rho are needed for the test in the papers' norm, else only to go on.
+            // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
-                rho_new = s.precondition();
+                rho_new = s.preconditioned_square();
                 rho_new.max(0.0).sqrt()
             } else {
-                s.residual_norm2().sqrt()
+                norm2.sqrt()
             };
             let stop = s.observe(iterations, norm / test.reference);
-            if norm <= test.threshold {
-                s.residual();
-                restarts += 1;
-                continue 'start;
-            }
-            if stop {
-                return ended(iterations, norm, StopReason::Monitor);
+            let met = norm <= test.threshold;
+            if met || stop || iterations >= test.max_iter {
+                s.advance_solution(alpha); // x += alpha p, which the next stage would have done
+                if met {
+                    s.residual();
+                    missed = if restarts > 0 { recomputed } else { f64::INFINITY };
+                    restarts += 1;
+                    continue 'start;
+                }
+                return ended(iterations, norm, if stop { StopReason::Monitor } else { StopReason::MaxIter });
             }
             if test.norm == Norm::True2 {
-                rho_new = s.precondition();
+                rho_new = s.preconditioned_square();
             }
             rho_new = positive("r'M^-1 r", rho_new, iterations)?;
             beta = rho_new / rho;
             rho = rho_new;
-            s.next_direction(beta); // p = z + beta p
+            sigma = positive("p'Ap", s.ascend(Some((alpha, beta))), iterations + 1)?; // x, p = z + beta p, q = A p
         }
     }
 }

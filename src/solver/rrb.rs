@@ -102,6 +102,7 @@ impl Rrb {
             grids: choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block),
             block,
             zero_row_sum,
+            fused: options.int(opt::FUSION) != 0,
         };
         rrb.backend.factorize(a, &setup, &rrb.components)?;
         rrb.done = Done {

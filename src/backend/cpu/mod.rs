@@ -4,6 +4,8 @@
 //! `packed` the data of a factorization, `setup` and `steps` what members do with it.
 
 mod area;
+mod fused;
+mod kernels;
 mod neighbours;
 mod packed;
 mod projection;

@@ -2,6 +2,7 @@
 //! and the vectors.
 
 use super::area::{Area, Four, Shared};
+use super::fused::{Buffers, StageSums};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
@@ -28,6 +29,8 @@ pub struct Shape {
     block: usize,
     /// CG runs on S1.
     pub schur: bool,
+    /// Fused stages, where S1 is regular.
+    fused: bool,
     pub nine_points: bool,
 }
 
@@ -39,6 +42,7 @@ impl Shape {
             grids: setup.grids,
             block: setup.block,
             schur: setup.on_schur_complement(a),
+            fused: setup.fused,
             nine_points: a.corners.is_some(),
         }
     }
@@ -106,10 +110,14 @@ pub struct Packed {
     pub p: Four,
     pub q: Four,
     pub projection: Projection,
+    /// Sums of the fused stages: see `fused::StageSums`.
+    pub stage_sums: StageSums,
     /// One value per row of the first grid, twice: a sum may be written while the one before is still read.
     partial: [Shared; 2],
     /// Rows of a coarse stencil, per member.
     pub scratch: Vec<Mutex<Vec<f64>>>,
+    /// Rows that fused stages keep in cache, per member.
+    pub buffers: Vec<Mutex<Buffers>>,
     pub inputs: Mutex<Inputs>,
     /// The observer's answer, and whether members must wait for it.
     pub stop: AtomicBool,
@@ -138,7 +146,6 @@ impl Packed {
                 black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
             },
             schur_center: [schur_center()?, schur_center()?],
-            grids,
             natural: Mutex::new(NaturalLevels::new(grid, embedding, 2 * shape.grids, shape.levels)?),
             b: Four::zeroed(&first, true)?,
             x: Four::zeroed(&first, true)?,
@@ -146,8 +153,11 @@ impl Packed {
             p: Four::zeroed(&first, reds)?,
             q: Four::zeroed(&first, reds)?,
             projection: Projection::default(),
+            stage_sums: StageSums::new(&grids)?,
+            grids,
             partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
             scratch: Vec::new(),
+            buffers: Vec::new(),
             inputs: Mutex::new(Inputs::none()),
             stop: AtomicBool::new(false),
             may_stop: AtomicBool::new(false),
@@ -170,7 +180,22 @@ impl Packed {
                 self.scratch.push(Mutex::new(crate::error::zeroed(5 * width, "rows of a coarse matrix")?));
             }
         }
+        if self.buffers.len() != members {
+            self.buffers.clear();
+            for _ in 0..members {
+                self.buffers.push(Mutex::new(Buffers::new(&self.grids[0].layout)?));
+            }
+        }
+        for grid in &mut self.grids {
+            let layout = &grid.layout;
+            grid.shared = layout.cx * layout.cy >= WORTH_A_TEAM && layout.cy >= members;
+        }
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
+    }
+
+    /// Stages are fused where CG runs on S1 and nothing is projected between them.
+    pub fn fused(&self) -> bool {
+        self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
     /// Before a run.

@@ -4,7 +4,7 @@
 use super::area::{Four, Shared};
 use super::team::Me;
 use crate::backend::sums::sum;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 
@@ -75,6 +75,11 @@ impl Projection {
             self.means = Some(Shared::zeroed(per_member * members)?);
         }
         Ok(())
+    }
+
+    /// Nothing is projected.
+    pub fn is_empty(&self) -> bool {
+        self.components == 0
     }
 
     fn runs(&self, nodes: Nodes) -> &Runs {
@@ -183,6 +188,9 @@ impl Run {
     }
 }
 
+/// For errors.
+const RUNS: &str = "the runs of singular components";
+
 impl Runs {
     fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
         let no_memory = |_| Error::Memory("no memory for the runs of singular components".to_owned());
@@ -219,15 +227,12 @@ impl Runs {
             }
         }
         self.row_start.push(self.runs.len());
-        self.sort_by_component(components.singular());
-        Ok(())
+        self.sort_by_component(components.singular())
     }
 
-    fn sort_by_component(&mut self, components: usize) {
-        self.component_start.clear();
-        self.component_start.resize(components + 1, 0);
-        self.count.clear();
-        self.count.resize(components, 0.0);
+    fn sort_by_component(&mut self, components: usize) -> Result<()> {
+        reset(&mut self.component_start, components + 1, RUNS)?;
+        reset(&mut self.count, components, RUNS)?;
         for run in &self.runs {
             self.component_start[run.component as usize + 1] += 1;
             self.count[run.component as usize] += f64::from(run.len);
@@ -235,13 +240,15 @@ impl Runs {
         for k in 0..components {
             self.component_start[k + 1] += self.component_start[k];
         }
-        self.by_component.clear();
-        self.by_component.resize(self.runs.len(), 0);
-        let mut next = self.component_start.clone();
+        reset(&mut self.by_component, self.runs.len(), RUNS)?;
         for (k, run) in self.runs.iter().enumerate() {
-            let place = &mut next[run.component as usize];
+            let place = &mut self.component_start[run.component as usize];
             self.by_component[*place] = k as u32;
             *place += 1;
         }
+        // Each start has moved to the next one's place.
+        self.component_start.copy_within(..components, 1);
+        self.component_start[0] = 0;
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! it; a barrier ends the step. That is what the unsafe blocks rest on.
 
 use super::area::Four;
+use super::kernels::deinterleave;
 use super::neighbours::{
     Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST, products, total,
 };
@@ -37,13 +38,10 @@ pub fn split((shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]) {
         k = 1;
     }
     let first = (shift + k) / 2;
-    let pairs = values[k..].chunks_exact(2);
-    if let [last] = pairs.remainder() {
-        even[first + pairs.len()] = *last;
-    }
-    for ((pair, e), o) in pairs.zip(&mut even[first..]).zip(&mut odd[first..]) {
-        *e = pair[0];
-        *o = pair[1];
+    let values = &values[k..];
+    deinterleave(values, &mut even[first..], &mut odd[first..]);
+    if values.len() % 2 == 1 {
+        even[first + values.len() / 2] = values[values.len() - 1];
     }
 }
 

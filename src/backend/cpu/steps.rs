@@ -4,12 +4,14 @@
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
 use super::area::Four;
-use super::neighbours::products;
+use super::kernels::{
+    add_scaled, dot, five_points, interleave, nine_points, scale_in_place, solve, subtract, subtract_scaled,
+};
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
 use super::setup::{natural_rows, split};
 use super::team::Me;
-use crate::backend::sums::{dot, max_abs};
+use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::ring_index;
@@ -62,18 +64,22 @@ impl<'a> Caller<'a> {
 
 /// One member of a run.
 pub struct Member<'a> {
-    k: &'a Packed,
-    me: Me<'a>,
+    pub(super) k: &'a Packed,
+    pub(super) me: Me<'a>,
     caller: &'a Caller<'a>,
     /// On member 0.
     observer: Option<&'a mut dyn Observer>,
     /// Counts sums, see `Packed::sum_over_rows`.
     turn: usize,
+    /// Counts fused stages.
+    pub(super) stage: usize,
+    /// rho of the last fused descend.
+    pub(super) rho: f64,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a Packed, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: 0 }
+        Self { k, me, caller, observer, turn: 0, stage: 0, rho: 0.0 }
     }
 
     fn first(&self) -> &'a PackedGrid {
@@ -109,43 +115,27 @@ impl<'a> Member<'a> {
     }
 
     /// `out` = row J of A times v.
-    fn row_of_a(&self, colour: Colour, row: usize, v: &Four, mut out: impl FnMut(usize, f64)) {
-        let (m, n) = (&self.k.matrix, self.layout().cx);
+    fn row_of_a(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
+        let m = &self.k.matrix;
         // SAFETY: nobody writes A or v in this step.
         unsafe {
-            let (center, own) = (&m.center[colour].row(row, 0)[..n], &v[colour].row(row, 0)[..n]);
-            let straight = products(n, m.straight.couplings(colour, row), v.straight(colour, row));
+            let (center, own) = (m.center[colour].row(row, 0), v[colour].row(row, 0));
+            let (a, w) = (m.straight.couplings(colour, row), v.straight(colour, row));
             if self.k.shape.nine_points {
-                let corners = products(n, m.corners(colour, row), v.diagonal(colour, row));
-                for i in 0..n {
-                    out(i, center[i] * own[i] + (straight(i) + corners(i)));
-                }
+                nine_points(out, center, own, a, w, m.corners(colour, row), v.diagonal(colour, row));
             } else {
-                for i in 0..n {
-                    out(i, center[i] * own[i] + straight(i));
-                }
+                five_points(out, center, own, a, w);
             }
         }
     }
 
     /// `out` = row J of the matrix that CG works on times v.
-    fn row_of_system(&self, colour: Colour, row: usize, v: &Four, mut out: impl FnMut(usize, f64)) {
-        if !self.k.shape.schur {
-            return self.row_of_a(colour, row, v, out);
-        }
-        let (grid, n) = (self.first(), self.layout().cx);
-        let (center, distant) = match colour {
-            Colour::B1 => (&self.k.schur_center[0], &grid.b1_distant),
-            _ => (&self.k.schur_center[1], &grid.b2_distant),
-        };
-        // SAFETY: nobody writes S1 or v in this step.
-        unsafe {
-            let (center, own) = (&center.row(row, 0)[..n], &v[colour].row(row, 0)[..n]);
-            let far = products(n, distant.couplings(row), v[colour].distant(row));
-            let near = products(n, grid.black_diagonal.couplings(colour, row), v.diagonal(colour, row));
-            for i in 0..n {
-                out(i, center[i] * own[i] + (far(i) + near(i)));
-            }
+    fn row_of_system(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
+        if self.k.shape.schur {
+            // SAFETY: nobody writes S1 or v in this step.
+            unsafe { self.k.schur_row(colour, row, v, out) };
+        } else {
+            self.row_of_a(colour, row, v, out);
         }
     }
 }
@@ -156,9 +146,7 @@ impl PackedGrid {
         for row in self.rows(me) {
             // SAFETY: rows of this member, which no other reads in this step.
             let (v, h) = unsafe { (self.z[colour].row_mut(row, 0), self.inverse[colour].row(row, 0)) };
-            for (v, h) in v.iter_mut().zip(h) {
-                *v *= h;
-            }
+            scale_in_place(v, h);
         }
     }
 
@@ -167,15 +155,12 @@ impl PackedGrid {
         self.scale(me, Colour::R1);
         self.scale(me, Colour::R2);
         self.barrier(me);
-        let n = self.layout.cx;
         for row in self.rows(me) {
             for colour in BLACK {
                 // SAFETY: reads red rows, writes black rows of this member.
                 unsafe {
-                    let sum = products(n, self.straight.couplings(colour, row), self.z.straight(colour, row));
-                    for (i, v) in self.z[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
-                        *v -= sum(i);
-                    }
+                    let a = self.straight.couplings(colour, row);
+                    subtract(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
                 }
             }
         }
@@ -183,16 +168,12 @@ impl PackedGrid {
 
     /// z_r = y_r - A_rb z_b / d_r.
     fn backward_red(&self, me: Me) {
-        let n = self.layout.cx;
         for row in self.rows(me) {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black rows, writes red rows of this member.
                 unsafe {
-                    let sum = products(n, self.straight.couplings(colour, row), self.z.straight(colour, row));
-                    let h = &self.inverse[colour].row(row, 0)[..n];
-                    for (i, v) in self.z[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
-                        *v -= h[i] * sum(i);
-                    }
+                    let (h, a) = (self.inverse[colour].row(row, 0), self.straight.couplings(colour, row));
+                    subtract_scaled(self.z[colour].row_mut(row, 0), h, a, self.z.straight(colour, row));
                 }
             }
         }
@@ -202,31 +183,22 @@ impl PackedGrid {
     fn forward_dropped(&self, me: Me) {
         self.scale(me, Colour::B1);
         self.barrier(me);
-        let n = self.layout.cx;
         for row in self.rows(me) {
             // SAFETY: reads b1, writes b2 rows of this member.
             unsafe {
                 let (a, v) = (self.black_diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                let sum = products(n, a, v);
-                for (i, v) in self.z.b2.row_mut(row, 0)[..n].iter_mut().enumerate() {
-                    *v -= sum(i);
-                }
+                subtract(self.z.b2.row_mut(row, 0), a, v);
             }
         }
     }
 
     /// The same backward.
     fn backward_dropped(&self, me: Me) {
-        let n = self.layout.cx;
         for row in self.rows(me) {
             // SAFETY: reads b2, writes b1 rows of this member.
             unsafe {
                 let (a, v) = (self.black_diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                let sum = products(n, a, v);
-                let h = &self.inverse.b1.row(row, 0)[..n];
-                for (i, v) in self.z.b1.row_mut(row, 0)[..n].iter_mut().enumerate() {
-                    *v -= h[i] * sum(i);
-                }
+                subtract_scaled(self.z.b1.row_mut(row, 0), self.inverse.b1.row(row, 0), a, v);
             }
         }
     }
@@ -258,7 +230,7 @@ impl PackedGrid {
 ///
 /// # Safety
 /// Rows J of the two colours of row j must not be used by others in this step.
-unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four) {
+pub(super) unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
@@ -273,7 +245,7 @@ unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four
 ///
 /// # Safety
 /// Nobody may write rows J of the two colours of row j in this step.
-unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
+pub(super) unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
@@ -283,13 +255,9 @@ unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
         values[0] = odd[0];
         return;
     }
-    let mut pairs = values.chunks_exact_mut(2);
-    for ((pair, e), o) in (&mut pairs).zip(even).zip(odd) {
-        pair[0] = *e;
-        pair[1] = *o;
-    }
-    if let [last] = pairs.into_remainder() {
-        *last = even[layout.grid.nx / 2];
+    interleave(even, odd, values);
+    if layout.grid.nx % 2 == 1 {
+        values[layout.grid.nx - 1] = even[layout.grid.nx / 2];
     }
 }
 
@@ -298,14 +266,41 @@ fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }
 
+impl Packed {
+    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
+    /// 0 alone. Returns <r, M^-1 r> of these levels.
+    pub fn solve_natural(&self) -> f64 {
+        let last = self.grids.last().expect("at least one grid is packed");
+        let mut natural = self.natural();
+        let nx = last.layout.grid.coarse().nx;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: nobody writes z in this step.
+            z.copy_from_slice(unsafe { &last.z.b2.row(row, 0)[..nx] });
+        }
+        natural.apply(false);
+        let mut rho = 0.0;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: only member 0 uses z in this step.
+            let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
+            rho += dot(z, target);
+            target.copy_from_slice(z);
+        }
+        rho
+    }
+}
+
 impl PcgSteps for Member<'_> {
     fn residual(&mut self) {
         self.barrier();
-        let n = self.layout().cx;
         self.each_row(|colour, row| {
             // SAFETY: reads x and b, writes rows of r of this member.
-            let (b, r) = unsafe { (&self.k.b[colour].row(row, 0)[..n], &mut self.k.r[colour].row_mut(row, 0)[..n]) };
-            self.row_of_system(colour, row, &self.k.x, |i, ax| r[i] = b[i] - ax);
+            let (b, r) = unsafe { (self.k.b[colour].row(row, 0), self.k.r[colour].row_mut(row, 0)) };
+            self.row_of_system(colour, row, &self.k.x, r);
+            for (r, b) in r.iter_mut().zip(b) {
+                *r = b - *r;
+            }
         });
     }
 
@@ -339,22 +334,8 @@ impl PcgSteps for Member<'_> {
             }
             grid.barrier(me);
         }
-        let last = k.grids.last().expect("at least one grid is packed");
         if me.index == 0 {
-            // The levels below, and the exact factor.
-            let mut natural = k.natural();
-            let nx = last.layout.grid.coarse().nx;
-            for row in last.layout.rows(Colour::B2) {
-                let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
-                // SAFETY: nobody writes z in this step.
-                z.copy_from_slice(unsafe { &last.z.b2.row(row, 0)[..nx] });
-            }
-            natural.apply(false);
-            for row in last.layout.rows(Colour::B2) {
-                let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
-                // SAFETY: only member 0 uses z in this step.
-                unsafe { last.z.b2.row_mut(row, 0)[..nx].copy_from_slice(z) };
-            }
+            k.solve_natural();
         }
         // L^T z = y.
         for (q, grid) in k.grids.iter().enumerate().rev() {
@@ -392,29 +373,46 @@ impl PcgSteps for Member<'_> {
 
     fn multiply(&mut self) -> f64 {
         self.barrier();
-        let n = self.layout().cx;
         self.each_row(|colour, row| {
             // SAFETY: reads p, writes rows of q of this member.
-            let q = unsafe { &mut self.k.q[colour].row_mut(row, 0)[..n] };
-            self.row_of_system(colour, row, &self.k.p, |i, ap| q[i] = ap);
+            let q = unsafe { self.k.q[colour].row_mut(row, 0) };
+            self.row_of_system(colour, row, &self.k.p, q);
         });
         self.dot(&self.k.p, &self.k.q, self.k.system())
     }
 
-    fn advance(&mut self, alpha: f64) {
+    fn advance_solution(&mut self, alpha: f64) {
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            unsafe {
-                let (x, p) = (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0));
-                for (x, p) in x.iter_mut().zip(p) {
-                    *x += alpha * p;
-                }
-                let (r, q) = (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0));
-                for (r, q) in r.iter_mut().zip(q) {
-                    *r -= alpha * q;
-                }
-            }
+            let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
+            add_scaled(x, alpha, p);
         });
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
+            add_scaled(r, -alpha, q);
+        });
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if self.k.fused() {
+            return self.fused_descend(alpha);
+        }
+        self.textbook_descend(alpha)
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.k.fused() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if self.k.fused() {
+            return self.fused_ascend(step);
+        }
+        self.textbook_ascend(step)
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
@@ -496,15 +494,22 @@ impl RrbSteps for Member<'_> {
 
     fn whole_residual_norm2(&mut self) -> f64 {
         let mut turn = self.turn;
+        let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let ax = &mut scratch[..self.layout().cx];
         let sum = self.k.sum_over_rows(self.me, &mut turn, |row| {
             let mut square = 0.0;
             for colour in ALL {
+                self.row_of_a(colour, row, &self.k.x, ax);
                 // SAFETY: nobody writes b in this step.
                 let b = unsafe { self.k.b[colour].row(row, 0) };
-                self.row_of_a(colour, row, &self.k.x, |i, ax| square += (b[i] - ax) * (b[i] - ax));
+                for (ax, b) in ax.iter_mut().zip(b) {
+                    *ax = b - *ax;
+                }
+                square += dot(ax, ax);
             }
             square
         });
+        drop(scratch);
         self.turn = turn;
         sum
     }
@@ -513,7 +518,7 @@ impl RrbSteps for Member<'_> {
         if !self.k.shape.schur {
             return;
         }
-        let (k, n) = (self.k, self.layout().cx);
+        let k = self.k;
         // y_r = b_r / d_r, where x_r will be: the guess's red values are not needed any more.
         self.barrier();
         for row in self.rows() {
@@ -532,10 +537,8 @@ impl RrbSteps for Member<'_> {
             for colour in BLACK {
                 // SAFETY: reads red y, writes black rows of this member.
                 unsafe {
-                    let sum = products(n, k.matrix.straight.couplings(colour, row), k.x.straight(colour, row));
-                    for (i, b) in k.b[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
-                        *b -= sum(i);
-                    }
+                    let a = k.matrix.straight.couplings(colour, row);
+                    subtract(k.b[colour].row_mut(row, 0), a, k.x.straight(colour, row));
                 }
             }
         }
@@ -552,17 +555,15 @@ impl RrbSteps for Member<'_> {
         if !self.k.shape.schur {
             return;
         }
-        let (k, n) = (self.k, self.layout().cx);
+        let k = self.k;
         self.barrier();
         for row in self.rows() {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
-                    let sum = products(n, k.matrix.straight.couplings(colour, row), k.x.straight(colour, row));
                     let (b, h) = (k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0));
-                    for (i, x) in k.x[colour].row_mut(row, 0)[..n].iter_mut().enumerate() {
-                        *x = (b[i] - sum(i)) * h[i];
-                    }
+                    let a = k.matrix.straight.couplings(colour, row);
+                    solve(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
                 }
             }
         }
@@ -594,7 +595,7 @@ impl RrbSteps for Member<'_> {
             for colour in ALL {
                 // SAFETY: reads b, writes rows of x of this member.
                 let out = unsafe { self.k.x[colour].row_mut(row, 0) };
-                self.row_of_a(colour, row, &self.k.b, |i, ab| out[i] = ab);
+                self.row_of_a(colour, row, &self.k.b, out);
             }
         }
         for j in natural_rows(self.layout(), &self.rows()) {

@@ -41,11 +41,43 @@ impl Me<'_> {
         }
     }
 
+    /// Tells the members next to this one that it has come to `point` of stage `stage`.
+    pub fn post(&self, point: Point, stage: usize) {
+        self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
+    }
+
+    /// Waits until `member` has come to `point` of stage `stage`; what it wrote before is then visible.
+    pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
+        let post = &self.barrier.posts[member].0[point as usize];
+        let mut spins = 0;
+        while post.load(Ordering::Acquire) < stage {
+            if self.barrier.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            spins += 1;
+            if spins < self.barrier.spins { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+
     /// The part of 0..n that is this member's: contiguous, the same in every step.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         n * self.index / self.members..n * (self.index + 1) / self.members
     }
 }
+
+/// Where a member can be in a stage, as far as its neighbours ask.
+#[derive(Clone, Copy)]
+pub enum Point {
+    /// Its first row is done.
+    First = 0,
+    /// Its last row is done.
+    Last = 1,
+}
+
+/// Stages in which a member has come to its points, on a cache line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+struct Posts([AtomicUsize; 2]);
 
 /// Marks a panic that only passes on another member's.
 struct Abandoned;
@@ -57,6 +89,7 @@ struct Barrier {
     arrived: AtomicUsize,
     round: AtomicUsize,
     broken: AtomicBool,
+    posts: Vec<Posts>,
     asleep: Mutex<()>,
     wake: Condvar,
 }
@@ -155,6 +188,7 @@ impl Team {
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
+                posts: (0..members).map(|_| Posts::default()).collect(),
                 asleep: Mutex::new(()),
                 wake: Condvar::new(),
             },
@@ -170,7 +204,7 @@ impl Team {
             let thread = std::thread::Builder::new()
                 .name(format!("rrbsolver-{index}"))
                 .spawn(move || follow(&shared, index))
-                .map_err(|e| Error::Memory(format!("thread {index} of {members} could not be started: {e}")))?;
+                .map_err(|e| Error::Memory(format!("no memory for thread {index} of {members}: {e}")))?;
             team.threads.push(thread);
         }
         Ok(team)
@@ -196,6 +230,9 @@ impl Team {
             let text = Text(unsafe {
                 std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
             });
+            for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
+                post.store(0, Ordering::Relaxed);
+            }
             shared.running.store(me.members - 1, Ordering::Release);
             let mut order = shared.order();
             order.number += 1;
@@ -305,7 +342,14 @@ mod tests {
                 me.share(10)
             };
             for _ in 0..20 {
-                let share = team.run(|me| drop(work(me)), work).unwrap();
+                let share = team
+                    .run(
+                        |me| {
+                            work(me);
+                        },
+                        work,
+                    )
+                    .unwrap();
                 assert_eq!(share, 0..10 / members);
             }
         }

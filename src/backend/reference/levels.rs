@@ -41,13 +41,13 @@ fn black_parity(grid: Grid) -> usize {
 }
 
 /// Nodes (i, j) of the colour that the odd level eliminates.
-pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
     let black = black_parity(grid);
     (0..grid.ny).flat_map(move |j| ((j + black + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Nodes that the odd level leaves.
-pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
     let black = black_parity(grid);
     (0..grid.ny).flat_map(move |j| ((j + black) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }

@@ -3,7 +3,7 @@
 use super::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, reset, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
@@ -50,13 +50,12 @@ struct Singular {
 impl Singular {
     fn set(&mut self, grid: Grid, components: &Components) -> Result<()> {
         let m = components.singular();
-        self.label.clear();
         for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
-            v.clear();
-            v.resize(m, 0.0);
+            reset(v, m, "sums over components")?;
         }
+        self.label.clear();
         if m > 0 {
-            self.label = zeroed(ring_len(grid), "component labels")?;
+            reset(&mut self.label, ring_len(grid), "component labels")?;
             for j in 0..grid.ny {
                 for i in 0..grid.nx {
                     if let Some(component) = components.singular_of(grid.nx, i, j) {
@@ -97,14 +96,25 @@ impl Singular {
     }
 }
 
+/// Places of nodes in ringed arrays.
+fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
+    let mut places = zeroed(nodes.clone().count(), "places of nodes")?;
+    for (place, (i, j)) in places.iter_mut().zip(nodes) {
+        *place = ring_index(grid.nx, i, j);
+    }
+    Ok(places)
+}
+
 impl State {
     fn new(grid: Grid, levels: usize, schur: bool) -> Result<Self> {
         let array = || zeroed(ring_len(grid), "a vector");
-        let place = |(i, j)| ring_index(grid.nx, i, j);
-        let red: Vec<usize> = red_nodes(grid).map(place).collect();
-        let black: Vec<usize> = black_nodes(grid).map(place).collect();
-        let everywhere = [&black[..], &red].concat();
-        let system = if schur { black } else { everywhere.clone() };
+        let red = places(grid, red_nodes(grid))?;
+        let everywhere = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
+        let system = if schur {
+            places(grid, black_nodes(grid))?
+        } else {
+            places(grid, black_nodes(grid).chain(red_nodes(grid)))?
+        };
         Ok(Self {
             grid,
             shape: (levels, schur),
@@ -320,9 +330,14 @@ impl PcgSteps for Run<'_, '_> {
         self.s.dot(&self.s.p, &self.s.q)
     }
 
-    fn advance(&mut self, alpha: f64) {
+    fn advance_solution(&mut self, alpha: f64) {
         for &c in &self.s.system {
             self.s.x[c] += alpha * self.s.p[c];
+        }
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        for &c in &self.s.system {
             self.s.r[c] -= alpha * self.s.q[c];
         }
     }

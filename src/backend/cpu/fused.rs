@@ -1,0 +1,501 @@
+//! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array
+//! read and written once a stage. Words per black node, all levels together:
+//!
+//! ```text
+//!     descend  r rw 2, q 1, first grid's even level 2.5, kept values .5            6.0
+//!              coarser grids: couplings, pivots and values                          3.5
+//!     ascend   coarser grids                                                        3.8
+//!              kept values .5, r .5, level .5, p rw 2, x rw 2, S1 5, q 1           11.5
+//! ```
+//!
+//! (the diagonal couplings of the level are those of S1, read once). Stages sweep over rows, so that what
+//! neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on the way down, so that red
+//! rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
+//!
+//! Between members, a stage needs at most a row of the member before or after: each posts when its first and
+//! last rows are done. One barrier stands between grids, one where a scalar is needed.
+
+use super::area::{Four, Shared};
+use super::kernels::{add_scaled, advance, difference, dot, nine_points, scale, solve, solve_in_place, subtract};
+use super::neighbours::Rows;
+use super::packed::{Packed, PackedGrid};
+use super::steps::{Member, collect, spread};
+use super::team::{Me, Point};
+use crate::backend::sums::pairwise;
+use crate::error::{Result, zeroed};
+use crate::grid::layout::{Colour, Layout};
+use std::ops::Range;
+use std::sync::{MutexGuard, PoisonError};
+
+/// One value per row and purpose, written by the row's owner, added by all after a barrier.
+pub struct StageSums {
+    values: Shared,
+    /// Where the rho of grid q begins; the last one is that of the natural levels.
+    rho_start: Vec<usize>,
+    rows: usize,
+}
+
+impl StageSums {
+    pub fn new(grids: &[PackedGrid]) -> Result<Self> {
+        let rows = grids[0].layout.cy;
+        let mut rho_start = vec![2 * rows];
+        for grid in grids {
+            rho_start.push(rho_start[rho_start.len() - 1] + grid.layout.cy);
+        }
+        let len = rho_start[grids.len()] + 1;
+        Ok(Self { values: Shared::zeroed(len)?, rho_start, rows })
+    }
+
+    /// # Safety
+    /// Between two barriers a place must be written by one member and read by none.
+    unsafe fn set(&self, place: usize, value: f64) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut(place, 1)[0] = value };
+    }
+
+    /// # Safety
+    /// Nobody may write these places before the next barrier.
+    unsafe fn sum(&self, places: Range<usize>) -> f64 {
+        // SAFETY: as the caller promised.
+        pairwise(unsafe { self.values.slice(places.start, places.len()) })
+    }
+
+    fn residual(&self) -> Range<usize> {
+        0..self.rows
+    }
+
+    fn sigma(&self) -> Range<usize> {
+        self.rows..2 * self.rows
+    }
+
+    fn rho(&self) -> Range<usize> {
+        2 * self.rows..self.rho_start[self.rho_start.len() - 1] + 1
+    }
+}
+
+/// Rows of one member, with a border of zeros left and right.
+pub struct Buffers {
+    values: Vec<f64>,
+    stride: usize,
+    block: usize,
+}
+
+/// Rows a stage keeps: two of each of three colours.
+const BUFFER_ROWS: usize = 6;
+
+impl Buffers {
+    pub fn new(layout: &Layout) -> Result<Self> {
+        let stride = layout.stride();
+        Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
+    }
+
+    /// Row k from I = shift on.
+    fn row(&self, k: usize, shift: isize, n: usize) -> &[f64] {
+        &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
+    }
+
+    /// Row k, to write; what stands behind its n values becomes zero, since grids of all sizes use it.
+    fn row_mut(&mut self, k: usize, n: usize) -> &mut [f64] {
+        let row = &mut self.values[k * self.stride + self.block..][..n + 1];
+        row[n] = 0.0;
+        &mut row[..n]
+    }
+}
+
+/// x = x + alpha p, p = z + beta p; p = z at a start.
+fn step_row(x: &mut [f64], p: &mut [f64], z: &[f64], step: Option<(f64, f64)>) {
+    match step {
+        None => p.copy_from_slice(z),
+        Some((alpha, beta)) => advance(x, p, z, alpha, beta),
+    }
+}
+
+/// The member after this one on a grid, if it has rows there.
+fn next(me: Me, grid: &PackedGrid) -> Option<usize> {
+    (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
+}
+
+/// The member before.
+fn previous(me: Me, grid: &PackedGrid) -> Option<usize> {
+    if grid.shared { me.index.checked_sub(1) } else { None }
+}
+
+impl Member<'_> {
+    fn buffers(&self) -> MutexGuard<'_, Buffers> {
+        self.k.buffers[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
+    pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
+        let (k, me) = (self.k, self.me);
+        self.stage += 1;
+        k.descend_first(me, self.stage, alpha, &mut self.buffers());
+        k.grids[0].barrier(me);
+        for q in 1..k.grids.len() {
+            self.stage += 1;
+            k.descend_grid(q, me, self.stage, &mut self.buffers());
+            k.grids[q].barrier(me);
+        }
+        let sums = &k.stage_sums;
+        if me.index == 0 {
+            let rho = k.solve_natural();
+            // SAFETY: only member 0 writes this place.
+            unsafe { sums.set(sums.rho().end - 1, rho) };
+        }
+        me.barrier();
+        // SAFETY: written before this barrier; written again only after that of `ascend`.
+        unsafe {
+            self.rho = sums.sum(sums.rho());
+            sums.sum(sums.residual())
+        }
+    }
+
+    /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
+    pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        let (k, me) = (self.k, self.me);
+        for q in (1..k.grids.len()).rev() {
+            k.grids[q].barrier(me);
+            self.stage += 1;
+            k.ascend_grid(q, me, self.stage, &mut self.buffers());
+        }
+        k.grids[0].barrier(me);
+        self.stage += 1;
+        k.ascend_first(me, self.stage, step, &mut self.buffers());
+        me.barrier();
+        // SAFETY: written before this barrier; written again only after that of `descend`.
+        unsafe { k.stage_sums.sum(k.stage_sums.sigma()) }
+    }
+}
+
+/// Rows of `Buffers`, two each, by the parity of J.
+const FIRST_RED: usize = 0;
+const SECOND_RED: usize = 2;
+const DROPPED: usize = 4;
+
+impl Packed {
+    /// On S1: r = r - alpha q, and the even level of the first grid.
+    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, t: &mut Buffers) {
+        let (grid, sums) = (&self.grids[0], &self.stage_sums);
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        for row in rows.clone() {
+            // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
+            // member is read after that member has posted it.
+            unsafe {
+                let r = self.r.b1.row_mut(row, 0);
+                if let Some(alpha) = alpha {
+                    add_scaled(r, -alpha, self.q.b1.row(row, 0));
+                }
+                let rho = scale(t.row_mut(DROPPED + row % 2, n), grid.inverse.b1.row(row, 0), r);
+                sums.set(sums.rho_start[0] + row, rho);
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                } else {
+                    self.descend_first_kept(row - 1, alpha, t);
+                }
+            }
+        }
+        if let Some(last) = rows.clone().last() {
+            match next(me, grid) {
+                Some(member) => {
+                    me.wait_for(member, Point::First, stage);
+                    // SAFETY: the next member has posted this row.
+                    let (h, r) = unsafe { (grid.inverse.b1.row(rows.end, 0), self.r.b1.row(rows.end, 0)) };
+                    scale(t.row_mut(DROPPED + rows.end % 2, n), h, r);
+                }
+                None => t.row_mut(DROPPED + rows.end % 2, n).fill(0.0),
+            }
+            // SAFETY: as above.
+            unsafe { self.descend_first_kept(last, alpha, t) };
+        }
+    }
+
+    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers.
+    ///
+    /// # Safety
+    /// Row J must be this member's.
+    unsafe fn descend_first_kept(&self, row: usize, alpha: Option<f64>, t: &mut Buffers) {
+        let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
+        // SAFETY: rows of this member; the sum of squares of b1 in this row is added here.
+        unsafe {
+            let r = self.r.b2.row_mut(row, 0);
+            if let Some(alpha) = alpha {
+                add_scaled(r, -alpha, self.q.b2.row(row, 0));
+            }
+            let b1 = self.r.b1.row(row, 0);
+            self.stage_sums.set(self.stage_sums.residual().start + row, dot(r, r) + dot(b1, b1));
+            let a = grid.black_diagonal.couplings(Colour::B2, row);
+            difference(grid.z.b2.row_mut(row, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            self.send(0, row);
+        }
+    }
+
+    /// Row J of kept values, to the next grid.
+    ///
+    /// # Safety
+    /// Row J must be this member's.
+    unsafe fn send(&self, q: usize, row: usize) {
+        let grid = &self.grids[q];
+        let Some(coarse) = self.grids.get(q + 1) else { return };
+        if grid.layout.rows(Colour::B2).contains(&row) {
+            // SAFETY: each row of the next grid gets values from one row.
+            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+        }
+    }
+
+    /// Both levels of a coarser grid.
+    fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers) {
+        let (grid, sums) = (&self.grids[q], &self.stage_sums);
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row
+        // of b1 of the next member, which is read after that member has posted it.
+        unsafe {
+            scale(
+                t.row_mut(FIRST_RED + (rows.start + 1) % 2, n),
+                grid.inverse.r1.below(rows.start, 0),
+                grid.z.r1.below(rows.start, 0),
+            );
+            let mut rho_r2 = scale(
+                t.row_mut(SECOND_RED + rows.start % 2, n),
+                grid.inverse.r2.row(rows.start, 0),
+                grid.z.r2.row(rows.start, 0),
+            );
+            for row in rows.clone() {
+                let rho_r1 =
+                    scale(t.row_mut(FIRST_RED + row % 2, n), grid.inverse.r1.row(row, 0), grid.z.r1.row(row, 0));
+                let y = grid.z.b1.row_mut(row, 0);
+                let neighbours = [
+                    t.row(SECOND_RED + row % 2, -1, n),
+                    t.row(SECOND_RED + row % 2, 0, n),
+                    t.row(FIRST_RED + (row + 1) % 2, 0, n),
+                    t.row(FIRST_RED + row % 2, 0, n),
+                ];
+                subtract(y, grid.straight.couplings(Colour::B1, row), neighbours);
+                let rho_b1 = scale(t.row_mut(DROPPED + row % 2, n), grid.inverse.b1.row(row, 0), y);
+                sums.set(sums.rho_start[q] + row, (rho_r1 + rho_r2) + rho_b1);
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                }
+
+                rho_r2 = scale(
+                    t.row_mut(SECOND_RED + (row + 1) % 2, n),
+                    grid.inverse.r2.row(row + 1, 0),
+                    grid.z.r2.row(row + 1, 0),
+                );
+                let neighbours = [
+                    t.row(FIRST_RED + row % 2, 0, n),
+                    t.row(FIRST_RED + row % 2, 1, n),
+                    t.row(SECOND_RED + row % 2, 0, n),
+                    t.row(SECOND_RED + (row + 1) % 2, 0, n),
+                ];
+                subtract(grid.z.b2.row_mut(row, 0), grid.straight.couplings(Colour::B2, row), neighbours);
+                if row > rows.start {
+                    self.descend_kept(q, row - 1, t);
+                }
+            }
+            match next(me, grid) {
+                Some(member) => {
+                    me.wait_for(member, Point::First, stage);
+                    scale(
+                        t.row_mut(DROPPED + rows.end % 2, n),
+                        grid.inverse.b1.row(rows.end, 0),
+                        grid.z.b1.row(rows.end, 0),
+                    );
+                }
+                None => t.row_mut(DROPPED + rows.end % 2, n).fill(0.0),
+            }
+            self.descend_kept(q, last, t);
+        }
+    }
+
+    /// # Safety
+    /// Row J must be this member's.
+    unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers) {
+        let grid = &self.grids[q];
+        // SAFETY: a row of this member.
+        unsafe {
+            let a = grid.black_diagonal.couplings(Colour::B2, row);
+            subtract(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
+            self.send(q, row);
+        }
+    }
+
+    /// Row J of the kept values of grid q as the coarser levels left them, into row k of the buffers.
+    ///
+    /// # Safety
+    /// Nobody may write the next grid, or on the last grid b2, in this stage.
+    unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers) {
+        let grid = &self.grids[q];
+        let out = t.row_mut(k, grid.layout.cx);
+        if !grid.layout.rows(Colour::B2).contains(&row) {
+            out.fill(0.0);
+            return;
+        }
+        // SAFETY: as the caller promised.
+        unsafe {
+            match self.grids.get(q + 1) {
+                Some(coarse) => {
+                    let nx = coarse.layout.grid.nx;
+                    collect(&coarse.layout, row, &coarse.z, &mut out[..nx]);
+                    out[nx..].fill(0.0);
+                }
+                None => out.copy_from_slice(grid.z.b2.row(row, 0)),
+            }
+        }
+    }
+
+    /// Both levels of a coarser grid, upwards.
+    fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers) {
+        let grid = &self.grids[q];
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        const KEPT: usize = FIRST_RED;
+        // SAFETY: rows of this member are written, each before it is read; the first row of b1 of the next
+        // member is read after that member has posted it; the next grid is only read.
+        unsafe {
+            match rows.start.checked_sub(1) {
+                Some(before) => self.fetch(q, before, KEPT + before % 2, t),
+                None => t.row_mut(KEPT + 1, n).fill(0.0),
+            }
+            for row in rows.clone() {
+                self.fetch(q, row, KEPT + row % 2, t);
+                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+                let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
+                solve_in_place(
+                    grid.z.b1.row_mut(row, 0),
+                    grid.inverse.b1.row(row, 0),
+                    grid.black_diagonal.couplings(Colour::B1, row),
+                    v,
+                );
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                } else {
+                    self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
+                }
+                let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
+                solve_in_place(
+                    grid.z.r2.row_mut(row, 0),
+                    grid.inverse.r2.row(row, 0),
+                    grid.straight.couplings(Colour::R2, row),
+                    v,
+                );
+                if self.grids.len() > q + 1 {
+                    grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(here, 0, n));
+                }
+            }
+            if let Some(member) = next(me, grid) {
+                me.wait_for(member, Point::First, stage);
+            }
+            let here = KEPT + last % 2;
+            self.ascend_first_red(q, last, t.row(here, -1, n), t.row(here, 0, n));
+        }
+    }
+
+    /// Row J of r1, between kept values west and east and the b1 rows J and J + 1.
+    ///
+    /// # Safety
+    /// Row J must be this member's, and b1 row J + 1 done.
+    unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[f64], east: &[f64]) {
+        let grid = &self.grids[q];
+        // SAFETY: as the caller promised.
+        unsafe {
+            let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
+            solve_in_place(
+                grid.z.r1.row_mut(row, 0),
+                grid.inverse.r1.row(row, 0),
+                grid.straight.couplings(Colour::R1, row),
+                v,
+            );
+        }
+    }
+
+    /// On S1: the even level upwards, x, p, and q = S1 p.
+    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, t: &mut Buffers) {
+        let grid = &self.grids[0];
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        const KEPT: usize = FIRST_RED;
+        // SAFETY: x, p and q are written in rows of this member; p rows of other members are read after they
+        // have posted them; r and the next grid are only read.
+        unsafe {
+            match rows.start.checked_sub(1) {
+                Some(before) => self.fetch(0, before, KEPT + before % 2, t),
+                None => t.row_mut(KEPT + 1, n).fill(0.0),
+            }
+            for row in rows.clone() {
+                self.fetch(0, row, KEPT + row % 2, t);
+                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+                step_row(self.x.b2.row_mut(row, 0), self.p.b2.row_mut(row, 0), t.row(here, 0, n), step);
+                let (h, a) = (grid.inverse.b1.row(row, 0), grid.black_diagonal.couplings(Colour::B1, row));
+                let mut z = std::mem::take(&mut t.values);
+                {
+                    let (rows, own) = z.split_at_mut(DROPPED * t.stride);
+                    let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
+                    let own = &mut own[t.block..][..n];
+                    solve(own, h, self.r.b1.row(row, 0), a, [of(below, -1), of(below, 0), of(here, -1), of(here, 0)]);
+                    step_row(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step);
+                }
+                t.values = z;
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                }
+                if row >= rows.start + 2 {
+                    self.multiply_row(row - 1);
+                }
+            }
+            me.post(Point::Last, stage);
+            if let Some(member) = next(me, grid) {
+                me.wait_for(member, Point::First, stage);
+            }
+            if last > rows.start {
+                self.multiply_row(last);
+            }
+            if let Some(member) = previous(me, grid) {
+                me.wait_for(member, Point::Last, stage);
+            }
+            self.multiply_row(rows.start);
+        }
+    }
+
+    /// Row J of q = S1 p and of <p, q>.
+    ///
+    /// # Safety
+    /// Row J must be this member's, and p rows J - 1 to J + 1 done.
+    unsafe fn multiply_row(&self, row: usize) {
+        let mut sigma = 0.0;
+        for colour in [Colour::B1, Colour::B2] {
+            // SAFETY: as the caller promised.
+            unsafe {
+                let q = self.q[colour].row_mut(row, 0);
+                self.schur_row(colour, row, &self.p, q);
+                sigma += dot(self.p[colour].row(row, 0), q);
+            }
+        }
+        // SAFETY: the row is this member's.
+        unsafe { self.stage_sums.set(self.stage_sums.sigma().start + row, sigma) };
+    }
+
+    /// out = row J of S1 v.
+    ///
+    /// # Safety
+    /// Nobody may write v rows J - 1 to J + 1 meanwhile.
+    pub(super) unsafe fn schur_row(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
+        let grid = &self.grids[0];
+        let (center, distant) = match colour {
+            Colour::B1 => (&self.schur_center[0], &grid.b1_distant),
+            _ => (&self.schur_center[1], &grid.b2_distant),
+        };
+        // SAFETY: as the caller promised.
+        unsafe {
+            let far = (distant.couplings(row), v[colour].distant(row));
+            let near = (grid.black_diagonal.couplings(colour, row), v.diagonal(colour, row));
+            nine_points(out, center.row(row, 0), v[colour].row(row, 0), far.0, far.1, near.0, near.1);
+        }
+    }
+}
+
+/// b1 neighbours of row J of b2, from the two buffered rows of b1.
+fn diagonal_of(t: &Buffers, k: usize, row: usize, n: usize) -> Rows<'_> {
+    let (here, above) = (k + row % 2, k + (row + 1) % 2);
+    [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
+}
