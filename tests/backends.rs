@@ -531,6 +531,11 @@ fn disconnected_basins() {
                 check_wet(&a, 3, &format!("backend={backend} levels={levels}"));
             }
         }
+        let b = random_rhs(nx * ny, 4);
+        let first = run(&a, &b, "backend=cpu threads=1");
+        for threads in THREADS {
+            assert_same_bits(&first, &run(&a, &b, &format!("backend=cpu threads={threads}")), "basins");
+        }
     }
 }
 
@@ -601,6 +606,9 @@ proptest! {
         for backend in ["reference", "cpu threads=1", "cpu threads=2"] {
             check_wet(&a, seed, &format!("backend={backend} levels={levels} max_iter=4000"));
         }
+        let b = random_rhs(nx * ny, seed);
+        let [one, many] = [1, 4].map(|threads| run(&a, &b, &format!("backend=cpu threads={threads} levels={levels}")));
+        assert_same_bits(&one, &many, &format!("{nx}x{ny}"));
     }
 
     /// Any extents, levels, grids and threads: the two storage schemes agree.

@@ -119,6 +119,32 @@ fn max_iter_is_a_caveat_not_an_error() {
     }
 }
 
+/// A tolerance that rounding forbids ends as "not converged", with the best x there is, and within max_iter.
+#[test]
+fn unreachable_tolerance() {
+    for a in five_and_nine(30, 30).into_iter().chain([poisson(30, 30)]) {
+        let b = random_rhs(a.len(), 2);
+        for backend in BACKENDS {
+            for norm in ["true2", "preconditioned"] {
+                for rel_tol in ["1e-17", "1e-30", "1e-300"] {
+                    let text = format!("{backend} norm={norm} rel_tol={rel_tol} max_iter=5000");
+                    let solver = Solver::of(&a, &text);
+                    let mut x = vec![0.0; a.len()];
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
+                    assert!(solver.iterations() <= 5000);
+                    // Rounding of b - A x: some ten products.
+                    assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
+                    // Enough iterations of it are as good: the usual way to ask for a fixed number.
+                    solver.options("max_iter=40").unwrap();
+                    x.fill(0.0);
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
+                    assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
+                }
+            }
+        }
+    }
+}
+
 /// norm(r) <= max(rel_tol * reference, abs_tol), in both norms, and relative to both references.
 #[test]
 fn stopping_test_is_the_documented_inequality() {

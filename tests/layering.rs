@@ -160,7 +160,10 @@ fn forbidden(from: &[String], to: &[String]) -> Option<&'static str> {
     let is_leaf = |name: &str| LEAVES.contains(&name);
     let concrete = |name: &str| ["cpu", "reference", "cuda"].contains(&name);
     if layer == target || is_leaf(target) {
-        return if layer == "backend" && from.get(1).is_none_or(|m| !concrete(m)) && to.get(1).is_some_and(|m| concrete(m)) {
+        return if layer == "backend"
+            && from.get(1).is_none_or(|m| !concrete(m))
+            && to.get(1).is_some_and(|m| concrete(m))
+        {
             // Re-exports of its own parts in backend/mod.rs are no use of them by the traits.
             (from.len() > 1).then_some("what backends share names one of them")
         } else {
@@ -206,7 +209,9 @@ fn concrete_backends_are_named_once() {
         .filter(|(module, _)| module.first().is_some_and(|m| m != "backend"))
         .filter(|(_, text)| {
             let tokens = tokens(text);
-            tokens.windows(3).any(|w| w[0] == "backend" && w[1] == "::" && ["cpu", "reference", "cuda"].contains(&w[2].as_str()))
+            tokens
+                .windows(3)
+                .any(|w| w[0] == "backend" && w[1] == "::" && ["cpu", "reference", "cuda"].contains(&w[2].as_str()))
         })
         .map(|(module, _)| module.join("::"))
         .collect();
@@ -272,7 +277,15 @@ fn paths_are_read_as_the_compiler_reads_them() {
     let path = |text: &str| text.split("::").map(str::to_owned).collect::<Vec<String>>();
     let edge = |from: &str, to: &str| forbidden(&path(from), &path(to)).is_some();
     assert!(edge("grid::levels", "backend::Setup") && edge("solver::rrb", "backend::cpu::Cpu"));
-    assert!(edge("backend::cpu::team", "solver::krylov") && edge("report", "grid::levels") && edge("backend::sums", "backend::cpu::team"));
+    assert!(
+        edge("backend::cpu::team", "solver::krylov")
+            && edge("report", "grid::levels")
+            && edge("backend::sums", "backend::cpu::team")
+    );
     assert!(edge("solver::rrb", "ffi::log") && edge("ffi::rrb", "mystery::x"));
-    assert!(!edge("solver::rrb", "backend::RrbBackend") && !edge("ffi::rrb", "backend::cpu::Cpu") && !edge("grid::levels", "error::Error"));
+    assert!(
+        !edge("solver::rrb", "backend::RrbBackend")
+            && !edge("ffi::rrb", "backend::cpu::Cpu")
+            && !edge("grid::levels", "error::Error")
+    );
 }

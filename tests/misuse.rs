@@ -112,10 +112,10 @@ fn extents() {
     refused(1 << 32, 1 << 32, &["nx", "ny"]);
     refused(3_000_000_000, 3_000_000_000, &["nx", "ny"]);
     refused(i64::MAX, 1, &["nx", "ny"]);
-    let mut handle = 1usize as *mut Handle;
+    let mut handle = std::ptr::dangling_mut::<Handle>();
     // SAFETY: `handle` outlives the call, which fails before it looks at what is in it.
     assert_eq!(unsafe { rrb_create(0, 5, &mut handle) }, status::DIMENSION);
-    assert_eq!(handle as usize, 1, "out is untouched");
+    assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
     // Rows so long that the arrays would not fit the address space.
     let solver = Solver::new(2, 1000, "");
     let huge = solver.set_int(key::LEADING_DIMENSION, i64::MAX / 2);
@@ -598,6 +598,27 @@ fn unsupported() {
         solver.options(&format!("{name}=auto")).unwrap();
     }
     assert_alive(&solver, &a);
+}
+
+/// A solution that no double can hold, or a guess beyond all measure, is never called a success.
+#[test]
+fn solution_beyond_the_largest_number() {
+    let a = poisson(30, 30);
+    let b: Vec<f64> = random_rhs(900, 1).iter().map(|v| v * 1.7e308).collect();
+    let far: Vec<f64> = random_rhs(900, 2).iter().map(|v| v * 1e300).collect();
+    for backend in BACKENDS {
+        let solver = Solver::of(&a, backend);
+        let mut x = vec![0.5; 900];
+        let failure = solver.solve(&b, &mut x).unwrap_err();
+        assert!([status::BREAKDOWN, status::NOT_FINITE].contains(&failure.status), "{backend}: {failure:?}");
+        assert!(x.iter().all(|&v| v == 0.5), "{backend}: x as given");
+        let mut x = far.clone();
+        match solver.solve(&random_rhs(900, 1), &mut x) {
+            Err(_) => assert_eq!(x, far, "{backend}: x as given"),
+            Ok(result) => assert!(result != status::OK && x.iter().all(|v| v.is_finite()), "{backend}"),
+        }
+        assert_alive(&solver, &a);
+    }
 }
 
 /// A singular system is not an error; a lone point without a center is.

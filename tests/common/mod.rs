@@ -1,6 +1,6 @@
 //! The C interface as the tests use it: one thin safe wrapper, so that the tests read like a caller's program.
 //! Nothing here checks what the library is meant to check.
-#![allow(dead_code)] // every test program uses its own part of this module
+#![allow(dead_code, unused_imports)] // every test program uses its own part of this module
 
 pub mod dense;
 pub mod problems;
