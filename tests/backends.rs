@@ -110,6 +110,59 @@ fn backends_agree_on_awkward_extents() {
     }
 }
 
+/// Extents of several thousand nodes, so that the team works together on up to three grids, with the shares of its
+/// members ending anywhere; flat ones leave members without a row.
+const LARGE_EXTENTS: [(usize, usize); 10] = [
+    (97, 101),
+    (130, 131),
+    (411, 277),
+    (277, 411),
+    (400, 640),
+    (1030, 33),
+    (33, 1030),
+    (3, 9001),
+    (9001, 3),
+    (1, 20_000),
+];
+
+#[test]
+fn teams_agree_on_large_grids() {
+    // Every extent with the defaults and with one of the others.
+    let others = ["fusion=off", "norm=preconditioned grids=2", "compute_block=32 lumping=m2u max_iter=30"];
+    for (k, (nx, ny)) in LARGE_EXTENTS.into_iter().enumerate() {
+        for (name, a, b) in problems_of(nx, ny) {
+            for more in ["", others[k % 3]] {
+                let options = |backend: &str| format!("backend={backend} levels=10 rel_tol=1e-8 {more}");
+                let what = format!("{name} {nx}x{ny} {more}");
+                let first = run(&a, &b, &options("cpu threads=1"));
+                assert_same_to_rounding(&run(&a, &b, &options("reference")), &first, 1e-8, &what);
+                for threads in [2, 3, 5, 7] {
+                    let other = run(&a, &b, &options(&format!("cpu threads={threads}")));
+                    assert_same_bits(&first, &other, &format!("{what} threads={threads}"));
+                }
+            }
+        }
+    }
+}
+
+/// More members than cores take turns at random: the bits stay, time after time.
+#[test]
+fn crowded_teams_agree() {
+    let (nx, ny) = (301, 217);
+    for a in [random_m_matrix(nx, ny, false, 1), random_m_matrix(nx, ny, true, 1), neumann_const(nx, ny)] {
+        let b = random_rhs(a.len(), 1);
+        let first = run(&a, &b, "backend=cpu threads=1");
+        for threads in [4, 13, 40] {
+            let solver = Solver::of(&a, &format!("backend=cpu threads={threads}"));
+            for round in 0..6 {
+                let (x, result) = solver.solve_from_zero(&b);
+                assert!(result == status::OK && bits(&x) == bits(&first.x), "{threads} threads, round {round}");
+                solver.factorize(&a).unwrap();
+            }
+        }
+    }
+}
+
 /// The first iterates themselves, before CG has amplified anything.
 #[test]
 fn first_iterates_agree_to_rounding() {
