@@ -81,6 +81,7 @@ program ship_waves
       call write_history(set%output_folder//'/convergence_rrb.csv', system%of_rrb%first_history)
    call print_table()
    call write_table()
+   call system%rrb%destroy()      ! what a main program holds is not finalized at its end
 
 contains
 
