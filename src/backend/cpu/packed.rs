@@ -17,8 +17,8 @@ use crate::grid::stencil::StencilView;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Below this many values of one colour a grid is left to member 0: a barrier costs more than the work.
-const WORTH_A_TEAM: usize = 2048;
+/// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
+const WORTH_A_TEAM: usize = 8192;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +167,8 @@ impl Packed {
 
     /// Members that have something to do.
     pub fn useful_members(&self, wanted: usize) -> usize {
-        let first = &self.grids[0];
-        if first.shared { wanted.clamp(1, first.layout.cy) } else { 1 }
+        let layout = &self.grids[0].layout;
+        if layout.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, layout.cy) } else { 1 }
     }
 
     /// What the team needs that depends on its size and on the matrix.
@@ -188,7 +188,7 @@ impl Packed {
         }
         for grid in &mut self.grids {
             let layout = &grid.layout;
-            grid.shared = layout.cx * layout.cy >= WORTH_A_TEAM && layout.cy >= members;
+            grid.shared = layout.grid.nodes() >= WORTH_A_TEAM && layout.cy >= members;
         }
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
@@ -254,7 +254,7 @@ impl PackedGrid {
         Ok(Self {
             layout,
             embedding,
-            shared: layout.cx * layout.cy >= WORTH_A_TEAM,
+            shared: false,
             excess: Four::zeroed(&layout, true)?,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
