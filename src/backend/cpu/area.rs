@@ -5,12 +5,16 @@
 use crate::error::{Error, Result};
 use crate::grid::layout::{Colour, Layout};
 use std::ops::Index;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One cache line of values.
 #[repr(align(64))]
 #[derive(Clone, Copy, Default)]
 #[expect(dead_code, reason = "read through a pointer to its first value")]
 struct Line([f64; 8]);
+
+/// Cache lines of a page: sets of a first-level cache way on most machines.
+const SETS: usize = 64;
 
 /// Values shared by a team, on cache line boundaries, zero at first.
 pub struct Shared {
@@ -28,13 +32,17 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
+        // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
+        // blocks of memory all begin at the same place of a page.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let skip = if len > SETS * 8 { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
         let mut lines = Vec::new();
-        let count = len.div_ceil(8);
+        let count = len.div_ceil(8) + skip;
         lines
             .try_reserve_exact(count)
             .map_err(|_| Error::Memory(format!("no memory for {} bytes of the solver's arrays", 64 * count as u128)))?;
         lines.resize(count, Line::default());
-        let data = lines.as_mut_ptr().cast();
+        let data = lines[skip..].as_mut_ptr().cast();
         Ok(Self { lines, data, len })
     }
 
