@@ -115,4 +115,17 @@ refused '--rrb-options: ' --rrb-options 'rel_tol=-1'
 : >file
 refused 'cannot write into the output folder "file/out"' --output file/out
 
+# A disk that is full when the wave field is written: the same, and no half-written file stays.
+mkdir out
+ln -s /dev/full out/waves.vti.part
+"$program" --output out --steps 1 --solver iccg >stdout 2>stderr
+code=$?
+if [ "$code" -eq 2 ] && grep -qF 'ship_waves: cannot write "out/waves.vti"' stderr && [ -z "$(ls out)" ]; then
+  echo "ok   $(cut -c13- stderr)"
+else
+  failures=$((failures + 1))
+  echo "FAIL (exit code $code): a full disk; left: $(ls out)"
+  cat stderr
+fi
+
 [ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }

@@ -217,7 +217,7 @@ contains
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
          '', &
          'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step) and table.csv.', &
-         'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input.'
+         'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'
    end subroutine print_help
 
 end module command_line

@@ -3,16 +3,21 @@
 module output
    use, intrinsic :: iso_fortran_env, only: int32, int64, real32
    use bathymetry, only: depth_grid
-   use host, only: delete_file, dp, give_up, make_folder, refuse, rename_file, text
+   use host, only: delete_file, dp, make_folder, refuse, rename_file, text
    implicit none
    private
    public :: prepare_folder, write_vti, write_history, text_file
 
+   ! start, put line by line, finish. What fails is told once, at the end, and leaves no file. The length is compared with
+   ! what was written, because not every compiler's library reports a full disk.
    type :: text_file
-      integer :: unit = -1
+      private
+      integer :: unit = -1, status = 0
+      integer(int64) :: length = 0
       character(:), allocatable :: name
    contains
       procedure :: start
+      procedure :: put
       procedure :: finish
    end type text_file
 
@@ -21,21 +26,28 @@ contains
    subroutine start(file, name)
       class(text_file), intent(inout) :: file
       character(*), intent(in) :: name
-      integer :: status
       file%name = name
-      open (newunit=file%unit, file=name//'.part', status='replace', action='write', iostat=status)
-      if (status /= 0) call give_up('cannot write "'//name//'"')
+      open (newunit=file%unit, file=name//'.part', status='replace', action='write', iostat=file%status)
    end subroutine start
+
+   subroutine put(file, line)
+      class(text_file), intent(inout) :: file
+      character(*), intent(in) :: line
+      if (file%status == 0) write (file%unit, '(a)', iostat=file%status) line
+      file%length = file%length + len(line, int64) + 1
+   end subroutine put
 
    subroutine finish(file)
       class(text_file), intent(inout) :: file
+      integer(int64) :: length
       integer :: status
       close (file%unit, iostat=status)
-      if (status == 0) then
+      inquire (file=file%name//'.part', size=length)
+      if (file%status == 0 .and. status == 0 .and. length == file%length) then
          if (rename_file(file%name//'.part', file%name)) return
       end if
       call delete_file(file%name//'.part')
-      call give_up('cannot write "'//file%name//'"')
+      call refuse('cannot write "'//file%name//'"')
    end subroutine finish
 
    ! Makes the folder and proves that files can be written there, before any work is done.
@@ -60,21 +72,27 @@ contains
       call file%start(name)
       extent = '0 '//text(grid%nx)//' 0 '//text(grid%ny)//' 0 0'
       write (origin, '(es24.16, 1x, es24.16, " 0")') grid%x0, grid%y0
-      write (file%unit, '(a)') '<?xml version="1.0"?>', &
-         '<VTKFile type="ImageData" version="1.0" byte_order="'//byte_order()//'" header_type="UInt64">', &
-         '<ImageData WholeExtent="'//extent//'" Origin="'//trim(adjustl(origin))//'" Spacing="' &
-         //text(grid%cell)//' '//text(grid%cell)//' 1">', '<FieldData>', &
-         '<DataArray type="Float64" Name="TimeValue" NumberOfTuples="1" format="ascii">'//text(time)//'</DataArray>', &
-         '</FieldData>', '<Piece Extent="'//extent//'">', '<CellData Scalars="zeta">'
-      call write_array(file%unit, 'zeta', zeta)
-      call write_array(file%unit, 'depth', depth)
-      call write_array(file%unit, 'draft', draft)
-      write (file%unit, '(a)') '</CellData>', '</Piece>', '</ImageData>', '</VTKFile>'
+      call file%put('<?xml version="1.0"?>')
+      call file%put('<VTKFile type="ImageData" version="1.0" byte_order="'//byte_order()//'" header_type="UInt64">')
+      call file%put('<ImageData WholeExtent="'//extent//'" Origin="'//trim(adjustl(origin))//'" Spacing="' &
+                    //text(grid%cell)//' '//text(grid%cell)//' 1">')
+      call file%put('<FieldData>')
+      call file%put('<DataArray type="Float64" Name="TimeValue" NumberOfTuples="1" format="ascii">'//text(time)//'</DataArray>')
+      call file%put('</FieldData>')
+      call file%put('<Piece Extent="'//extent//'">')
+      call file%put('<CellData Scalars="zeta">')
+      call write_array(file, 'zeta', zeta)
+      call write_array(file, 'depth', depth)
+      call write_array(file, 'draft', draft)
+      call file%put('</CellData>')
+      call file%put('</Piece>')
+      call file%put('</ImageData>')
+      call file%put('</VTKFile>')
       call file%finish()
    end subroutine write_vti
 
-   subroutine write_array(unit, name, values)
-      integer, intent(in) :: unit
+   subroutine write_array(file, name, values)
+      type(text_file), intent(inout) :: file
       character(*), intent(in) :: name
       real(dp), intent(in) :: values(:, :)
       integer(int32), allocatable :: words(:)
@@ -88,9 +106,9 @@ contains
       do j = 1, size(values, 2)
          words(3 + (j - 1)*nx:2 + j*nx) = transfer(real(values(:, j), real32), words(1:nx))
       end do
-      write (unit, '(a)') '<DataArray type="Float32" Name="'//name//'" format="binary">'
-      write (unit, '(a)') base64(words)
-      write (unit, '(a)') '</DataArray>'
+      call file%put('<DataArray type="Float32" Name="'//name//'" format="binary">')
+      call file%put(base64(words))
+      call file%put('</DataArray>')
    end subroutine write_array
 
    pure function base64(words) result(coded)
@@ -151,10 +169,10 @@ contains
       integer :: k
       character(12) :: number
       call file%start(name)
-      write (file%unit, '(a)') 'iteration,relative_residual'
+      call file%put('iteration,relative_residual')
       do k = 1, size(residuals)
          write (number, '(es12.6)') residuals(k)
-         write (file%unit, '(i0, ",", a)') k - 1, number
+         call file%put(text(k - 1)//','//number)
       end do
       call file%finish()
    end subroutine write_history

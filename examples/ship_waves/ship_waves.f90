@@ -162,21 +162,20 @@ contains
    subroutine write_table()
       type(text_file) :: file
       call file%start(set%output_folder//'/table.csv')
-      write (file%unit, '(a)') 'solver,nx,ny,unknowns,dt,steps,iterations_mean,iterations_max,setup_ms,ms_per_solve,' &
-         //'simulated_seconds_per_second'
-      if (set%solver /= use_rrb) call csv_row(file%unit, 'iccg', system%of_iccg)
-      if (set%solver /= use_iccg) call csv_row(file%unit, 'rrb', system%of_rrb)
+      call file%put('solver,nx,ny,unknowns,dt,steps,iterations_mean,iterations_max,setup_ms,ms_per_solve,' &
+                    //'simulated_seconds_per_second')
+      if (set%solver /= use_rrb) call file%put('iccg,'//csv_row(system%of_iccg))
+      if (set%solver /= use_iccg) call file%put('rrb,'//csv_row(system%of_rrb))
       call file%finish()
    end subroutine write_table
 
-   subroutine csv_row(unit, name, statistics)
-      integer, intent(in) :: unit
-      character(*), intent(in) :: name
+   function csv_row(statistics) result(row)
       type(solver_statistics), intent(in) :: statistics
-      write (unit, '(*(a, :, ","))') name, text(model%nx), text(model%ny), text(model%unknowns), text(dt), &
-         text(statistics%solves), text(statistics%iterations/statistics%solves), text(statistics%most_iterations), &
-         text(1e3_dp*statistics%setup_seconds), text(1e3_dp*statistics%solve_seconds/statistics%solves), &
-         text(state%time/(other_seconds() + statistics%solve_seconds))
-   end subroutine csv_row
+      character(:), allocatable :: row
+      row = text(model%nx)//','//text(model%ny)//','//text(model%unknowns)//','//text(dt)//','//text(statistics%solves) &
+            //','//text(statistics%iterations/statistics%solves)//','//text(statistics%most_iterations) &
+            //','//text(1e3_dp*statistics%setup_seconds)//','//text(1e3_dp*statistics%solve_seconds/statistics%solves) &
+            //','//text(state%time/(other_seconds() + statistics%solve_seconds))
+   end function csv_row
 
 end program ship_waves
