@@ -109,6 +109,8 @@ pub enum Error {
         /// Where it happened.
         iteration: usize,
     },
+    /// The solution does not fit a double.
+    Overflow,
     /// Right-hand side of a singular system that is not orthogonal to the null space.
     Incompatible {
         /// Sum of b over the component.
@@ -142,7 +144,7 @@ impl Error {
             Self::State(_) => RRB_ERR_STATE,
             Self::Unsupported(_) => RRB_ERR_UNSUPPORTED,
             Self::Matrix { .. } => RRB_ERR_MATRIX,
-            Self::NotFinite { .. } => RRB_ERR_NOT_FINITE,
+            Self::NotFinite { .. } | Self::Overflow => RRB_ERR_NOT_FINITE,
             Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
             Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
             Self::Memory(_) => RRB_ERR_MEMORY,
@@ -169,9 +171,13 @@ impl Error {
             Self::NotFinite { name, value, i, j } => {
                 format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
             }
+            Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
+                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision"
+            ),
             Self::Breakdown { quantity, value, iteration } => format!(
                 "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"
             ),
+            Self::Overflow => "x would hold values too large for double precision: scale b down".to_owned(),
             Self::Incompatible { sum, norm1, i, j } => format!(
                 "b sums to {sum:e} over the singular component of node {}, more than 1e-10 of its sum of magnitudes {norm1:e}",
                 at(*i, *j)

@@ -31,6 +31,21 @@ fn zero_right_hand_side_gives_zero_at_once() {
     }
 }
 
+/// A constant b on a singular system has nothing left after projection: x is the guess's mean, as for any other b.
+#[test]
+fn right_hand_side_in_the_null_space_keeps_the_mean() {
+    for backend in BACKENDS {
+        let a = neumann_const(13, 9);
+        let solver = Solver::of(&a, backend);
+        let mut x = random_rhs(a.len(), 1);
+        let mean = x.iter().sum::<f64>() / a.len() as f64;
+        assert_eq!(solver.solve(&vec![3.7; a.len()], &mut x), Ok(status::OK));
+        assert_eq!(solver.iterations(), 0);
+        // A sum of 117 values below 1 in size, in another order.
+        assert!(x.iter().all(|v| (v - mean).abs() < 1e-14), "{backend}");
+    }
+}
+
 /// A guess that meets the test comes back as it was, in no iterations.
 #[test]
 fn exact_guess_returns_in_no_iterations() {

@@ -223,6 +223,10 @@ pub trait RrbSteps: PcgSteps {
     fn back_substitute(&mut self);
     /// Shifts x to the remembered means (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
+    /// x = 0.
+    fn clear_solution(&mut self);
+    /// max |x|, NaN if any value is.
+    fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);
     /// output = A * input.
@@ -293,11 +297,13 @@ pub fn checked_pivot(pivot: Pivot, center: f64, floating: bool, node: impl FnOnc
     if floating && pivot.d == 0.0 && node.may_float {
         return Ok(node.center);
     }
+    let why = if pivot.d.is_finite() {
+        "the matrix is not positive definite, or needs compensation of positive couplings"
+    } else {
+        "entries of the matrix are too large or too small for double precision"
+    };
     Err(Error::Matrix {
-        reason: format!(
-            "pivot {:e} is not positive (center {center:e}): the matrix is not positive definite, or needs compensation of positive couplings",
-            pivot.d
-        ),
+        reason: format!("pivot {:e} is not positive (center {center:e}): {why}", pivot.d),
         level: node.level,
         i: node.i,
         j: node.j,

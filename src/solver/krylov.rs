@@ -32,6 +32,9 @@ pub struct Test {
 const RESTARTS: usize = 3;
 const WORTH_A_RESTART: f64 = 0.5;
 
+/// Squares of residuals this far below the reference may vanish: zero is then no sign of an indefinite matrix.
+const SQUARES_VANISH: f64 = 1e-140;
+
 /// How PCG ended: iterations, the last residual norm and why.
 #[derive(Clone, Copy, Debug)]
 pub struct PcgEnd {
@@ -51,13 +54,18 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
     let mut missed = f64::INFINITY;
     let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
 
-    'start: loop {
+    loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
         let mut norm = s.descend(None).sqrt();
         if norm == 0.0 || (test.norm == Norm::True2 && norm <= test.threshold) {
             return ended(iterations, norm, StopReason::Converged);
         }
-        let mut rho = positive("r'M^-1 r", s.preconditioned_square(), iterations)?;
+        let vanished = |square: f64, norm: f64| square == 0.0 && norm <= SQUARES_VANISH * test.reference;
+        let mut rho = s.preconditioned_square();
+        if vanished(rho, norm) {
+            return ended(iterations, norm, StopReason::Stagnated);
+        }
+        positive("r'M^-1 r", rho, iterations)?;
         if test.norm == Norm::Preconditioned {
             norm = rho.sqrt();
             if norm <= test.threshold {
@@ -73,7 +81,11 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
         let recomputed = norm;
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
-        let mut sigma = positive("p'Ap", s.ascend(None), iterations + 1)?;
+        let mut sigma = s.ascend(None);
+        if vanished(sigma, norm) {
+            return ended(iterations, norm, StopReason::Stagnated);
+        }
+        positive("p'Ap", sigma, iterations + 1)?;
         loop {
             let alpha = rho / sigma;
             let norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -83,37 +95,48 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
-                rho_new = s.preconditioned_square();
-                rho_new.max(0.0).sqrt()
+                rho_new = not_negative("r'M^-1 r", s.preconditioned_square(), iterations)?;
+                rho_new.sqrt()
             } else {
                 norm2.sqrt()
             };
             let stop = s.observe(iterations, norm / test.reference);
             let met = norm <= test.threshold;
-            if met || stop || iterations >= test.max_iter {
-                s.advance_solution(alpha); // x += alpha p, which the next stage would have done
-                if met {
-                    s.residual();
-                    missed = if restarts > 0 { recomputed } else { f64::INFINITY };
-                    restarts += 1;
-                    continue 'start;
-                }
-                return ended(iterations, norm, if stop { StopReason::Monitor } else { StopReason::MaxIter });
-            }
-            if test.norm == Norm::True2 {
+            let ends = met || stop || iterations >= test.max_iter;
+            if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            rho_new = positive("r'M^-1 r", rho_new, iterations)?;
+            let spent = !ends && vanished(rho_new, norm);
+            if ends || spent {
+                s.advance_solution(alpha); // x += alpha p, which the next stage would have done
+                if !met && !spent {
+                    return ended(iterations, norm, if stop { StopReason::Monitor } else { StopReason::MaxIter });
+                }
+                break;
+            }
+            positive("r'M^-1 r", rho_new, iterations)?;
             beta = rho_new / rho;
             rho = rho_new;
-            sigma = positive("p'Ap", s.ascend(Some((alpha, beta))), iterations + 1)?; // x, p = z + beta p, q = A p
+            sigma = s.ascend(Some((alpha, beta))); // x += alpha p, p = z + beta p, q = A p
+            if vanished(sigma, norm) {
+                break;
+            }
+            positive("p'Ap", sigma, iterations + 1)?;
         }
+        s.residual();
+        missed = if restarts > 0 { recomputed } else { f64::INFINITY };
+        restarts += 1;
     }
 }
 
 /// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.
-fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
-    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<()> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+}
+
+/// The same for the square of a norm, which may have vanished.
+pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
 }
 
 /// Smallest and largest eigenvalue of the Lanczos matrix of a CG run with coefficients (alpha_k, beta_k):

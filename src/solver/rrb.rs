@@ -1,6 +1,6 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
-use super::krylov::{Norm, Test, pcg};
+use super::krylov::{Norm, Test, not_negative, pcg};
 use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
@@ -210,7 +210,10 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         s.keep_means();
         s.project_rhs();
         if s.rhs_norm2() <= PROJECTED_TO_ZERO * PROJECTED_TO_ZERO * given {
-            return Ok(zero_rhs(s));
+            s.clear_solution();
+            s.shift_means(true);
+            s.store(scale);
+            return Ok(Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() });
         }
     }
 
@@ -220,10 +223,10 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     s.reduce();
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
-        rhs_norm = norm_from_square(s.precondition(), 0)?;
+        rhs_norm = norm_from_square(s.precondition())?;
         initial = if guess {
             s.residual();
-            norm_from_square(s.precondition(), 0)?
+            norm_from_square(s.precondition())?
         } else {
             rhs_norm
         };
@@ -260,6 +263,9 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     s.back_substitute();
     if c.singular() {
         s.shift_means(true);
+    }
+    if !(s.solution_max() / scale).is_finite() {
+        return Err(Error::Overflow);
     }
     s.store(scale);
     if end.iterations == 0 {
@@ -314,13 +320,9 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control) -> Result<()> {
     Ok(())
 }
 
-/// sqrt(r' M^-1 r); 0 only for r = 0.
-fn norm_from_square(square: f64, iteration: usize) -> Result<f64> {
-    if square >= 0.0 {
-        Ok(square.sqrt())
-    } else {
-        Err(Error::Breakdown { quantity: "r'M^-1 r", value: square, iteration })
-    }
+/// sqrt(r' M^-1 r) before the first iteration.
+fn norm_from_square(square: f64) -> Result<f64> {
+    Ok(not_negative("r'M^-1 r", square, 0)?.sqrt())
 }
 
 /// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.

@@ -216,7 +216,12 @@ impl Packed {
 
     /// Sum over the rows J of the first grid of `of_row(J)`: each member does its own rows, then all add the
     /// rows in the same order.
-    pub fn sum_over_rows(&self, me: Me, turn: &mut usize, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+    pub fn sum_over_rows(&self, me: Me, turn: &mut usize, of_row: impl FnMut(usize) -> f64) -> f64 {
+        pairwise(self.over_rows(me, turn, of_row))
+    }
+
+    /// `of_row(J)` for all rows J of the first grid, each from its owner.
+    pub fn over_rows(&self, me: Me, turn: &mut usize, mut of_row: impl FnMut(usize) -> f64) -> &[f64] {
         let partial = &self.partial[*turn % 2];
         *turn += 1;
         for row in self.grids[0].rows(me) {
@@ -226,7 +231,7 @@ impl Packed {
         }
         me.barrier();
         // SAFETY: written before the barrier; written again only after the barrier of the next sum.
-        pairwise(unsafe { partial.slice(0, self.grids[0].layout.cy) })
+        unsafe { partial.slice(0, self.grids[0].layout.cy) }
     }
 
     pub fn bytes(&self) -> usize {

@@ -465,12 +465,7 @@ impl RrbSteps for Member<'_> {
             }
         }
         if !guess {
-            for row in self.rows() {
-                for colour in ALL {
-                    // SAFETY: a row of this member, which nobody reads in this step.
-                    unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
-                }
-            }
+            self.clear_solution();
         }
         self.barrier();
     }
@@ -572,6 +567,23 @@ impl RrbSteps for Member<'_> {
     fn shift_means(&mut self, restore: bool) {
         self.barrier();
         self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
+    }
+
+    fn clear_solution(&mut self) {
+        for row in self.rows() {
+            for colour in ALL {
+                // SAFETY: a row of this member, which nobody reads in this step.
+                unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
+            }
+        }
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        let largest = self.k.over_rows(self.me, &mut self.turn, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            max_abs(&ALL.map(|colour| unsafe { max_abs(self.k.x[colour].row(row, 0)) }))
+        });
+        max_abs(largest)
     }
 
     fn store(&mut self, scale: f64) {

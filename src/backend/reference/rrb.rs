@@ -441,6 +441,14 @@ impl RrbSteps for Run<'_, '_> {
         s.singular.shift(&s.everywhere, &mut s.x, restore);
     }
 
+    fn clear_solution(&mut self) {
+        self.s.x.fill(0.0);
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        max_abs(&self.s.x)
+    }
+
     fn store(&mut self, scale: f64) {
         let (s, a) = (&*self.s, &mut self.arrays);
         Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.x[c] / scale);
