@@ -17,6 +17,7 @@
 #include <exception>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -127,6 +128,12 @@ public:
     /// An integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM, RRB_NORM_PRECONDITIONED).
     template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
     void set(std::int32_t key, Integer value) {
+        if constexpr (std::is_unsigned_v<Integer> && sizeof(Integer) >= sizeof(std::int64_t)) {
+            if (value > static_cast<Integer>(std::numeric_limits<std::int64_t>::max())) {
+                throw error(RRB_ERR_ARGUMENT, "the value of option " + std::to_string(key) +
+                                                  " must be at most 9223372036854775807, got " + std::to_string(value));
+            }
+        }
         detail::check(rrb_set_int(handle(), key, static_cast<std::int64_t>(value)));
     }
     /// A real option: set(RRB_OPT_REL_TOL, 1e-8).

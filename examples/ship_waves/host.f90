@@ -76,6 +76,8 @@ contains
          end if
       else
          write (buffer, '(es12.4)') value
+         ! An exponent of three digits would drive out its letter.
+         if (index(buffer, 'E') == 0) write (buffer, '(es13.4e3)') value
          word = trim(adjustl(buffer))
       end if
    end function text_real
