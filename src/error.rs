@@ -38,7 +38,7 @@ statuses! {
     RRB_ERR_STATE = -5, "calls in the wrong order: factorize must come (again) before this call";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
     RRB_ERR_MATRIX = -20, "zero or negative center or pivot";
-    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array";
+    RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
     RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";
     RRB_ERR_MEMORY = -30, "out of memory, or above a memory limit";
@@ -109,7 +109,7 @@ pub enum Error {
         /// Where it happened.
         iteration: usize,
     },
-    /// The solution does not fit a double.
+    /// The result does not fit a double.
     Overflow,
     /// Right-hand side of a singular system that is not orthogonal to the null space.
     Incompatible {
@@ -177,7 +177,9 @@ impl Error {
             Self::Breakdown { quantity, value, iteration } => format!(
                 "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"
             ),
-            Self::Overflow => "x would hold values too large for double precision: scale b down".to_owned(),
+            Self::Overflow => {
+                "the result would hold values too large for double precision: scale the input down".to_owned()
+            }
             Self::Incompatible { sum, norm1, i, j } => format!(
                 "b sums to {sum:e} over the singular component of node {}, more than 1e-10 of its sum of magnitudes {norm1:e}",
                 at(*i, *j)

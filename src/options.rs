@@ -166,7 +166,7 @@ options! {
     CHECK_COMPATIBILITY = 111 "check_compatibility" Common Now SWITCH_OFF,
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
     VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve; 2: a line an iteration";
-    LOG = 113 "log" Common Now Kind::Text("callback"), "where lines go: callback, stderr, or the path of a file to append to";
+    LOG = 113 "log" Common Now Kind::Text("callback"), "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
 
     LEVELS = 200 "levels" Rrb Factorize int(0, 0, 4096),
         "number of red eliminations; 0: by size; more than the grid has: all it has";
@@ -333,9 +333,22 @@ impl Options {
         Ok(())
     }
 
+    /// The place of a key that is read: the nearest known one may be a result.
+    fn readable(&self, key: i32) -> Result<usize> {
+        self.position(key).map_err(|error| {
+            let option = OPTIONS.iter().filter(|o| self.knows(o)).map(|o| o.key.abs_diff(key)).min();
+            match RESULTS.iter().min_by_key(|r| r.key.abs_diff(key)) {
+                Some(r) if Some(r.key.abs_diff(key)) < option => {
+                    Error::Option(format!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
+                }
+                _ => error,
+            }
+        })
+    }
+
     /// Value of a whole-number option or choice by key.
     pub fn get_int(&self, key: i32) -> Result<i64> {
-        let p = self.position(key)?;
+        let p = self.readable(key)?;
         match OPTIONS[p].kind {
             Kind::Int { .. } | Kind::Choice(_) => Ok(self.ints[p]),
             Kind::Real { .. } => Err(Error::Option(format!("{} is real: use get_real", OPTIONS[p].name))),
@@ -345,7 +358,7 @@ impl Options {
 
     /// Value of a real option by key; whole numbers are converted.
     pub fn get_real(&self, key: i32) -> Result<f64> {
-        let p = self.position(key)?;
+        let p = self.readable(key)?;
         match OPTIONS[p].kind {
             Kind::Real { .. } => Ok(self.reals[p]),
             _ => self.get_int(key).map(|v| v as f64),
@@ -362,12 +375,18 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the entries that this family knows and that are right, hands each sentence about a wrong one to `complain`.
+    /// Applies the entries of `RRBSOLVER_OPTIONS` that this family knows and that are right, hands each sentence about
+    /// a wrong one to `complain`.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
-            let foreign = OPTIONS.iter().any(|o| o.name == name && !self.knows(o));
-            if foreign {
+            if OTHER_FAMILIES.contains(&name) {
+                continue;
+            }
+            if ["leading_dimension", "memory"].contains(&name) {
+                complain(&Error::Option(format!(
+                    "{name} says how the program keeps its arrays: only the program can set it"
+                )));
                 continue;
             }
             if let Err(e) = self.set_entry(entry) {
@@ -426,6 +445,10 @@ impl Options {
         }
     }
 }
+
+/// Options of other families than these, which share the text in the environment.
+const OTHER_FAMILIES: [&str; 9] =
+    ["method", "omega", "stagger", "reverse", "block_solver", "remainder", "parallel", "patch_threads", "transfer"];
 
 /// Ciarlet's names (report, table 1): lumping and relaxation in one.
 fn lumping_shorthand(value: &str) -> Option<(i64, f64)> {

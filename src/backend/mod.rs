@@ -229,8 +229,8 @@ pub trait RrbSteps: PcgSteps {
     fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);
-    /// output = A * input.
-    fn multiply_input(&mut self);
+    /// x = A b, on the whole grid.
+    fn multiply_rhs(&mut self);
     /// output = 0.
     fn store_zero(&mut self);
 }

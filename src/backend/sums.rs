@@ -1,9 +1,10 @@
 //! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
 
-/// Independent partial sums, one per lane of the widest instruction set.
-const LANES: usize = 8;
+/// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
+const LANES: usize = 16;
 
-/// <a, b>: lane l sums the products at l, l + 8, ...; lanes are added pairwise, the tail last.
+/// <a, b>: lane l sums the products at l, l + 16, ...; lanes are added by halves, the tail last.
+#[inline(always)]
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let n = a.len().min(b.len());
     let (a, b) = (&a[..n], &b[..n]);
@@ -18,23 +19,32 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
             lanes[l] += x[l] * y[l];
         }
     }
-    add_lanes(&lanes) + tail
+    add_lanes(lanes) + tail
 }
 
 /// Sum of a.
 pub fn sum(a: &[f64]) -> f64 {
     let mut lanes = [0.0; LANES];
     let chunks = a.chunks_exact(LANES);
-    let mut tail = 0.0;
-    for x in chunks.remainder() {
-        tail += x;
-    }
+    let tail: f64 = chunks.remainder().iter().sum();
     for x in chunks {
         for l in 0..LANES {
             lanes[l] += x[l];
         }
     }
-    add_lanes(&lanes) + tail
+    add_lanes(lanes) + tail
+}
+
+#[inline(always)]
+fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for l in 0..width {
+            lanes[l] += lanes[l + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 /// Sum by halves: error growth log n, shape fixed by the length alone.
@@ -46,10 +56,6 @@ pub fn pairwise(a: &[f64]) -> f64 {
             pairwise(low) + pairwise(high)
         }
     }
-}
-
-fn add_lanes(l: &[f64; LANES]) -> f64 {
-    ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7]))
 }
 
 /// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top: a

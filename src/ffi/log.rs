@@ -58,11 +58,12 @@ impl Log {
         let _ = line.write_fmt(text);
         match self {
             Self::Callback => call(level, &line),
+            // One write a line, so that handles that share a sink do not mix within lines.
             Self::Stderr => {
-                let _ = writeln!(std::io::stderr(), "{}", line.text());
+                let _ = std::io::stderr().write_all(line.ended());
             }
             Self::File(file) => {
-                let _ = writeln!(file, "{}", line.text());
+                let _ = file.write_all(line.ended());
             }
         }
     }
@@ -97,8 +98,10 @@ impl Default for Line {
 }
 
 impl Line {
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.used]).unwrap_or("")
+    /// The line with its end in place of NUL.
+    fn ended(&mut self) -> &[u8] {
+        self.bytes[self.used] = b'\n';
+        &self.bytes[..=self.used]
     }
 }
 

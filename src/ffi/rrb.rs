@@ -171,8 +171,7 @@ pub unsafe extern "C" fn rrb_destroy(h: *mut *mut rrb_handle) -> rrb_status {
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
-/// iterations, frees. Arrays have ld = nx (or the `leading_dimension` of `RRBSOLVER_OPTIONS`). `iterations` may
-/// be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+/// iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
 ///
 /// # Safety
 /// As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
@@ -194,6 +193,15 @@ pub unsafe extern "C" fn rrb_solve_once(
     entry(|| {
         let mut h = rrb_handle::new(nx, ny)?;
         h.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        let len = h.array_len()?;
+        for (name, array) in [("b", b), ("center", center), ("east", east), ("north", north)] {
+            check_pair((name, array), ("x", x), len)?;
+        }
+        for (name, array) in [("northeast", northeast), ("northwest", northwest)] {
+            if !array.is_null() {
+                check_pair((name, array), ("x", x), len)?;
+            }
+        }
         // SAFETY: as our caller promised.
         unsafe { h.factorize(center, east, north, northeast, northwest)? };
         // SAFETY: as our caller promised.
@@ -387,6 +395,26 @@ unsafe fn checked_const<'a>(h: *const rrb_handle) -> Result<&'a rrb_handle> {
     Ok(h)
 }
 
+/// Neither is NULL, and the one that is written overlaps no other.
+fn check_pair(
+    (input_name, input): (&'static str, *const f64),
+    (output_name, output): (&'static str, *mut f64),
+    len: usize,
+) -> Result<()> {
+    if input.is_null() {
+        return Err(Error::Null(input_name));
+    }
+    if output.is_null() {
+        return Err(Error::Null(output_name));
+    }
+    let bytes = len * size_of::<f64>();
+    let (from, to) = (input as usize, output as usize);
+    if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
+        return Err(Error::Overlap { first: input_name, second: output_name });
+    }
+    Ok(())
+}
+
 fn no_core() -> Error {
     Error::State(NO_FACTORIZATION.to_owned())
 }
@@ -439,10 +467,6 @@ impl rrb_handle {
         if let Some(text) = environment::options() {
             let own = next.clone();
             next.set_text_leniently(&text, |e| complaints.push(e.clone()));
-            if let Err(e) = self.check_leading_dimension(&next) {
-                complaints.push(e);
-                next.set_int(opt::LEADING_DIMENSION, own.int(opt::LEADING_DIMENSION))?;
-            }
             if next.log() != own.log() {
                 match self.open_log(&next) {
                     Ok(opened) => log = opened,
@@ -516,6 +540,7 @@ impl rrb_handle {
         northeast: *const f64,
         northwest: *const f64,
     ) -> Result<()> {
+        self.stale = Some(FAILED);
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
         let view = |name, pointer: *const f64| {
             if pointer.is_null() {
@@ -537,7 +562,6 @@ impl rrb_handle {
         };
 
         let start = Instant::now();
-        self.stale = Some(FAILED);
         let threads = environment::threads(self.options.int(opt::THREADS) as usize);
         let core = Rrb::factorize(self.core.take(), &a, &self.options, threads, make_backend)?;
         self.core = Some(core);
@@ -557,18 +581,8 @@ impl rrb_handle {
             return Err(Error::State(reason.to_owned()));
         }
         crate::solver::rrb::check_memory(&self.options)?;
-        if input.is_null() {
-            return Err(Error::Null(input_name));
-        }
-        if output.is_null() {
-            return Err(Error::Null(output_name));
-        }
         let len = self.array_len()?;
-        let bytes = len * size_of::<f64>();
-        let (from, to) = (input as usize, output as usize);
-        if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
-            return Err(Error::Overlap { first: input_name, second: output_name });
-        }
+        check_pair((input_name, input), (output_name, output), len)?;
         // SAFETY: not NULL, of the promised length, and just seen to be disjoint.
         let (input, output) =
             unsafe { (std::slice::from_raw_parts(input, len), std::slice::from_raw_parts_mut(output, len)) };

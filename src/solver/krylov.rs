@@ -25,6 +25,8 @@ pub struct Test {
     pub reference: f64,
     /// Iterations at most.
     pub max_iter: usize,
+    /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
+    pub rounding: f64,
 }
 
 /// Times that PCG starts again from a recomputed residual that missed the test, and what the next one must be
@@ -52,12 +54,13 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
     let mut iterations = 0;
     let mut restarts = 0;
     let mut missed = f64::INFINITY;
+    let mut stopped = false;
     let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
 
     loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
         let mut norm = s.descend(None).sqrt();
-        if norm == 0.0 || (test.norm == Norm::True2 && norm <= test.threshold) {
+        if norm <= test.rounding || (test.norm == Norm::True2 && norm <= test.threshold) {
             return ended(iterations, norm, StopReason::Converged);
         }
         let vanished = |square: f64, norm: f64| square == 0.0 && norm <= SQUARES_VANISH * test.reference;
@@ -71,6 +74,9 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             if norm <= test.threshold {
                 return ended(iterations, norm, StopReason::Converged);
             }
+        }
+        if stopped {
+            return ended(iterations, norm, StopReason::Monitor);
         }
         if restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
             return ended(iterations, norm, StopReason::Stagnated);
@@ -100,9 +106,9 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             } else {
                 norm2.sqrt()
             };
-            let stop = s.observe(iterations, norm / test.reference);
+            stopped = s.observe(iterations, norm / test.reference);
             let met = norm <= test.threshold;
-            let ends = met || stop || iterations >= test.max_iter;
+            let ends = met || stopped || iterations >= test.max_iter;
             if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
@@ -110,7 +116,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             if ends || spent {
                 s.advance_solution(alpha); // x += alpha p, which the next stage would have done
                 if !met && !spent {
-                    return ended(iterations, norm, if stop { StopReason::Monitor } else { StopReason::MaxIter });
+                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
                 }
                 break;
             }

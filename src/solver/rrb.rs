@@ -14,6 +14,7 @@ pub struct Rrb {
     backend: Box<dyn RrbBackend>,
     made_for: Made,
     components: Components,
+    center_max: f64,
     /// What the last factorize did.
     pub done: Done,
 }
@@ -76,12 +77,17 @@ impl Rrb {
         let made_for = Made { backend, threads };
         let mut rrb = match previous {
             Some(rrb) if rrb.made_for == made_for => rrb,
-            _ => Self {
-                backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
-                made_for,
-                components: Components::default(),
-                done: Done::default(),
-            },
+            other => {
+                // Its memory first.
+                drop(other);
+                Self {
+                    backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
+                    made_for,
+                    components: Components::default(),
+                    center_max: 0.0,
+                    done: Done::default(),
+                }
+            }
         };
         let null_space = options.int(opt::NULL_SPACE);
         let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
@@ -105,6 +111,7 @@ impl Rrb {
             fused: options.int(opt::FUSION) != 0,
         };
         rrb.backend.factorize(a, &setup, &rrb.components)?;
+        rrb.center_max = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold(0.0, |m, &c| c.max(m));
         rrb.done = Done {
             backend,
             levels,
@@ -117,7 +124,7 @@ impl Rrb {
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
-        let control = Control::new(options, &self.components);
+        let control = Control { center_max: self.center_max, ..Control::new(options, &self.components) };
         self.backend.run(arrays, observer, &|s| solve(s, &control))
     }
 
@@ -133,7 +140,9 @@ impl Rrb {
         self.backend
             .run(arrays, observer, &|s| {
                 check_inputs(s, &control, false)?;
-                s.multiply_input();
+                s.load(1.0, false);
+                s.multiply_rhs();
+                store_finite(s, 1.0)?;
                 Ok(Outcome::default())
             })
             .map(|_| ())
@@ -164,6 +173,8 @@ struct Control<'a> {
     max_iter: usize,
     check_input: bool,
     check_compatibility: bool,
+    /// Of the matrix; looked at for guesses alone.
+    center_max: f64,
     components: &'a Components,
 }
 
@@ -177,6 +188,7 @@ impl<'a> Control<'a> {
             max_iter: options.int(opt::MAX_ITER) as usize,
             check_input: options.int(opt::CHECK_INPUT) != 0,
             check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
+            center_max: 0.0,
             components,
         }
     }
@@ -192,6 +204,9 @@ const COMPATIBLE: f64 = 1e-10;
 /// A projected right-hand side this small against the given one is rounding: b was in the null space.
 const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
+/// A guess whose A x is larger than b by this factor has a residual whose square overflows.
+const GUESS_TOO_FAR: f64 = 1e150;
+
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let inputs = check_inputs(s, c, true)?;
@@ -200,12 +215,20 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     // A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
     let scale = power_of_two_below(inputs.rhs_max).recip();
-    let guess = inputs.guess_max > 0.0;
+    // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
+    let guess = inputs.guess_max != 0.0;
+    if too_far(inputs.guess_max, scale.recip(), c.center_max) {
+        return Err(Error::Range {
+            name: "x",
+            value: format!("{:e}", inputs.guess_max),
+            allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
+        });
+    }
     s.load(scale, guess);
+    let given = s.rhs_norm2();
     if c.singular() {
-        let given = s.rhs_norm2();
         if c.check_compatibility {
-            check_compatible(s, c)?;
+            check_compatible(s, c, scale)?;
         }
         s.keep_means();
         s.project_rhs();
@@ -221,12 +244,13 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut rhs_norm = s.rhs_norm2().sqrt();
     let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
     s.reduce();
+    let rounding = if c.singular() { PROJECTED_TO_ZERO * given.sqrt() } else { 0.0 };
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
-        rhs_norm = norm_from_square(s.precondition())?;
+        rhs_norm = preconditioned_norm(s, rounding)?;
         initial = if guess {
             s.residual();
-            norm_from_square(s.precondition())?
+            preconditioned_norm(s, rounding)?
         } else {
             rhs_norm
         };
@@ -238,6 +262,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         threshold: (c.rel_tol * reference).max(c.abs_tol * scale),
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
+        rounding,
     };
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
@@ -264,10 +289,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if c.singular() {
         s.shift_means(true);
     }
-    if !(s.solution_max() / scale).is_finite() {
-        return Err(Error::Overflow);
-    }
-    s.store(scale);
+    store_finite(s, scale)?;
     if end.iterations == 0 {
         end.reason = StopReason::InitialGuess;
     }
@@ -294,8 +316,25 @@ fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if c.singular() {
         s.shift_means(false);
     }
-    s.store(scale);
+    store_finite(s, scale)?;
     Ok(Outcome::default())
+}
+
+/// output = x / scale, or nothing where that fits no double.
+fn store_finite(s: &mut dyn RrbSteps, scale: f64) -> Result<()> {
+    let largest = s.solution_max();
+    if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
+        s.store(scale);
+        Ok(())
+    } else {
+        Err(Error::Overflow)
+    }
+}
+
+/// center * guess > GUESS_TOO_FAR * b, with no step of the comparison beyond the range of a double.
+fn too_far(guess: f64, b: f64, center: f64) -> bool {
+    let limit = GUESS_TOO_FAR / center.max(GUESS_TOO_FAR.recip());
+    if b >= 1.0 { guess / b > limit } else { guess > limit * b }
 }
 
 fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
@@ -311,18 +350,21 @@ fn check_inputs(s: &mut dyn RrbSteps, c: &Control, guess: bool) -> Result<crate:
     }
 }
 
-fn check_compatible(s: &mut dyn RrbSteps, c: &Control) -> Result<()> {
+fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()> {
     let (component, sum, norm1) = s.worst_incompatibility();
     if sum.abs() > COMPATIBLE * norm1 {
         let (i, j) = c.components.first_node[component];
-        return Err(Error::Incompatible { sum, norm1, i, j });
+        return Err(Error::Incompatible { sum: sum / scale, norm1: norm1 / scale, i, j });
     }
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration.
-fn norm_from_square(square: f64) -> Result<f64> {
-    Ok(not_negative("r'M^-1 r", square, 0)?.sqrt())
+/// sqrt(r' M^-1 r) before the first iteration; zero where r is nothing but rounding.
+fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<f64> {
+    if s.residual_norm2().sqrt() <= rounding {
+        return Ok(0.0);
+    }
+    Ok(not_negative("r'M^-1 r", s.precondition(), 0)?.sqrt())
 }
 
 /// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.

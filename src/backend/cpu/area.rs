@@ -46,9 +46,14 @@ impl Shared {
         Ok(Self { lines, data, len })
     }
 
-    /// Bytes.
+    /// Bytes, without the lines skipped.
     pub fn bytes(&self) -> usize {
-        64 * self.lines.len()
+        64 * self.len.div_ceil(8)
+    }
+
+    /// All zero again.
+    pub fn clear(&mut self) {
+        self.lines.fill(Line::default());
     }
 
     /// Values start .. start + len.
@@ -131,6 +136,11 @@ impl Area {
     pub fn bytes(&self) -> usize {
         self.values.bytes()
     }
+
+    /// All zero again, padding and border too.
+    pub fn clear(&mut self) {
+        self.values.clear();
+    }
 }
 
 /// A value per node, by colour; red areas may be absent.
@@ -150,6 +160,13 @@ impl Four {
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
+    }
+
+    /// All zero again, padding and border too.
+    pub fn clear(&mut self) {
+        for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
+            area.clear();
+        }
     }
 
     /// Bytes.

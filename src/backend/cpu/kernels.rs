@@ -4,6 +4,7 @@
 //! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
 
 use super::neighbours::Rows;
+use crate::backend::sums;
 use std::sync::OnceLock;
 
 /// An instruction set that rows are compiled for.
@@ -92,39 +93,10 @@ fn sum4(a: &Rows, v: &Rows, i: usize) -> f64 {
     (a[0][i] * v[0][i] + a[1][i] * v[1][i]) + (a[2][i] * v[2][i] + a[3][i] * v[3][i])
 }
 
-/// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
-const LANES: usize = 16;
-
-/// sum of a b: lane l sums the products at l, l + 16, ..; lanes are added by halves, the tail last.
-#[inline(always)]
-fn lane_dot(a: &[f64], b: &[f64]) -> f64 {
-    let n = a.len().min(b.len());
-    let (a, b) = (&a[..n], &b[..n]);
-    let mut lanes = [0.0; LANES];
-    let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let mut tail = 0.0;
-    for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
-        tail += x * y;
-    }
-    for (x, y) in ca.zip(cb) {
-        for l in 0..LANES {
-            lanes[l] += x[l] * y[l];
-        }
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for l in 0..width {
-            lanes[l] += lanes[l + width];
-        }
-        width /= 2;
-    }
-    lanes[0] + tail
-}
-
 for_each_isa! {
     /// sum of a b.
     fn dot(a: &[f64], b: &[f64]) -> f64 {
-        lane_dot(a, b)
+        sums::dot(a, b)
     }
 
     /// out = h y; returns y' out.
@@ -134,7 +106,7 @@ for_each_isa! {
         for i in 0..n {
             out[i] = h[i] * y[i];
         }
-        lane_dot(out, y)
+        sums::dot(out, y)
     }
 
     /// v = v h.

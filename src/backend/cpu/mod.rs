@@ -60,7 +60,10 @@ impl RrbBackend for Cpu {
         if setup.grids == 0 {
             let mut natural = match previous {
                 Solver::Natural(natural) => natural,
-                _ => Box::default(),
+                other => {
+                    drop(other);
+                    Box::default()
+                }
             };
             self.make_team(1)?;
             natural.factorize(a, setup, components)?;
@@ -70,7 +73,11 @@ impl RrbBackend for Cpu {
         let shape = packed::Shape::new(a, setup);
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape == shape => packed,
-            _ => Box::new(Packed::new(shape)?),
+            other => {
+                // Its memory first.
+                drop(other);
+                Box::new(Packed::new(shape)?)
+            }
         };
         self.make_team(packed.useful_members(self.wanted_threads))?;
         let team = self.team.as_mut().ok_or_else(no_team)?;
@@ -93,11 +100,15 @@ impl RrbBackend for Cpu {
             Solver::Packed(packed) => {
                 let team = self.team.as_mut().ok_or_else(no_team)?;
                 packed.start_run(observer.may_stop());
-                let (packed, caller) = (&**packed, Caller::new(arrays));
-                team.run(
-                    |member| drop(program(&mut Member::new(packed, member, &caller, None))),
-                    |member| program(&mut Member::new(packed, member, &caller, Some(observer))),
-                )?
+                let (shared, caller) = (&**packed, Caller::new(arrays));
+                let result = team.run(
+                    |member| drop(program(&mut Member::new(shared, member, &caller, None))),
+                    |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+                )?;
+                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+                    packed.clear_vectors();
+                }
+                result
             }
         }
     }

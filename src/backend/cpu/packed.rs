@@ -204,6 +204,16 @@ impl Packed {
         *self.may_stop.get_mut() = may_stop;
     }
 
+    /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
+    pub fn clear_vectors(&mut self) {
+        for vector in [&mut self.b, &mut self.x, &mut self.r, &mut self.p, &mut self.q] {
+            vector.clear();
+        }
+        for grid in &mut self.grids {
+            grid.z.clear();
+        }
+    }
+
     /// The natural levels, for member 0.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)

@@ -600,19 +600,13 @@ impl RrbSteps for Member<'_> {
         }
     }
 
-    fn multiply_input(&mut self) {
-        let nx = self.layout().grid.nx;
-        self.load(1.0, false);
+    fn multiply_rhs(&mut self) {
         for row in self.rows() {
             for colour in ALL {
                 // SAFETY: reads b, writes rows of x of this member.
                 let out = unsafe { self.k.x[colour].row_mut(row, 0) };
                 self.row_of_a(colour, row, &self.k.b, out);
             }
-        }
-        for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this member's share.
-            unsafe { collect(self.layout(), j, &self.k.x, self.caller.output(j, nx)) };
         }
     }
 

@@ -454,10 +454,11 @@ impl RrbSteps for Run<'_, '_> {
         Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.x[c] / scale);
     }
 
-    fn multiply_input(&mut self) {
-        let (s, a) = (&mut *self.s, &mut self.arrays);
-        Self::nodes(s.grid, a.ld, |c, k| s.p[c] = a.input[k]);
-        Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.row_of_a(&s.p, c));
+    fn multiply_rhs(&mut self) {
+        for k in 0..self.s.everywhere.len() {
+            let c = self.s.everywhere[k];
+            self.s.x[c] = self.s.row_of_a(&self.s.b, c);
+        }
     }
 
     fn store_zero(&mut self) {
