@@ -8,7 +8,7 @@
  * thread, read by rrbsolver_last_error.
  *
  * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; arrays of one call must not overlap. Handles: X_create makes one, X_destroy frees it and
+ * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and
  * sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
@@ -36,7 +36,7 @@
 #define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize must come (again) before this call */
 #define RRB_ERR_UNSUPPORTED   (-6)  /* not offered by this build or this method */
 #define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot */
-#define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array */
+#define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
 #define RRB_ERR_BREAKDOWN    (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
 #define RRB_ERR_INCOMPATIBLE (-23)  /* singular system whose right-hand side has a component in the null space */
 #define RRB_ERR_MEMORY       (-30)  /* out of memory, or above a memory limit */
@@ -66,7 +66,8 @@
 #define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
                                               of projecting it */
 #define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve; 2: a line an iteration */
-#define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path of a file to append to */
+#define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path (without blanks and
+                                              commas) of a file to append to */
 #define RRB_OPT_LEVELS                200  /* number of red eliminations; 0: by size; more than the grid has: all it
                                               has */
 #define RRB_OPT_COARSE_MEMORY         201  /* bytes the exact factor of the remainder may take */
@@ -281,8 +282,7 @@ rrb_status rrb_destroy(rrb_handle **h);
 
 /**
  * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
- * iterations, frees. Arrays have ld = nx (or the `leading_dimension` of `RRBSOLVER_OPTIONS`). `iterations` may
- * be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
  *
  * Required: As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
  */

@@ -127,7 +127,7 @@ const BANNER: &str = "\
  * thread, read by rrbsolver_last_error.
  *
  * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; arrays of one call must not overlap. Handles: X_create makes one, X_destroy frees it and
+ * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and
  * sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
