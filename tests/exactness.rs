@@ -1,5 +1,6 @@
 //! The factorization by its definition: M^-1 (A - R) = I, column by column, where A - R is built densely and
-//! independently (`common::dense`), for all variants, all levels and all grids up to 13 x 13.
+//! independently (`common::dense`), for all variants, all levels and all grids up to 13 x 13, and beyond that for the
+//! r1/r2/b1/b2 storage, which begins where a grid is longer than a compute block.
 
 mod common;
 
@@ -73,6 +74,133 @@ fn inverse_of_a_minus_r_reference() {
     let up_to = |limit| all_extents().filter(move |&(nx, ny)| nx <= limit && ny <= limit);
     assert!(check_all("reference", false, up_to(11)) > 50_000);
     assert!(check_all("reference", true, up_to(11)) > 50_000);
+}
+
+/// As many r1/r2/b1/b2 grids as there may be: none is there without this when nx and ny are below 17.
+const PACKED: &str = " compute_block=8";
+
+/// The cpu backend on packed grids, and nothing else.
+#[track_caller]
+fn packed(a: &Stencil, options: &str) -> Solver {
+    let solver = Solver::of(a, &format!("{options}{PACKED}"));
+    assert!(solver.int(key::INFO_GRIDS) > 0, "{}x{}: no packed grid with {options}", a.nx, a.ny);
+    solver
+}
+
+/// A solver of a backend, "packed" being cpu on packed grids; none where those take a longer grid or more levels.
+fn solver_of(a: &Stencil, backend: &str, levels: usize, both: bool, omega: f64) -> Option<Solver> {
+    if backend != "packed" {
+        return Some(Solver::of(a, &options(backend, levels, both, omega)));
+    }
+    (levels >= 2 && a.nx.max(a.ny) > 8).then(|| packed(a, &options("cpu", levels, both, omega)))
+}
+
+/// Odd, even, prime, one past the block, thin; with one, two and three packed grids.
+const PACKED_EXTENTS: [(usize, usize); 16] = [
+    (9, 9),
+    (10, 10),
+    (11, 13),
+    (13, 8),
+    (1, 9),
+    (9, 2),
+    (2, 17),
+    (16, 15),
+    (17, 17),
+    (17, 16),
+    (18, 19),
+    (19, 11),
+    (7, 20),
+    (20, 20),
+    (23, 29),
+    (33, 12),
+];
+
+/// Every variant on packed grids. Returns the most grids that were in use.
+fn check_packed(nine_point: bool) -> i64 {
+    let mut most = 0;
+    for (nx, ny) in PACKED_EXTENTS {
+        let a = random_m_matrix(nx, ny, nine_point, (100 * nx + ny) as u64);
+        let full = red_nodes(nx, ny).len();
+        for (both, omega) in VARIANTS {
+            for levels in [2, 3, 4, 6, full] {
+                let solver = packed(&a, &options("cpu", levels, both, omega));
+                let grids = solver.int(key::INFO_GRIDS);
+                let what = format!("{nx}x{ny} nine_point {nine_point} both {both} omega {omega} levels {levels}");
+                assert!(grids as usize <= levels / 2, "{what}: {grids} grids");
+                let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
+                assert!(error <= TOLERANCE, "{what}: {error:e}");
+                most = most.max(grids);
+            }
+        }
+    }
+    most
+}
+
+#[test]
+fn inverse_of_a_minus_r_packed_5_point() {
+    assert_eq!(check_packed(false), 3);
+}
+
+#[test]
+fn inverse_of_a_minus_r_packed_9_point() {
+    assert_eq!(check_packed(true), 3);
+}
+
+/// CG from its definition, on dense matrices: x after each of the first iterations from zero.
+fn iterates(a: &Dense, m: &Dense, b: &[f64], count: usize) -> Vec<Vec<f64>> {
+    let times = |p: &[f64]| -> Vec<f64> { (0..a.n).map(|i| dot(&a.a[i * a.n..(i + 1) * a.n], p)).collect() };
+    let (mut x, mut r) = (vec![0.0; a.n], b.to_vec());
+    let mut p = m.solve(&r);
+    let mut rho = dot(&r, &p);
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let q = times(&p);
+        let alpha = rho / dot(&p, &q);
+        for i in 0..a.n {
+            x[i] += alpha * p[i];
+            r[i] -= alpha * q[i];
+        }
+        all.push(x.clone());
+        let z = m.solve(&r);
+        let next = dot(&r, &z);
+        for i in 0..a.n {
+            p[i] = z[i] + next / rho * p[i];
+        }
+        rho = next;
+    }
+    all
+}
+
+/// The fused stages have an M^-1 of their own, which rrb_apply never runs: here by the iterates that it leads to. With
+/// 5 points CG runs on what the first red nodes leave, which is CG on A from a guess that fits those rows of b.
+#[test]
+fn iterates_on_packed_grids() {
+    for (nx, ny) in [(9, 9), (13, 10), (17, 18), (7, 19)] {
+        for nine_point in [false, true] {
+            let a = random_m_matrix(nx, ny, nine_point, 5);
+            let dense = Dense::from_stencil(&a);
+            let mut b = Random(9).vector(a.len());
+            // Zero on the first red nodes: then the guess 0 fits.
+            red_nodes(nx, ny)[0].iter().for_each(|&p| b[p] = 0.0);
+            for (both, omega) in VARIANTS {
+                for levels in [2, 3, 4, 20] {
+                    let expected = iterates(&dense, &preconditioner(&a, levels, both, omega), &b, 3);
+                    for fusion in ["on", "off"] {
+                        for (k, expected) in expected.iter().enumerate() {
+                            let more = format!(" fusion={fusion} rel_tol=1e-15 max_iter={}", k + 1);
+                            let solver = packed(&a, &(options("cpu", levels, both, omega) + &more));
+                            let (x, _) = solver.solve_from_zero(&b);
+                            assert_eq!(solver.iterations(), k + 1);
+                            let error = max_difference(&x, expected);
+                            let what = format!("{nx}x{ny} nine_point {nine_point} both {both} omega {omega}");
+                            // CG amplifies the roundings of M^-1 a little.
+                            assert!(error <= 100.0 * TOLERANCE, "{what} levels {levels} {more}: {error:e}");
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Long and thin, past the size of a block of the r1/r2/b1/b2 arrays, for every number of grids.
@@ -175,12 +303,17 @@ fn positive_couplings_are_compensated_in_m_alone() {
         a.north.iter_mut().step_by(4).for_each(|v| *v = v.abs() * 0.05);
         a
     };
-    for a in [fe_aniso(9, 7, 3.0), rot7(8, 8, 0.1, 15.0), mixed, five] {
+    let larger = {
+        let mut a = random_m_matrix(19, 18, false, 2);
+        a.east.iter_mut().step_by(3).for_each(|v| *v = v.abs() * 0.05);
+        a
+    };
+    for a in [fe_aniso(9, 7, 3.0), rot7(8, 9, 0.1, 15.0), mixed, five, fe_aniso(17, 11, 3.0), larger] {
         let (hat, count) = compensated(&a);
         assert!(count > 0);
-        for backend in ["cpu", "reference"] {
+        for backend in ["cpu", "packed", "reference"] {
             for levels in [1, 2, 4] {
-                let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                let Some(solver) = solver_of(&a, backend, levels, false, 1.0) else { continue };
                 assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), count);
                 // Excess of A^ is about 0.01 here, hence a tenth of the digits of TOLERANCE.
                 let error = error_of_inverse(&solver, &preconditioner(&hat, levels, false, 1.0));
@@ -203,6 +336,11 @@ fn compensation_never_and_always() {
     assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), 0);
     let error = error_of_inverse(&solver, &preconditioner(&a, 4, false, 1.0));
     assert!(error <= 10.0 * TOLERANCE, "{error:e}");
+    let a = fe_aniso(17, 10, 1.5);
+    let solver = packed(&a, &(options("cpu", 4, false, 1.0) + " compensation=never"));
+    assert_eq!(solver.int(key::INFO_COMPENSATED_COUPLINGS), 0);
+    let error = error_of_inverse(&solver, &preconditioner(&a, 4, false, 1.0));
+    assert!(error <= 10.0 * TOLERANCE, "packed: {error:e}");
 
     let m_matrix = random_m_matrix(7, 6, true, 8);
     let r = Random(2).vector(42);
@@ -221,9 +359,9 @@ fn decoupled_points_pass_through() {
         for &(i, j) in &land {
             a.decouple(i, j, 2.0 + i as f64);
         }
-        for backend in ["cpu", "reference"] {
+        for backend in ["cpu", "packed", "reference"] {
             for levels in 1..=6 {
-                let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                let Some(solver) = solver_of(&a, backend, levels, false, 1.0) else { continue };
                 let error = error_of_inverse(&solver, &preconditioner(&a, levels, false, 1.0));
                 assert!(error <= TOLERANCE, "{backend} levels {levels}: {error:e}");
                 let r = Random(6).vector(a.len());
@@ -255,10 +393,10 @@ fn narrow_channels() {
                     a.decouple(p % nx, p / nx, 1.0);
                 }
                 a.set_row_sums(|p| excess * (1.0 + (p % 3) as f64));
-                for backend in ["cpu", "reference"] {
+                for backend in ["cpu", "packed", "reference"] {
                     for (both, omega) in VARIANTS {
                         for levels in [1, 2, 3, 4, 8] {
-                            let solver = Solver::of(&a, &options(backend, levels, both, omega));
+                            let Some(solver) = solver_of(&a, backend, levels, both, omega) else { continue };
                             let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
                             // Condition up to 4 / 0.01, times a channel's length.
                             let what = format!("{backend} excess {excess} both {both} omega {omega} levels {levels}");
@@ -276,7 +414,7 @@ fn narrow_channels() {
 /// and z is its solution without the mean.
 #[test]
 fn singular_preconditioner_is_projected() {
-    for (nx, ny) in [(5, 5), (8, 6), (2, 7), (1, 8), (9, 1), (12, 11)] {
+    for (nx, ny) in [(5, 5), (8, 6), (2, 7), (1, 8), (9, 1), (12, 11), (17, 13)] {
         let mut nine = random_m_matrix(nx, ny, true, 9);
         nine.set_row_sums(|_| 0.0);
         let mut five = random_m_matrix(nx, ny, false, 9);
@@ -286,14 +424,14 @@ fn singular_preconditioner_is_projected() {
             let mut r = Random(3).vector(n);
             let mean = r.iter().sum::<f64>() / n as f64;
             r.iter_mut().for_each(|v| *v -= mean);
-            for backend in ["cpu", "reference"] {
+            for backend in ["cpu", "packed", "reference"] {
                 for levels in [1, 2, 3, 4, 20] {
-                    let solver = Solver::of(&a, &options(backend, levels, false, 1.0));
+                    let Some(solver) = solver_of(&a, backend, levels, false, 1.0) else { continue };
                     assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS), 1);
                     let z = solver.apply(&r);
                     let m = preconditioner(&a, levels, false, 1.0);
                     let mz: Vec<f64> = (0..n).map(|i| dot(&m.a[i * n..(i + 1) * n], &z)).collect();
-                    // cond(M) on the complement of constants is below 1e4 for these sizes (12^2 nodes, entries 0.1 to 1).
+                    // cond(M) on the complement of constants is below 1e4 for these sizes (221 nodes, entries 0.1 to 1).
                     let error = max_difference(&mz, &r);
                     assert!(error <= 1e-12, "{backend} {nx}x{ny} levels {levels}: {error:e}");
                     let mean = z.iter().sum::<f64>() / n as f64;
@@ -303,7 +441,7 @@ fn singular_preconditioner_is_projected() {
                     );
 
                     if levels < red_nodes(nx, ny).len() && levels > 2 && nx > 2 && ny > 2 {
-                        let solver = Solver::of(&a, &options(backend, levels, false, 0.7));
+                        let solver = solver_of(&a, backend, levels, false, 0.7).expect("as with omega 1");
                         let mut expected = preconditioner(&a, levels, false, 0.7).solve(&r);
                         let mean = expected.iter().sum::<f64>() / n as f64;
                         expected.iter_mut().for_each(|v| *v -= mean);
