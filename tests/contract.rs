@@ -1,0 +1,105 @@
+//! Corners of the contract where two rules meet.
+
+mod common;
+
+use common::problems::{neumann_const, poisson, random_rhs};
+use common::*;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+unsafe extern "C-unwind" fn stop_when_small(user: *mut c_void, _: i64, relative_residual: f64) -> i32 {
+    // SAFETY: the test passes a counter that outlives the solve.
+    let calls = unsafe { &mut *user.cast::<i64>() };
+    let small = relative_residual <= 1e-15;
+    *calls += i64::from(small);
+    i32::from(small)
+}
+
+/// A stop that comes together with a met test, which the recomputed residual misses, is still a stop.
+#[test]
+fn a_stop_is_never_overruled_by_a_restart() {
+    for tolerance in ["1e-15", "1e-17", "1e-20"] {
+        let a = poisson(40, 40);
+        let solver = Solver::of(&a, &format!("rel_tol={tolerance}"));
+        let mut asked = 0i64;
+        // SAFETY: a live handle; the counter outlives the solve.
+        outcome(unsafe { rrb_set_monitor(solver.handle, Some(stop_when_small), (&raw mut asked).cast()) }).unwrap();
+        let result = solver.solve(&random_rhs(a.len(), 1), &mut vec![0.0; a.len()]).unwrap();
+        assert_eq!(asked, 1, "{tolerance}: no iteration after the stop");
+        assert_eq!(result, status::STOPPED, "{tolerance}");
+    }
+}
+
+/// On a few singular nodes nothing but rounding is left for CG, in either norm.
+#[test]
+fn tiny_singular_systems_in_the_papers_norm() {
+    for backend in ["backend=cpu", "backend=reference"] {
+        for (nx, ny) in [(2, 1), (1, 2), (3, 1), (1, 5), (2, 2), (3, 3)] {
+            let a = neumann_const(nx, ny);
+            let solver = Solver::of(&a, &format!("{backend} norm=preconditioned reference=initial"));
+            for seed in 0..100 {
+                let mut x = vec![0.0; a.len()];
+                let b = random_rhs(a.len(), seed);
+                assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{backend} {nx} x {ny} {seed}");
+                let mean = b.iter().sum::<f64>() / b.len() as f64;
+                let ax = a.multiply(&x);
+                // The tolerance 1e-6 in the other norm; matrices this small have a condition below 20.
+                assert!(
+                    ax.iter().zip(&b).all(|(ax, b)| (ax - (b - mean)).abs() < 1e-5),
+                    "{backend} {nx} x {ny} {seed}"
+                );
+            }
+        }
+    }
+}
+
+/// x of `rrb_solve_once` is checked against every input, before anything is done.
+#[test]
+fn solve_once_refuses_x_among_its_inputs() {
+    let a = poisson(6, 5);
+    let mut arrays = [a.center.clone(), a.east.clone(), a.north.clone(), random_rhs(30, 1)];
+    let before = arrays.clone();
+    for k in 0..4 {
+        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
+        // SAFETY: arrays of 6 x 5 values.
+        let result =
+            unsafe { rrb_solve_once(6, 5, p[0], p[1], p[2], null(), null(), p[3], p[k], 1e-6, 100, null_mut()) };
+        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
+    }
+    assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
+}
+
+/// After a failed factorize, for whatever reason, there is nothing to solve with.
+#[test]
+fn a_failed_factorize_leaves_no_matrix() {
+    let a = poisson(6, 5);
+    let solver = Solver::of(&a, "");
+    // SAFETY: a live handle; NULL is what is tested.
+    outcome(unsafe { rrb_factorize(solver.handle, null(), null(), null(), null(), null()) })
+        .unwrap_err()
+        .expect(status::NULL, &["center"]);
+    solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
+    solver.factorize(&a).unwrap();
+    assert_eq!(solver.solve_from_zero(&random_rhs(30, 1)).1, status::OK);
+}
+
+/// Sums in a sentence are those of the caller's b.
+#[test]
+fn incompatibility_is_told_in_the_unit_of_b() {
+    let a = neumann_const(3, 1);
+    let solver = Solver::of(&a, "check_compatibility=1");
+    solver.solve(&[1000.0; 3], &mut [0.0; 3]).unwrap_err().expect(status::INCOMPATIBLE, &["3e3"]);
+}
+
+/// An unknown key that is read is answered with the nearest known one, option or result.
+#[test]
+fn unknown_keys_that_are_read() {
+    let solver = Solver::new(3, 3, "");
+    let mut value = 0i64;
+    for (key, nearest) in [(1014, "RRB_INFO_THREADS"), (213, "RRB_OPT_LEADING_DIMENSION"), (99, "RRB_OPT_BACKEND")] {
+        // SAFETY: a live handle and a value.
+        outcome(unsafe { rrb_get_int(solver.handle, key, &raw mut value) })
+            .unwrap_err()
+            .expect(status::OPTION, &[nearest]);
+    }
+}
