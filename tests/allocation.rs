@@ -85,46 +85,54 @@ fn solving_takes_no_memory() {
     let lines = AtomicU64::new(0);
     // SAFETY: `lines` outlives its use: the callback is removed below.
     assert_eq!(rrbsolver_set_log(Some(listen), (&raw const lines).cast_mut().cast()), status::OK);
-    let (nx, ny) = (70, 45);
-    let problems: [(&str, Stencil); 3] = [
-        ("five", random_m_matrix(nx, ny, false, 1)),
-        ("nine", random_m_matrix(nx, ny, true, 1)),
-        ("singular", neumann_const(nx, ny)),
-    ];
-    let b = random_rhs(nx * ny, 2);
-    let mut x = vec![0.0; nx * ny];
-    for (name, a) in &problems {
-        for backend in ["reference", "cpu threads=1", "cpu threads=2", "cpu threads=5"] {
-            for norm in ["norm=true2", "norm=preconditioned reference=initial"] {
-                for extra in ["", "verbosity=2", "lumping=m2u fusion=off", "rel_tol=1e-14 max_iter=7"] {
-                    let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
-                    let h = solver.handle;
-                    // SAFETY: a live handle.
-                    outcome(unsafe { rrb_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
-                    // The very first solve counts too.
-                    for round in 0..2 {
-                        x.fill(0.5 * round as f64);
-                        let (bp, xp) = (b.as_ptr(), x.as_mut_ptr());
-                        let mut result = -1;
-                        let taken = calls(|| {
-                            // SAFETY: a live handle and arrays of its size.
-                            result = unsafe { rrb_solve(h, bp, xp) };
-                        });
-                        assert!(result >= 0, "{name} {backend} {norm} {extra}");
-                        assert_eq!(taken, 0, "rrb_solve took memory: {name} {backend} {norm} {extra} round {round}");
-                        // SAFETY: as above.
-                        let taken = calls(|| unsafe {
-                            assert_eq!(rrb_apply(h, bp, xp), status::OK);
-                            assert_eq!(rrb_multiply(h, bp, xp), status::OK);
-                        });
-                        assert_eq!(taken, 0, "rrb_apply or rrb_multiply took memory: {name} {backend}");
-                    }
-                }
-            }
+    // A grid that one member does, and one for a team.
+    for (nx, ny) in [(70, 45), (130, 90)] {
+        let problems: [(&str, Stencil); 3] = [
+            ("five", random_m_matrix(nx, ny, false, 1)),
+            ("nine", random_m_matrix(nx, ny, true, 1)),
+            ("singular", neumann_const(nx, ny)),
+        ];
+        for (name, a) in &problems {
+            solving_this_takes_no_memory(name, a);
         }
     }
     assert!(lines.load(SeqCst) > 100, "the log was listened to");
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+}
+
+fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
+    let b = random_rhs(a.len(), 2);
+    let mut x = vec![0.0; a.len()];
+    for (backend, threads) in [("reference", 1), ("cpu threads=1", 1), ("cpu threads=2", 2), ("cpu threads=5", 5)] {
+        for norm in ["norm=true2", "norm=preconditioned reference=initial"] {
+            for extra in ["", "verbosity=2", "lumping=m2u fusion=off", "rel_tol=1e-14 max_iter=7"] {
+                let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
+                let members = if a.len() >= 8192 { threads } else { 1 };
+                assert_eq!(solver.int(key::INFO_THREADS), members, "{name} {backend}");
+                let h = solver.handle;
+                // SAFETY: a live handle.
+                outcome(unsafe { rrb_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
+                // The very first solve counts too.
+                for round in 0..2 {
+                    x.fill(0.5 * round as f64);
+                    let (bp, xp) = (b.as_ptr(), x.as_mut_ptr());
+                    let mut result = -1;
+                    let taken = calls(|| {
+                        // SAFETY: a live handle and arrays of its size.
+                        result = unsafe { rrb_solve(h, bp, xp) };
+                    });
+                    assert!(result >= 0, "{name} {backend} {norm} {extra}");
+                    assert_eq!(taken, 0, "rrb_solve took memory: {name} {backend} {norm} {extra} round {round}");
+                    // SAFETY: as above.
+                    let taken = calls(|| unsafe {
+                        assert_eq!(rrb_apply(h, bp, xp), status::OK);
+                        assert_eq!(rrb_multiply(h, bp, xp), status::OK);
+                    });
+                    assert_eq!(taken, 0, "rrb_apply or rrb_multiply took memory: {name} {backend}");
+                }
+            }
+        }
+    }
 }
 
 /// A simulator's time loop: new coefficients and a solve in every step, on one small handle.

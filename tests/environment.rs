@@ -325,25 +325,33 @@ fn fork() {
     if child("fork", &[]).is_some() {
         return;
     }
-    let a = poisson(60, 60);
-    let b = random_rhs(3600, 1);
-    let solver = Solver::of(&a, "backend=cpu threads=2");
-    let (expected, _) = solver.solve_from_zero(&b);
+    // A lone member, and a team that is asleep in the parent and absent in the child.
+    for (nx, ny, members) in [(60, 60, 1), (130, 90, 3)] {
+        let a = poisson(nx, ny);
+        let b = random_rhs(nx * ny, 1);
+        let solver = Solver::of(&a, "backend=cpu threads=3");
+        assert_eq!(solver.int(key::INFO_THREADS), members);
+        fork_with(solver, &a, &b);
+    }
+}
+
+fn fork_with(solver: Solver, a: &Stencil, b: &[f64]) {
+    let (expected, _) = solver.solve_from_zero(b);
     // SAFETY: the child calls the library and leaves by _exit; alarm ends it should it hang.
     let process = unsafe { libc::fork() };
     if process == 0 {
         // SAFETY: as above.
         unsafe { libc::alarm(60) };
         let mut code = 0;
-        let mut x = vec![0.0; 3600];
-        match solver.solve(&b, &mut x) {
+        let mut x = vec![0.0; b.len()];
+        match solver.solve(b, &mut x) {
             Ok(_) if x == expected => {}
             Err(failure) if failure.status == status::UNSUPPORTED && failure.sentence.contains("fork") => {}
             _ => code |= 1,
         }
         drop(solver);
-        let fresh = Solver::of(&a, "backend=cpu threads=2");
-        if fresh.solve_from_zero(&b).0 != expected {
+        let fresh = Solver::of(a, "backend=cpu threads=3");
+        if fresh.solve_from_zero(b).0 != expected {
             code |= 2;
         }
         drop(fresh);
@@ -354,7 +362,7 @@ fn fork() {
     // SAFETY: `how` outlives the call.
     assert_eq!(unsafe { libc::waitpid(process, &mut how, 0) }, process);
     assert_eq!((libc::WIFEXITED(how), libc::WEXITSTATUS(how)), (true, 0));
-    assert_eq!(solver.solve_from_zero(&b).0, expected, "the parent goes on");
+    assert_eq!(solver.solve_from_zero(b).0, expected, "the parent goes on");
 }
 
 /// No signal handler is installed, and the floating-point mode of the caller stays as it is.
