@@ -268,14 +268,20 @@ fn not_a_number_and_infinity() {
             failure.expect(status::NOT_FINITE, &["x ", "(3, 2)"]);
             assert!(z.iter().all(|&v| v == 5.0));
         }
-        // Unchecked, a NaN must still not be called a success.
-        solver.options("check_input=0").unwrap();
-        solver.factorize(&a).unwrap();
-        let mut b = random_rhs(30, 1);
-        b[8] = f64::NAN;
-        let mut x = vec![0.0; 30];
-        assert_ne!(solver.solve(&b, &mut x), Ok(status::OK), "{backend}");
-        assert_alive(&solver, &a);
+        // Unchecked, NaN and infinity must still not be called a success, with 5 points neither.
+        for a in [a, random_m_matrix(6, 5, false, 1)] {
+            solver.options("check_input=0").unwrap();
+            solver.factorize(&a).unwrap();
+            for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                for place in [8, 9, 29] {
+                    let mut b = random_rhs(30, 1);
+                    b[place] = bad;
+                    let mut x = vec![0.0; 30];
+                    assert_ne!(solver.solve(&b, &mut x), Ok(status::OK), "{backend}: {bad} at {place} of b");
+                }
+            }
+            assert_alive(&solver, &a);
+        }
     }
 }
 

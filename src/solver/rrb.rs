@@ -213,6 +213,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if inputs.rhs_max == 0.0 {
         return Ok(zero_rhs(s));
     }
+    finite("max |b|", inputs.rhs_max)?;
     // A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
     let scale = power_of_two_below(inputs.rhs_max).recip();
     // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
@@ -243,6 +244,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     // Norms of b and of the guess's residual, in the tested norm.
     let mut rhs_norm = s.rhs_norm2().sqrt();
     let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
+    finite("|b - A x|", initial)?;
     s.reduce();
     let rounding = if c.singular() { PROJECTED_TO_ZERO * given.sqrt() } else { 0.0 };
     if c.norm == Norm::Preconditioned {
@@ -303,6 +305,7 @@ fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         s.store_zero();
         return Ok(Outcome::default());
     }
+    finite("max |r|", inputs.rhs_max)?;
     let scale = power_of_two_below(inputs.rhs_max).recip();
     s.load(scale, false);
     if c.singular() {
@@ -318,6 +321,11 @@ fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     store_finite(s, scale)?;
     Ok(Outcome::default())
+}
+
+/// Where nobody checks the input, NaN and infinity end here.
+fn finite(quantity: &'static str, value: f64) -> Result<()> {
+    if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
 /// output = x / scale, or nothing where that fits no double.
