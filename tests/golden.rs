@@ -155,14 +155,15 @@ fn reference_counts_are_exact() {
     check_exact(&rows, "reference");
 }
 
-/// M2m, where rounding moves the count by a few percent (see golden/README.md).
+/// M2m, where rounding decides the count. The same method in 21 equivalent forms (other grids, blocks, backends, A and
+/// b times 3 or 0.7) takes 994 to 1030 iterations on the worst row: a width of 3.6 percent, hence 4.
 #[test]
 fn m2m_counts() {
     for row in Row::read(include_str!("golden/rounding.csv")) {
         let (a, b) = row.problem();
         let run = run(&a, &b, &row.options("cpu", row.tol));
         let error = (run.iterations as f64 / row.iterations as f64 - 1.0).abs();
-        assert!(error <= 0.025, "{}: {} iterations, expected {}", row.name(), run.iterations, row.iterations);
+        assert!(error <= 0.04, "{}: {} iterations, expected {}", row.name(), run.iterations, row.iterations);
     }
 }
 
