@@ -55,6 +55,23 @@ fn listen_with(lines: &mut Lines) {
     assert_eq!(rrbsolver_set_log(Some(listen), user(lines)), status::OK);
 }
 
+/// How the program keeps its arrays is not for the environment to say: a wrong step would read beyond them.
+#[test]
+fn the_environment_cannot_reshape_arrays() {
+    let text = "leading_dimension=100000 memory=device max_iter=77";
+    if child("the_environment_cannot_reshape_arrays", &[("RRBSOLVER_OPTIONS", text)]).is_some() {
+        return;
+    }
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let a = poisson(20, 20);
+    let solver = Solver::of(&a, "");
+    let said = |word: &str| lines.0.iter().any(|(_, line)| line.contains(word));
+    assert!(said("leading_dimension") && said("memory"), "{:?}", lines.0);
+    assert_eq!((solver.int(key::LEADING_DIMENSION), solver.int(key::MAX_ITER)), (0, 77));
+    assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
+}
+
 /// `RRBSOLVER_OPTIONS` wins over every set call; bad entries are logged and fail nothing.
 #[test]
 fn options_of_the_environment() {
@@ -68,6 +85,7 @@ fn options_of_the_environment() {
     assert_eq!((solver.int(key::MAX_ITER), solver.int(key::LEVELS), solver.real(key::REL_TOL)), (3, 2, 1e-6));
     let said = |word: &str| lines.0.iter().any(|(_, line)| line.contains("RRBSOLVER_OPTIONS") && line.contains(word));
     assert!(said("levls") && said("did you mean 'levels'") && said("rel_tol") && said("broken"), "{:?}", lines.0);
+    assert!(!said("method") && !said("stagger"), "keys of other families are skipped: {:?}", lines.0);
     solver.set_int(key::MAX_ITER, 50).unwrap();
     solver.options("max_iter=60 rel_tol=1e-9").unwrap();
     assert_eq!((solver.int(key::MAX_ITER), solver.real(key::REL_TOL)), (3, 1e-9), "the environment wins");
