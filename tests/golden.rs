@@ -21,6 +21,7 @@ struct Row {
     tol: f64,
     iterations: usize,
     kappa: f64,
+    lambda_max: f64,
 }
 
 impl Row {
@@ -37,6 +38,7 @@ impl Row {
                 tol: f[7].parse().unwrap(),
                 iterations: f[8].parse().unwrap(),
                 kappa: f[9].parse().unwrap(),
+                lambda_max: f[11].parse().unwrap(),
             }
         };
         text.lines().skip(1).map(row).collect()
@@ -155,15 +157,31 @@ fn reference_counts_are_exact() {
     check_exact(&rows, "reference");
 }
 
-/// M2m, where rounding decides the count. The same method in 21 equivalent forms (other grids, blocks, backends, A and
-/// b times 3 or 0.7) takes 994 to 1030 iterations on the worst row: a width of 3.6 percent, hence 4.
+/// M2m, where rounding decides the count (see golden/README.md): within 2.5 percent, on the oracle too. The row with the
+/// worst condition, 4e5, has a wider bound on `cpu`: the same method in 21 equivalent forms (other grids, blocks,
+/// backends, A and b times 3 or 0.7) takes 994 to 1030 iterations there, a width of 3.6 percent. What rounding does not
+/// move is the largest eigenvalue: the six digits that the golden rows have.
 #[test]
-fn m2m_counts() {
+fn m2m_counts_and_eigenvalues() {
     for row in Row::read(include_str!("golden/rounding.csv")) {
         let (a, b) = row.problem();
-        let run = run(&a, &b, &row.options("cpu", row.tol));
-        let error = (run.iterations as f64 / row.iterations as f64 - 1.0).abs();
-        assert!(error <= 0.04, "{}: {} iterations, expected {}", row.name(), run.iterations, row.iterations);
+        for backend in ["cpu", "reference"] {
+            if backend == "reference" && row.nx > 255 {
+                continue;
+            }
+            let run = run(&a, &b, &row.options(backend, row.tol));
+            let allowed = if backend == "cpu" && row.problem == "skew_only+eps" { 0.04 } else { 0.025 };
+            let error = (run.iterations as f64 / row.iterations as f64 - 1.0).abs();
+            assert!(
+                error <= allowed,
+                "{} {backend}: {} iterations, not {}",
+                row.name(),
+                run.iterations,
+                row.iterations
+            );
+            let error = (run.lambda_max / row.lambda_max - 1.0).abs();
+            assert!(error <= 5e-6, "{} {backend}: lambda_max {}, not {}", row.name(), run.lambda_max, row.lambda_max);
+        }
     }
 }
 
