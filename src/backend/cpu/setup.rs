@@ -213,21 +213,24 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// M starts from the couplings of A, with compensation without its positive ones.
+    /// M starts from the couplings of A, with compensation without its positive ones; straight ones as they are stored.
     fn start_couplings(&self, me: Me, setup: &Setup) {
         let (m, grid) = (&self.matrix, &self.grids[0]);
         let straight = m.straight.r1.iter().zip(&grid.straight.r1).chain(m.straight.r2.iter().zip(&grid.straight.r2));
         let red = m.red_diagonal.of.iter().zip(&grid.red_diagonal.of);
         let black = m.black_diagonal.of.iter().zip(&grid.black_diagonal.of);
         let corners = red.chain(black).filter(|_| self.shape.nine_points);
-        for row in grid.rows(me) {
-            for (source, target) in straight.clone().chain(corners.clone()) {
+        let negative = |coupling: f64| if setup.compensate { coupling.min(0.0) } else { coupling };
+        for row in self.grids[0].rows(me) {
+            let copy = |source: &Area, target: &Area, stored: bool| {
                 // SAFETY: reads A, which nobody writes now; writes a row of this member.
                 let (source, target) = unsafe { (source.row(row, 0), target.row_mut(row, 0)) };
                 for (t, &s) in target.iter_mut().zip(source) {
-                    *t = if setup.compensate { s.min(0.0) } else { s };
+                    *t = if stored { setup.kept(negative(s)) } else { negative(s) };
                 }
-            }
+            };
+            straight.clone().for_each(|(source, target)| copy(source, target, true));
+            corners.clone().for_each(|(source, target)| copy(source, target, false));
         }
     }
 
