@@ -17,11 +17,13 @@ use super::reference::Reference;
 use super::{Arrays, PivotContext, Program, RrbBackend, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use packed::Packed;
+use std::ops::Range;
 use steps::{Caller, Member};
-use team::Team;
+use team::{Me, Team};
 
 /// The `cpu` backend.
 pub struct Cpu {
@@ -55,6 +57,17 @@ impl Cpu {
 }
 
 impl RrbBackend for Cpu {
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        // Before the first factorization, which may find that fewer members do; afterwards the team stays.
+        if self.team.is_none() {
+            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny) } else { 1 })?;
+        }
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let own = |me: Me| work(me.index, me.share(grid.ny));
+        team.run(own, own)
+    }
+
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.grids == 0 {
