@@ -276,3 +276,59 @@ impl Runs {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::inspection::Inspection;
+    use super::super::inspection::tests::{ASKED, inspect};
+    use super::super::{levels::Grid, stencil::View};
+    use super::*;
+
+    fn components(nx: usize, ny: usize, center: &[f64], east: &[f64], north: &[f64]) -> Components {
+        let grid = Grid { nx, ny };
+        let v = |name, a| View::new(name, a, grid, nx);
+        let a = StencilView {
+            grid,
+            center: v("center", center),
+            east: v("east", east),
+            north: v("north", north),
+            corners: None,
+        };
+        let mut inspection = Inspection::default();
+        inspect(&mut inspection, &a, 1, &ASKED).unwrap();
+        inspection.components
+    }
+
+    #[test]
+    fn two_basins_and_land() {
+        // x-x . x-x : the left pair is singular, the right one has an excess, the middle is land.
+        let c = components(5, 1, &[1., 1., 3., 1., 1.5], &[-1., 0., 0., -1., f64::NAN], &[f64::NAN; 5]);
+        assert_eq!((c.count, c.singular()), (2, 1));
+        let labels: Vec<Option<usize>> = (0..5).map(|i| c.singular_of(5, i, 0)).collect();
+        assert_eq!(labels, [Some(0), Some(0), None, None, None]);
+        assert_eq!(c.singular_runs(0).collect::<Vec<_>>(), [(0..2, 0)]);
+        assert_eq!((c.first_node[0], c.size[0]), ((0, 0), 2));
+    }
+
+    #[test]
+    fn nothing_singular() {
+        let c = components(2, 2, &[4.0; 4], &[-1.0; 4], &[-1.0; 4]);
+        assert_eq!((c.count, c.singular()), (1, 0));
+        assert_eq!(c.singular_runs(0).count(), 0);
+        assert_eq!(c.singular_of(2, 1, 1), None);
+    }
+
+    #[test]
+    fn a_spiral_is_one_component() {
+        // Couplings run along a U: the two arms meet only in the last row.
+        let (nx, ny) = (3, 3);
+        let mut center = vec![2.0; 9];
+        let north = [-1.0, 0.0, -1.0, -1.0, 0.0, -1.0, 0.0, 0.0, 0.0];
+        let east = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, -1.0, 0.0];
+        center[0] = 1.0;
+        center[2] = 1.0;
+        let c = components(nx, ny, &center, &east, &north);
+        assert_eq!((c.count, c.singular()), (1, 1));
+        assert_eq!(c.size[0], 7);
+    }
+}

@@ -149,3 +149,28 @@ impl RrbBackend for Cpu {
 fn no_team() -> Error {
     Error::Internal("the team of threads is missing".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn rows_are_shared_once_each() {
+        for (ny, threads) in [(1, 3), (50, 2), (200, 1), (200, 3), (200, 7)] {
+            let mut cpu = Cpu::new(threads);
+            let grid = Grid { nx: 100, ny };
+            for _ in 0..2 {
+                let shares = Mutex::new(Vec::new());
+                cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
+                let mut shares = shares.into_inner().unwrap();
+                shares.sort_by_key(|(member, _)| *member);
+                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
+                assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
+                let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();
+                assert_eq!(rows, (0..ny).collect::<Vec<_>>());
+            }
+        }
+    }
+}
