@@ -10,9 +10,11 @@ pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use cycle::{Cycle, Recursion};
+use std::ops::Range;
 use storage::Storage;
 
 /// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
@@ -255,6 +257,12 @@ pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync)
 
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
+    /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
+    /// ascending order of both. There are at most as many members as the backend was made for.
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        work(0, 0..grid.ny);
+        Ok(())
+    }
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
-const WORTH_A_TEAM: usize = 8192;
+pub const WORTH_A_TEAM: usize = 8192;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
