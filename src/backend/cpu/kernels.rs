@@ -240,6 +240,35 @@ for_each_isa! {
         }
     }
 
+    /// out = a b.
+    fn product(out: &mut [f64], a: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, b) = (&a[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = a[i] * b[i];
+        }
+    }
+
+    /// out = b - out.
+    fn subtract_from(out: &mut [f64], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = b - *out;
+        }
+    }
+
+    /// v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// max |v|, NaN if any entry is NaN.
+    fn largest_in(v: &[f64]) -> f64 {
+        sums::max_abs(v)
+    }
+
     /// v = v + alpha w.
     fn add_scaled(v: &mut [f64], alpha: f64, w: &[f64]) {
         for (v, w) in v.iter_mut().zip(w) {
