@@ -127,12 +127,14 @@ pub trait CycleSteps {
     fn draw_direction(&mut self, k: usize);
 }
 
-/// An entry in [-1, 1) of a vector with all frequencies: a hash of its place, so that backends agree.
-pub fn all_frequencies(i: usize, j: usize) -> f64 {
+/// An entry of a vector with all frequencies: a hash of its place, so that backends agree, in [-1, 1), over the root of
+/// the center, so that regions of all coefficients count alike in <v, A_k v>.
+pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
     let mut h = (i as u32).wrapping_mul(73_856_093) ^ (j as u32).wrapping_mul(19_349_663);
     h = (h ^ (h >> 13) ^ 0x9e37_79b9).wrapping_mul(0x5bd1_e995);
     h = (h ^ (h >> 15)).wrapping_mul(0x27d4_eb2d);
-    f64::from(h ^ (h >> 16)) / f64::from(1u32 << 31) - 1.0
+    let v = f64::from(h ^ (h >> 16)) / f64::from(1u32 << 31) - 1.0;
+    if center > 0.0 { v / center.sqrt() } else { v }
 }
 
 /// z = M_k^-1 z on the first grid of section k.

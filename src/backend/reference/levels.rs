@@ -214,6 +214,14 @@ impl NaturalGrid {
         }
     }
 
+    /// The center of A as it was before these levels and as it is stored.
+    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
+        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
+        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
+    }
+
     /// y_r = r_r / d_r, r_b -= A_br y_r.
     fn forward_red(&mut self) {
         let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
@@ -481,10 +489,13 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn draw_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
         let (grid, vectors) = self.inner(k);
         vectors[R].fill(0.0);
         for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
-            vectors[D][ring_index(grid.grid.nx, i, j)] = cycle::all_frequencies(i, j);
+            let c = ring_index(grid.grid.nx, i, j);
+            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            vectors[D][c] = cycle::all_frequencies(i, j, center);
         }
     }
 }
