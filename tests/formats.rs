@@ -463,10 +463,10 @@ fn automatic_choices() {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
             }
             assert_eq!(auto.solve_from_zero(&b).1, status::OK, "{name} {n}");
-            // Never worse than the V-cycle of as many levels by more than an iteration that rounding may take.
+            // Never worse than the V-cycle of as many levels by more than an iteration, and one in thirty for f32 sweeps.
             let levels = auto.int(key::INFO_LEVELS);
             let plain = run(&a, &b, &format!("backend=cpu threads=1 precision=f64 cycle=v levels={levels}"));
-            if auto.iterations() > plain.iterations + 1 {
+            if auto.iterations() > plain.iterations + 1 + plain.iterations / 30 {
                 wrong.push(format!("{name} {n}: {} iterations, V {}", auto.iterations(), plain.iterations));
             }
         }

@@ -304,7 +304,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
         rounding,
-        vanishing: if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0),
+        vanishing: rounding.max(if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0)),
     };
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
