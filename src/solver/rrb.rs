@@ -148,7 +148,8 @@ impl Rrb {
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
-        let control = Control::new(options, &self.inspection);
+        let short = self.done.precision != choice::PRECISION_F64;
+        let control = Control { short, ..Control::new(options, &self.inspection) };
         self.backend.run(arrays, observer, &|s| solve(s, &control))
     }
 
@@ -200,6 +201,8 @@ struct Control<'a> {
     check_compatibility: bool,
     /// Of the matrix; looked at for guesses alone.
     center_max: f64,
+    /// Sweeps in f32.
+    short: bool,
     components: &'a Components,
 }
 
@@ -214,6 +217,7 @@ impl<'a> Control<'a> {
             check_input: options.int(opt::CHECK_INPUT) != 0,
             check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
             center_max: inspection.findings.center_max,
+            short: false,
             components: &inspection.components,
         }
     }
@@ -231,6 +235,12 @@ const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
 /// A guess whose A x is larger than b by this factor has a residual whose square overflows.
 const GUESS_TOO_FAR: f64 = 1e150;
+
+/// In f32 sweeps, squares of residuals overflow or vanish this far from the unit, and a bit before.
+const FAR_IN_F32: f64 = 1e15;
+
+/// In double precision they vanish this far below it.
+const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
@@ -250,6 +260,10 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
         });
     }
+    // The residual of a far guess must fit f32 sweeps.
+    let guessed = c.center_max * inputs.guess_max;
+    let far = c.short && guess && guessed > FAR_IN_F32 * inputs.rhs_max;
+    let scale = if far { power_of_two_below(guessed).recip() } else { scale };
     let given = s.load(scale, guess);
     let mut rhs_norm = given.sqrt();
     if c.singular() {
@@ -290,6 +304,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
         rounding,
+        vanishing: if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0),
     };
     let outcome = |iterations, reason, norm| Outcome {
         iterations,

@@ -511,6 +511,14 @@ for_each_isa! {
         }
     }
 
+    /// a = a as it is stored.
+    fn round_couplings<F: Format>(a: &mut [f64], unit: f64) {
+        let per_unit = unit.recip();
+        for a in a.iter_mut() {
+            *a = kept::<F>(*a, per_unit, unit);
+        }
+    }
+
     /// out = a / unit, as it is stored.
     fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
         // A power of two.

@@ -23,7 +23,7 @@ use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
     Elimination, Kept, OfDropped, OfReds, StoredPivot, coarse_couplings, deinterleave, distant_couplings, exact_pivots,
-    lose, pivots, row_sums, schur_centers, skew_couplings, store, subtract, without_positive,
+    lose, pivots, round_couplings, row_sums, schur_centers, skew_couplings, store, subtract, without_positive,
 };
 use super::neighbours::{
     Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
@@ -274,7 +274,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Row J of M before the levels: row sums of A, where positive couplings that are moved to the diagonals stay,
-    /// and couplings, with compensation without the positive ones.
+    /// and couplings, with compensation without the positive ones; straight ones as they are stored.
     ///
     /// # Safety
     /// The row must be this member's, and A of row J - 1 and J there.
@@ -292,18 +292,26 @@ impl<'a, F: Format> Levels<'a, F> {
         if self.exact.is_some() {
             return;
         }
-        let copy = |sources: &[Area; 4], targets: &[Area; 4]| {
+        let copy = |sources: &[Area; 4], targets: &[Area; 4], rounds: bool| {
             for (source, target) in sources.iter().zip(targets) {
                 // SAFETY: as the caller promised.
                 let (source, target) = unsafe { (source.row(row, 0), target.row_mut(row, 0)) };
-                if setup.compensate { without_positive(target, source) } else { target.copy_from_slice(source) }
+                if setup.compensate {
+                    without_positive(target, source)
+                } else {
+                    target.copy_from_slice(source)
+                }
+                if rounds {
+                    round_couplings::<F>(target, setup.unit);
+                }
             }
         };
-        copy(&m.straight.r1, &grid.straight.r1);
-        copy(&m.straight.r2, &grid.straight.r2);
+        let rounds = F::short(&grid.own).is_some();
+        copy(&m.straight.r1, &grid.straight.r1, rounds);
+        copy(&m.straight.r2, &grid.straight.r2, rounds);
         if nine_points {
-            copy(&m.red_diagonal.of, &grid.red_diagonal.of);
-            copy(&m.black_diagonal.of, &grid.black_diagonal.of);
+            copy(&m.red_diagonal.of, &grid.red_diagonal.of, false);
+            copy(&m.black_diagonal.of, &grid.black_diagonal.of, false);
         } else {
             for area in &grid.black_diagonal.of {
                 // A 5-point matrix couples no black nodes; what the last factorization left here is no input.

@@ -150,18 +150,21 @@ impl State {
         }
     }
 
-    /// M starts from A with its positive couplings moved to the diagonals, if asked: the row sums stay.
+    /// M starts from A with its positive couplings moved to the diagonals, if asked, and the straight ones as they are
+    /// stored (those of S1 are not): the row sums stay.
     fn start_levels(&mut self, setup: &Setup) {
+        let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let m = self.levels.input();
-        for (target, source) in [
-            (&mut m.east, &a.east),
-            (&mut m.north, &a.north),
-            (&mut m.northeast, &a.northeast),
-            (&mut m.northwest, &a.northwest),
+        for (target, source, stored) in [
+            (&mut m.east, &a.east, !schur),
+            (&mut m.north, &a.north, !schur),
+            (&mut m.northeast, &a.northeast, false),
+            (&mut m.northwest, &a.northwest, false),
         ] {
             for (t, &s) in target.iter_mut().zip(source) {
-                *t = if setup.compensate { s.min(0.0) } else { s };
+                let coupling = if setup.compensate { s.min(0.0) } else { s };
+                *t = if stored { setup.kept(coupling) } else { coupling };
             }
         }
         for j in 0..self.grid.ny {
