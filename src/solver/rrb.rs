@@ -1,7 +1,7 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
 use super::krylov::{Norm, Test, not_negative, pcg};
-use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::levels::Grid;
@@ -53,6 +53,10 @@ mod choice {
     pub const PRECISION_F64: i64 = 1;
     pub const CYCLE_V: i64 = 1;
 }
+
+/// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
+/// Called by every member of a team.
+pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
@@ -124,8 +128,19 @@ impl Rrb {
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.solve_around(arrays, options, observer, &|s, text| text(s))
+    }
+
+    /// The same, with `around` between the steps and the text that uses them.
+    pub fn solve_around(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        around: Around,
+    ) -> Result<Outcome> {
         let control = Control { center_max: self.center_max, ..Control::new(options, &self.components) };
-        self.backend.run(arrays, observer, &|s| solve(s, &control))
+        self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)))
     }
 
     /// z = M^-1 r on the whole grid: output from input.
