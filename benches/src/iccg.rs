@@ -394,14 +394,7 @@ for_each_isa! {
 
 /// |b - A x|^2 = |S^-1 (I + L) r|^2.
 #[inline(always)]
-fn residual_text<const FMA: bool>(
-    nx: usize,
-    ny: usize,
-    r: &[f64],
-    east: &[f64],
-    north: &[f64],
-    scale: &[f64],
-) -> f64 {
+fn residual_text<const FMA: bool>(nx: usize, ny: usize, r: &[f64], east: &[f64], north: &[f64], scale: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     for j in 0..ny {
         let at = j * nx..(j + 1) * nx;

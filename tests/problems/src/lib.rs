@@ -9,8 +9,11 @@ pub const OUTSIDE: f64 = f64::NAN;
 /// A symmetric 5- or 9-point matrix: `a[j * nx + i]`, i fastest, no padding.
 #[derive(Clone, Debug)]
 pub struct Stencil {
+    /// Nodes in x.
     pub nx: usize,
+    /// Nodes in y.
     pub ny: usize,
+    /// Diagonal.
     pub center: Vec<f64>,
     /// (i, j) - (i + 1, j)
     pub east: Vec<f64>,
@@ -175,6 +178,7 @@ impl Stencil {
 pub struct Random(pub u64);
 
 impl Random {
+    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
