@@ -35,6 +35,9 @@ struct PaperArgs {
     /// Nodes a side of the largest grid.
     #[arg(short = 'n', long, default_value_t = 2047)]
     size: usize,
+    /// One measured solve of each, and small arrays for the bandwidth: to see that everything runs.
+    #[arg(long)]
+    quick: bool,
 }
 
 #[derive(Args)]
@@ -103,9 +106,10 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
         ("table_5_3", format!("levels poisson_f --sizes {sizes} --levels 12 --options \"precision=f64 cycle=v\"")),
         ("levels", format!("levels poisson_f --sizes {from_127} --options \"precision=f64 cycle=v\"")),
         ("grids", format!("grids poisson_f -n {n} --options \"precision=f64 cycle=v\"")),
-        ("solve", format!("solve poisson_f -n {n} --options \"\" --baseline mic --repeats 3")),
+        ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
     ];
     for (name, line) in lines {
+        let line = if args.quick { quick(&line) } else { line };
         println!("\n## {name}\n\n    {PROGRAM} {line}\n");
         let record = execute_line(&line)?;
         print!("{}", record.text());
@@ -113,6 +117,16 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
     }
     println!("\nrecords: {}", args.output.display());
     Ok(())
+}
+
+/// The same line with the least effort.
+fn quick(line: &str) -> String {
+    match line.split(' ').next() {
+        Some("stream") => format!("{line} --megabytes 3"),
+        Some("solve") => format!("{} --repeats 1 --no-stream", line.replace(" --repeats 3", "")),
+        Some("stages") => format!("{line} --repeats 1 --no-stream"),
+        _ => format!("{line} --repeats 1"),
+    }
 }
 
 fn page(args: &PageArgs) -> Result<(), String> {
