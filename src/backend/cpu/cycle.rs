@@ -222,6 +222,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn take_solution(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
+        // The last way up may still read this member's first row.
+        grid.barrier(self.me);
         self.each_row(k, |colour, row| {
             // SAFETY: rows of this member, which no other reads before the barrier of the way up.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
