@@ -14,6 +14,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Name of the program in the lines that records keep.
 pub const PROGRAM: &str = "rrbsolver-bench";
 
+/// The papers' preconditioner.
+const THEIRS: &str = "precision=f64 cycle=v";
+
 /// One measurement.
 #[derive(Parser)]
 #[command(name = PROGRAM)]
@@ -165,7 +168,7 @@ pub struct LevelsArgs {
     #[arg(short, long, value_delimiter = ',')]
     levels: Vec<usize>,
     /// Options of the solver as text, beside levels and the papers' norm.
-    #[arg(short, long, default_value = "")]
+    #[arg(short, long, default_value = THEIRS)]
     options: String,
     /// Measured solves.
     #[arg(short, long, default_value_t = 3)]
@@ -190,7 +193,7 @@ pub struct GridsArgs {
     #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5])]
     grids: Vec<usize>,
     /// Options of the solver as text, beside those and the papers' norm.
-    #[arg(short, long, default_value = "")]
+    #[arg(short, long, default_value = THEIRS)]
     options: String,
     /// Measured solves.
     #[arg(short, long, default_value_t = 3)]

@@ -1,12 +1,12 @@
 //! The same system by several solvers in turn: this library with several sets of options, the in-house ICCG, and
 //! programs of others.
 
-use crate::cost;
+use crate::cost::Model;
 use crate::iccg::{Iccg, Pivots};
 use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::timing::Samples;
-use rrbsolver::options::{info, opt};
+use rrbsolver::options::info;
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 use std::time::Instant;
@@ -71,12 +71,8 @@ pub struct Entry {
 /// What the library says of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rrb {
-    /// Eliminations.
-    pub levels: i64,
-    /// In use.
-    pub precision: String,
-    /// In use.
-    pub cycle: String,
+    /// The preconditioner in use.
+    pub model: Model,
     /// Memory of the handle.
     pub bytes: i64,
     /// Of the last solve, by its CG coefficients.
@@ -119,7 +115,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
     let mut entries: Vec<Option<Entry>> = vec![None; contenders.len()];
     let mut warm_up: Vec<Option<Run>> = contenders.iter().map(|_| None).collect();
     let mut used = vec![0.0; contenders.len()];
-    let mut x = vec![0.0; problem.len()];
+    let mut x = vec![0.0; problem.unknowns()];
     for round in 0..=effort.repeats {
         let mut first = None;
         for (k, contender) in contenders.iter().enumerate() {
@@ -227,10 +223,14 @@ fn run_rrb(problem: &Problem, options: &str, x: &mut [f64]) -> Result<Run, Strin
     solver.factorize(a)?;
     let renewal = start.elapsed().as_secs_f64();
 
-    let (precision, cycle) = (solver.choice(info::PRECISION), solver.choice(info::CYCLE));
+    let model = Model::new(
+        |key| solver.int(key),
+        solver.int(info::PRECISION),
+        solver.int(info::CYCLE),
+        solver.int(info::LEVELS) as usize,
+    );
     let on_schur_complement = a.corners.is_none() && solver.int(info::COMPENSATED_COUPLINGS) == 0;
-    let counted = on_schur_complement && precision == "f64" && cycle == "v" && solver.int(info::GRIDS) > 0;
-    let fused = solver.int(opt::FUSION) != 0;
+    let counted = on_schur_complement && solver.int(info::GRIDS) > 0;
     Ok(Run {
         name: format!("rrbsolver {options}").trim_end().to_owned(),
         threads: solver.int(info::THREADS) as usize,
@@ -241,13 +241,11 @@ fn run_rrb(problem: &Problem, options: &str, x: &mut [f64]) -> Result<Run, Strin
         residual: None,
         converged,
         rrb: Some(Rrb {
-            levels: solver.int(info::LEVELS),
-            precision: precision.to_owned(),
-            cycle: cycle.to_owned(),
+            words: if counted { model.words_of_iteration() } else { None },
+            model,
             bytes: solver.int(info::BYTES_HOST),
             lambda_min,
             lambda_max,
-            words: counted.then(|| cost::words_of_iteration(fused)),
         }),
     })
 }
@@ -260,7 +258,7 @@ fn run_program(name: &str, words: &[String]) -> Result<Run, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let complaint = || format!("{} printed no line of nine fields: {text}", words.join(" "));
     let fields: Vec<&str> =
-        text.lines().map(|l| l.split(',').collect::<Vec<_>>()).filter(|f| f.len() == 9).last().ok_or_else(complaint)?;
+        text.lines().map(|l| l.split(',').collect::<Vec<_>>()).rfind(|f| f.len() == 9).ok_or_else(complaint)?;
     let number = |k: usize| fields[k].trim().parse::<f64>().map_err(|_| complaint());
     Ok(Run {
         name: name.to_owned(),

@@ -1,11 +1,23 @@
 //! Memory traffic and arithmetic of the steps, counted by hand, for 5 points where CG runs on S1 (half of the nodes: the
-//! black ones), in 8-byte words and flops per black node.
+//! black ones), in 8-byte words and flops per black node of the finest grid.
 //!
 //! The rule: an array that a loop over the grid reads or writes counts once a loop, whatever its neighbours' reads find
-//! in cache; lines that a store fetches first do not count (as in STREAM). Levels are counted as if there were no end of
-//! them: a coarse grid has 1/4 of the nodes of the one before, all coarse ones together 2/3 of a node per black node.
-//! The exact factor, which adds at most 1/2 + 1/2, is not counted.
+//! in cache; lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; in f32 1/2,
+//! in bf16 1/4), a value of its sweeps v (1; in both 1/2); all else is f64. The exact factor is not counted.
+//!
+//! ```text
+//!     first grid           descend  r rw 2, q 1, pivots and couplings 2.5 c, kept values v/2
+//!                          ascend   kept values v/2, r 1/2, M 2.5 c, p rw 2, x rw 2, S1 5 (3: f64 shares 2 with M), q 1
+//!     node of a coarse     descend  3.75 c, red v/2, b1 rw v, and handed on v/4: 1.75 v
+//!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
+//!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
+//!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v); result 2 v
+//! ```
+//!
+//! Grids from a recursion grid on are swept `steps` times as often as those above it.
 
+use rrbsolver::layers::SPACING;
+use rrbsolver::options::{RESULTS, info, opt};
 use serde::{Deserialize, Serialize};
 
 /// Of one call, per black node.
@@ -17,65 +29,218 @@ pub struct Cost {
     pub flops: f64,
 }
 
-const fn cost(words: f64, flops: f64) -> Option<Cost> {
-    Some(Cost { words, flops })
+/// The preconditioner, as far as its cost depends on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    /// In use: f64, f32, bf16.
+    pub precision: String,
+    /// In use: v, amli, k.
+    pub cycle: String,
+    /// Levels from one recursion to the next.
+    pub spacing: usize,
+    /// Inner iterations.
+    pub steps: usize,
+    /// Eliminations.
+    pub levels: usize,
+    /// Fused stages, or the textbook's steps.
+    pub fused: bool,
 }
 
-/// Nodes of all coarse grids per black node of the first.
-const COARSE: f64 = 2.0 / 3.0;
+/// The name of a result's value that is one of a list.
+pub fn choice(key: i32, value: i64) -> &'static str {
+    let entry = RESULTS.iter().find(|r| r.key == key);
+    entry.and_then(|r| r.choices.iter().find(|c| c.1 == value)).map_or("", |c| c.0)
+}
 
-/// One call of a step, by its name in the traits of `src/backend`.
-pub fn of_step(step: &str) -> Option<Cost> {
-    match step {
-        // r rw, q; x rw, p; p rw, z.
-        "advance_residual" | "advance_solution" | "next_direction" => cost(3.0, 2.0),
-        "first_direction" => cost(2.0, 0.0),
-        "residual_norm2" => cost(1.0, 2.0),
-        // S1 (center, two at distance two, two diagonal) 5, p, q w; p'q reads both again.
-        "multiply" => cost(7.0 + 2.0, 17.0 + 2.0),
-        "residual" => cost(5.0 + 3.0, 18.0),
-        // r to z 2; first grid: b1 over d 1.5, kept 3.5, handed on 1; back 1, b1 4; r'z 2.
-        // A coarse node: red over d 1.5, black 3.5, half of b1 and kept above 2.5, handed on .5; back .5, b1 2, red 4.
-        "precondition" => cost(
-            2.0 + (1.5 + 3.5 + 1.0) + (1.0 + 4.0) + 2.0 + COARSE * 14.5,
-            (0.5 + 4.0) + 4.5 + 2.0 + COARSE * (0.5 + 4.0 + 2.25 + 6.75),
-        ),
-        // As counted at the head of src/backend/cpu/fused.rs.
-        "descend" => cost(6.0 + 3.5, 2.0 + 2.0 + 1.5 + 4.0 + COARSE * 8.25),
-        "ascend" => cost(3.8 + 11.5, 4.5 + 2.0 + 2.0 + 17.0 + 2.0 + COARSE * 6.75),
-        // On the whole grid: b and x; b r and w, x w; x r, out w; x.
-        "inspect" => cost(4.0, 0.0),
-        "load" => cost(6.0, 2.0),
-        "store" => cost(4.0, 2.0),
-        "solution_max" => cost(2.0, 0.0),
-        "rhs_norm2" => cost(2.0, 4.0),
-        // y_r = b_r / d 3; b_b rw 2, couplings 4, y_r 1.
-        "reduce" => cost(10.0, 9.0),
-        // b_r, 1/d, couplings 4, x_b, x_r w.
-        "back_substitute" => cost(8.0, 9.0),
-        _ => None,
+/// A count in the making: words that hold numbers of M, values of its sweeps and f64, and flops.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    matrix: f64,
+    values: f64,
+    double: f64,
+    flops: f64,
+}
+
+impl Count {
+    fn add(&mut self, times: f64, matrix: f64, values: f64, flops: f64) {
+        self.matrix += times * matrix;
+        self.values += times * values;
+        self.flops += times * flops;
     }
 }
 
-/// Words of one iteration: the fused stages, or the textbook's steps.
-pub fn words_of_iteration(fused: bool) -> f64 {
-    let steps: &[&str] = if fused {
-        &["descend", "ascend"]
-    } else {
-        &["advance_residual", "residual_norm2", "precondition", "advance_solution", "next_direction", "multiply"]
-    };
-    steps.iter().filter_map(|step| of_step(step)).map(|c| c.words).sum()
+impl Model {
+    /// `option`: a whole-number option's value. `precision`, `cycle`: results of the factorization, by number.
+    pub fn new(option: impl Fn(i32) -> i64, precision: i64, cycle: i64, levels: usize) -> Self {
+        let spacing = option(opt::CYCLE_SPACING) as usize;
+        Self {
+            precision: choice(info::PRECISION, precision).to_owned(),
+            cycle: choice(info::CYCLE, cycle).to_owned(),
+            spacing: if spacing == 0 { SPACING } else { spacing },
+            steps: option(opt::CYCLE_STEPS) as usize,
+            levels,
+            fused: option(opt::FUSION) != 0,
+        }
+    }
+
+    /// Words of a number of M, and of a value of its sweeps; none for formats that are not counted.
+    fn sizes(&self) -> Option<(f64, f64)> {
+        match self.precision.as_str() {
+            "f64" => Some((1.0, 1.0)),
+            "f32" if self.fused => Some((0.5, 0.5)),
+            "bf16" if self.fused => Some((0.25, 0.5)),
+            _ => None,
+        }
+    }
+
+    /// Calls `of` with the nodes of every coarse grid per black node of the first, times how often it is swept; and
+    /// `at` with those of every recursion grid, times how often its iteration runs.
+    fn coarse(&self, mut of: impl FnMut(f64), mut at: impl FnMut(f64)) {
+        let recursive = self.cycle != "v" && self.steps > 1;
+        let mut sweeps = 1.0;
+        for q in (1..).take_while(|q| 2 * q < self.levels) {
+            let nodes = 2.0 / 4f64.powi(q as i32);
+            if recursive && (2 * q) % self.spacing == 0 {
+                at(nodes * sweeps);
+                sweeps *= self.steps as f64;
+            }
+            of(nodes * sweeps);
+        }
+    }
+
+    /// The iteration on a recursion grid, per node.
+    fn add_iteration(&self, count: &mut Count, visits: f64) {
+        count.add(visits, 0.0, 4.0, 0.0);
+        for step in 0..self.steps {
+            let later = f64::from(u8::from(step > 0));
+            let last = step + 1 == self.steps;
+            count.add(visits, 0.0, 4.0 + 2.0 * later, 1.0 + 3.0 * later);
+            if self.cycle == "k" {
+                count.add(visits, 0.0, 4.0 + 2.0 * later, 4.0 + 2.0 * later);
+            }
+            if self.cycle == "k" || !last {
+                count.add(visits, 5.0, 2.0, 25.0);
+            }
+            if !last {
+                count.add(visits, 0.0, 4.0, 2.0);
+            }
+        }
+    }
+
+    /// The levels below the first grid, one application: down, up, and the iterations between.
+    fn below(&self, down: bool) -> Count {
+        let mut count = Count::default();
+        // Recursions are met on the way down, which is where member 0 reads the clock.
+        let mut iterations = Count::default();
+        let (matrix, values, flops) = match (self.fused, down) {
+            (true, true) => (3.75, 1.75, 8.25),
+            (true, false) => (3.75, 2.0, 6.75),
+            (false, true) => (3.75, 4.25, 6.75),
+            (false, false) => (3.75, 2.75, 6.75),
+        };
+        self.coarse(
+            |nodes| count.add(nodes, matrix, values, flops),
+            |visits| self.add_iteration(&mut iterations, visits),
+        );
+        if down {
+            count.add(1.0, iterations.matrix, iterations.values, iterations.flops);
+        }
+        count
+    }
+
+    /// One call of a step, by its name in the traits of `src/backend`; none where it is not counted.
+    pub fn of_step(&self, step: &str) -> Option<Cost> {
+        let (c, v) = self.sizes()?;
+        let mut count = Count::default();
+        match step {
+            // r rw, q; x rw, p; p rw, z.
+            "advance_residual" | "advance_solution" => (count.double, count.flops) = (3.0, 2.0),
+            "next_direction" => (count.double, count.values, count.flops) = (2.0, 1.0, 2.0),
+            "first_direction" => (count.double, count.values) = (1.0, 1.0),
+            "residual_norm2" => (count.double, count.flops) = (1.0, 2.0),
+            // S1 (center, two at distance two, two diagonal) 5, p, q w; p'q reads both again.
+            "multiply" => (count.double, count.flops) = (7.0 + 2.0, 17.0 + 2.0),
+            "residual" => (count.double, count.flops) = (5.0 + 3.0, 18.0),
+            // r to z; b1 over d, kept, handed on; back, b1; r'z.
+            "precondition" => {
+                (count.double, count.flops) = (1.0 + 1.0, 2.0);
+                count.add(1.0, 0.5 + 2.0, 1.0 + (1.0 + 1.5 + 1.0) + 1.0, 0.5 + 4.0);
+                count.add(1.0, 0.5 + 2.0, 1.0 + 1.5, 4.5);
+                for down in [true, false] {
+                    let below = self.below(down);
+                    count.add(1.0, below.matrix, below.values, below.flops);
+                }
+            }
+            "descend" => {
+                count = self.below(true);
+                count.double += 3.0;
+                count.add(1.0, 2.5, 0.5, 2.0 + 2.0 + 1.5 + 4.0);
+            }
+            "ascend" => {
+                count = self.below(false);
+                count.double += 0.5 + 5.0 + if self.precision == "f64" { 3.0 } else { 5.0 };
+                count.add(1.0, 2.5, 0.5, 4.5 + 2.0 + 2.0 + 17.0 + 2.0);
+            }
+            // On the whole grid: b and x; b r and w, x w; x r, out w; x.
+            "inspect" => count.double = 4.0,
+            "load" => (count.double, count.flops) = (6.0, 2.0),
+            "store" => (count.double, count.flops) = (4.0, 2.0),
+            "solution_max" => count.double = 2.0,
+            "rhs_norm2" => (count.double, count.flops) = (2.0, 4.0),
+            // y_r = b_r / d 3; b_b rw 2, couplings 4, y_r 1.
+            "reduce" => (count.double, count.flops) = (10.0, 9.0),
+            // b_r, 1/d, couplings 4, x_b, x_r w.
+            "back_substitute" => (count.double, count.flops) = (8.0, 9.0),
+            _ => return None,
+        }
+        Some(Cost { words: count.double + c * count.matrix + v * count.values, flops: count.flops })
+    }
+
+    /// Words of one iteration.
+    pub fn words_of_iteration(&self) -> Option<f64> {
+        let steps: &[&str] = if self.fused {
+            &["descend", "ascend"]
+        } else {
+            &["advance_residual", "residual_norm2", "precondition", "advance_solution", "next_direction", "multiply"]
+        };
+        steps.iter().map(|step| Some(self.of_step(step)?.words)).sum()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn model(precision: &str, cycle: &str, fused: bool) -> Model {
+        let (precision, cycle) = (precision.to_owned(), cycle.to_owned());
+        Model { precision, cycle, spacing: 4, steps: 2, levels: 64, fused }
+    }
+
     #[test]
-    fn sums() {
-        assert!((words_of_iteration(true) - 24.8).abs() < 1e-9);
-        // 43 and 2/3.
-        assert!((words_of_iteration(false) - 43.667).abs() < 1e-3, "{}", words_of_iteration(false));
-        assert_eq!(of_step("no such step"), None);
+    fn sums_of_an_iteration() {
+        let words = |precision, cycle, fused| model(precision, cycle, fused).words_of_iteration().unwrap();
+        // 6 + 5.5 * 2/3, 11.5 + 5.75 * 2/3.
+        assert!((words("f64", "v", true) - 25.0).abs() < 1e-9);
+        // 3 axpy 9, r'r 1, matvec 9, solver 15 + 14.5 * 2/3.
+        assert!((words("f64", "v", false) - (34.0 + 14.5 * 2.0 / 3.0)).abs() < 1e-9);
+        // 3 + .875 and 11.375, and a coarse node (7.5 / 4 + 3.75 / 2) 2/3.
+        assert!((words("bf16", "v", true) - (15.25 + 3.75 * 2.0 / 3.0)).abs() < 1e-9);
+        // Recursion costs something, on coarse grids alone.
+        let more = words("f64", "amli", true) / words("f64", "v", true);
+        assert!(more > 1.05 && more < 1.3, "{more}");
+        assert!(words("f64", "k", true) > words("f64", "amli", true));
+        assert_eq!(model("bf16", "v", false).words_of_iteration(), None);
+        assert_eq!(model("f64", "v", true).of_step("no such step"), None);
+    }
+
+    #[test]
+    fn recursion_sweeps_coarse_grids_more_often() {
+        let mut swept = Vec::new();
+        let mut visited = Vec::new();
+        let amli = Model { levels: 12, ..model("f64", "amli", true) };
+        amli.coarse(|n| swept.push(n), |n| visited.push(n));
+        let node = |q: i32| 2.0 / 4f64.powi(q);
+        assert_eq!(swept, [node(1), 2.0 * node(2), 2.0 * node(3), 4.0 * node(4), 4.0 * node(5)]);
+        assert_eq!(visited, [node(2), 2.0 * node(4)]);
     }
 }

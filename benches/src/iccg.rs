@@ -148,7 +148,8 @@ impl Iccg {
         let mut iterations = 0;
         let mut converged = threshold == 0.0;
         while !converged && iterations < max_iter {
-            backward(nx, ny, beta, &self.r, &mut self.p, &self.east, &self.north, &mut self.y, &mut self.rows);
+            let read: [&[f64]; 3] = [&self.r, &self.east, &self.north];
+            backward(nx, ny, beta, read, [&mut self.p, &mut self.y, &mut self.rows]);
             let sigma = forward(
                 nx,
                 ny,
@@ -171,14 +172,14 @@ impl Iccg {
     }
 }
 
+/// A row that follows another in a sweep: its right-hand side, its couplings to that row and along itself, and the
+/// solution.
+type Follower<'a> = (&'a [f64], &'a [f64], &'a [f64], &'a mut [f64]);
+
 /// v_k = first_k - a_k v_(k+1) from the right, for a row and, where there is one, for the row south of it, which takes
 /// away `north` times the first row too.
 #[inline(always)]
-fn sweep_left<const FMA: bool>(
-    n: usize,
-    (first, east, y): (&[f64], &[f64], &mut [f64]),
-    second: Option<(&[f64], &[f64], &[f64], &mut [f64])>,
-) {
+fn sweep_left<const FMA: bool>(n: usize, (first, east, y): (&[f64], &[f64], &mut [f64]), second: Option<Follower>) {
     let (first, east, y) = (&first[..n], &east[..n], &mut y[..n]);
     let mut c = 0.0;
     let Some((below, north, east_below, y_below)) = second else {
@@ -205,17 +206,12 @@ fn sweep_left<const FMA: bool>(
 
 /// p = r + beta p; (I + L^T) y = p. `rows`: room for right-hand sides of two rows.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn backward_text<const FMA: bool>(
     nx: usize,
     ny: usize,
     beta: f64,
-    r: &[f64],
-    p: &mut [f64],
-    east: &[f64],
-    north: &[f64],
-    y: &mut [f64],
-    rows: &mut [f64],
+    [r, east, north]: [&[f64]; 3],
+    [p, y, rows]: [&mut [f64]; 3],
 ) {
     let direction = |j: usize, p: &mut [f64]| {
         let (r, p) = (&r[j * nx..][..nx], &mut p[j * nx..][..nx]);
@@ -253,17 +249,12 @@ fn backward_text<const FMA: bool>(
 }
 
 for_each_isa! {
-    fn backward(nx: usize, ny: usize, beta: f64, r: &[f64], p: &mut [f64], east: &[f64], north: &[f64],
-                y: &mut [f64], rows: &mut [f64]) = backward_text
+    fn backward(nx: usize, ny: usize, beta: f64, read: [&[f64]; 3], written: [&mut [f64]; 3]) = backward_text
 }
 
 /// The same as `sweep_left` from the left: `east` is that of the node before.
 #[inline(always)]
-fn sweep_right<const FMA: bool>(
-    n: usize,
-    (first, east, t): (&[f64], &[f64], &mut [f64]),
-    second: Option<(&[f64], &[f64], &[f64], &mut [f64])>,
-) {
+fn sweep_right<const FMA: bool>(n: usize, (first, east, t): (&[f64], &[f64], &mut [f64]), second: Option<Follower>) {
     let (first, east, t) = (&first[..n], &east[..n], &mut t[..n]);
     let mut c = first[0];
     t[0] = c;

@@ -103,9 +103,9 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
         ("bandwidth", "stream".to_owned()),
         ("table_5_1", format!("stages poisson_f -n {n} --options \"fusion=off {PAPERS}\"")),
         ("stages", format!("stages poisson_f -n {n} --options \"{PAPERS}\"")),
-        ("table_5_3", format!("levels poisson_f --sizes {sizes} --levels 12 --options \"precision=f64 cycle=v\"")),
-        ("levels", format!("levels poisson_f --sizes {from_127} --options \"precision=f64 cycle=v\"")),
-        ("grids", format!("grids poisson_f -n {n} --options \"precision=f64 cycle=v\"")),
+        ("table_5_3", format!("levels poisson_f --sizes {sizes} --levels 12")),
+        ("levels", format!("levels poisson_f --sizes {from_127}")),
+        ("grids", format!("grids poisson_f -n {n}")),
         ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
     ];
     for (name, line) in lines {

@@ -33,7 +33,7 @@ impl Problem {
     }
 
     /// Unknowns.
-    pub fn len(&self) -> usize {
+    pub fn unknowns(&self) -> usize {
         self.b.len()
     }
 

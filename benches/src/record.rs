@@ -157,11 +157,16 @@ impl Record {
             .filter_map(|e| {
                 let r = e.rrb.as_ref()?;
                 let kappa = if r.lambda_min > 0.0 { digits(r.lambda_max / r.lambda_min) } else { "-".to_owned() };
-                Some(vec![e.name.clone(), r.levels.to_string(), r.precision.clone(), r.cycle.clone(), kappa])
+                let words = r.words.map_or("-".to_owned(), digits);
+                let m = &r.model;
+                Some(vec![e.name.clone(), m.levels.to_string(), m.precision.clone(), m.cycle.clone(), kappa, words])
             })
             .collect();
         text.push('\n');
-        text += &table(&["in use", "levels", "precision", "cycle", "kappa"], &library);
+        text += &table(
+            &["in use", "levels", "precision", "cycle", "kappa", "words per black node and iteration"],
+            &library,
+        );
         text
     }
 
@@ -169,8 +174,8 @@ impl Record {
         let black = (b.nx * b.ny) as f64 / 2.0;
         let total = b.total.median();
         let mut text = format!(
-            "{}, {} x {}, {} levels, {} grids, {} threads, {} iterations ({}):\n\n",
-            b.problem, b.nx, b.ny, b.levels, b.grids, b.threads, b.iterations, b.options
+            "{}, {} x {}, {} levels, {} grids, precision {}, cycle {}, {} threads, {} iterations:\n\n",
+            b.problem, b.nx, b.ny, b.model.levels, b.grids, b.model.precision, b.model.cycle, b.threads, b.iterations
         );
         let mut rows: Vec<Vec<String>> = Vec::new();
         let mut accounted = 0.0;

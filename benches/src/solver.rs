@@ -78,11 +78,4 @@ impl Solver {
         unsafe { rrb_get_real(self.handle, key, &mut value) };
         value
     }
-
-    /// The name of a result that is one of a list.
-    pub fn choice(&self, key: i32) -> &'static str {
-        let value = self.int(key);
-        let entry = rrbsolver::options::RESULTS.iter().find(|r| r.key == key);
-        entry.and_then(|r| r.choices.iter().find(|c| c.1 == value)).map_or("", |c| c.0)
-    }
 }

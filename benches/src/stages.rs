@@ -1,7 +1,7 @@
 //! Where the time of a solve goes: a clock around every step that the text of the method calls, read on the calling
 //! thread (member 0 of the team; a barrier that a step waits at belongs to it). The solver knows nothing of it.
 
-use crate::cost::{self, Cost};
+use crate::cost::{Cost, Model};
 use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
@@ -36,12 +36,10 @@ pub struct Breakdown {
     pub ny: usize,
     /// Options of the solver.
     pub options: String,
-    /// Fused stages, or the textbook's steps.
-    pub fused: bool,
+    /// The preconditioner in use.
+    pub model: Model,
     /// Threads in use.
     pub threads: usize,
-    /// Eliminations done.
-    pub levels: usize,
     /// r1/r2/b1/b2 grids.
     pub grids: usize,
     /// Iterations of the solve.
@@ -180,8 +178,10 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     };
     let mut rrb = Rrb::factorize(None, &stencil, &parsed, threads, make_backend).map_err(sentence)?;
 
-    let counted = a.corners.is_none();
-    let mut x = vec![0.0; problem.len()];
+    let done = rrb.done;
+    let model = Model::new(|key| parsed.int(key), done.precision, done.cycle, done.levels);
+    let counted = a.corners.is_none() && done.compensated_couplings == 0 && rrb.grids() > 0;
+    let mut x = vec![0.0; problem.unknowns()];
     let mut total = Samples::default();
     let mut stages: Vec<Stage> = Vec::new();
     let mut iterations = 0;
@@ -213,7 +213,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         total.push(seconds);
         for (step, calls, seconds) in found.into_inner().expect("nobody panics with this lock") {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
-                let cost = if counted { cost::of_step(step) } else { None };
+                let cost = if counted { model.of_step(step) } else { None };
                 stages.push(Stage { step: step.to_owned(), calls, seconds: Samples::default(), cost });
                 stages.len() - 1
             });
@@ -225,9 +225,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         nx: a.nx,
         ny: a.ny,
         options: options.to_owned(),
-        fused,
+        model,
         threads: rrb.threads(),
-        levels: rrb.done.levels,
         grids: rrb.grids(),
         iterations,
         bytes: rrb.bytes(),

@@ -60,7 +60,7 @@ pub fn over_levels(
     let mut rows: Vec<LevelRow> = Vec::new();
     for &n in sizes {
         let problem = Problem::find(name, n, None, 0.0)?;
-        let (a, len) = (&problem.a, problem.len());
+        let (a, len) = (&problem.a, problem.unknowns());
         let random = random_rhs(len, 3);
         let mut x = vec![0.0; len];
         let all: Vec<usize> = if levels.is_empty() { (2..=64).step_by(2).collect() } else { levels.to_vec() };
@@ -162,7 +162,7 @@ pub struct GridPlan {
 pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Result<GridSweep, String> {
     let problem = Problem::find(name, n, None, 0.0)?;
     let mut rows = Vec::new();
-    let mut x = vec![0.0; problem.len()];
+    let mut x = vec![0.0; problem.unknowns()];
     let mut one = |implementation: &str, grids: usize, levels: usize, text: &str| -> Result<(), String> {
         let text = format!("{options} {PAPERS_NORM} levels={levels} {text}");
         let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;

@@ -71,7 +71,7 @@ fn a_contest_has_counts_residuals_and_ratios() {
     }
     assert_eq!(entries[0]["ratio"][0].as_f64(), Some(1.0));
     assert_eq!(entries[4]["solve"][0].as_f64(), Some(1.5));
-    assert_eq!(entries[0]["rrb"]["precision"].as_str().map(str::is_empty), Some(false));
+    assert_eq!(entries[0]["rrb"]["model"]["precision"].as_str().map(str::is_empty), Some(false));
     let kernels: Vec<&str> =
         value["bandwidth"].as_array().unwrap().iter().map(|b| b["kernel"].as_str().unwrap()).collect();
     assert!(kernels.contains(&"triad") && kernels.contains(&"copy"));
@@ -91,7 +91,7 @@ fn stages_add_up() {
         let result = &value["result"];
         // Table 5.3 of the papers.
         assert_eq!(result["iterations"], 19);
-        assert_eq!(result["fused"], fusion == "on");
+        assert_eq!(result["model"]["fused"], fusion == "on");
         let stages = result["stages"].as_array().unwrap();
         for step in steps {
             let stage = stages.iter().find(|s| s["step"] == step).unwrap();

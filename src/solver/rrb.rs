@@ -465,7 +465,7 @@ fn papers_default(options: &Options) -> bool {
 
 /// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
 /// than half of their iterations.
-const SPACING: usize = 4;
+pub const SPACING: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Singular systems and the papers' variants stay with V.
 fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
