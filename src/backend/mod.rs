@@ -148,10 +148,10 @@ pub struct Arrays<'a> {
 /// points, S1 x_b = b1. Every member of a team calls them in the same order; scalars have the same bits on
 /// every member.
 pub trait PcgSteps {
-    /// r = b - A x.
-    fn residual(&mut self);
-    /// r = b.
-    fn residual_from_rhs(&mut self);
+    /// r = b - A x; returns <r, r>.
+    fn residual(&mut self) -> f64;
+    /// r = b, which is the residual of x = 0; returns <r, r>.
+    fn residual_from_rhs(&mut self) -> f64;
     /// <r, r>.
     fn residual_norm2(&mut self) -> f64;
     /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
@@ -218,15 +218,15 @@ pub trait PcgSteps {
 pub trait RrbSteps: PcgSteps {
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// Copies input * scale and, with `guess`, output * scale; else x = 0.
-    fn load(&mut self, scale: f64, guess: bool);
+    /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
+    fn load(&mut self, scale: f64, guess: bool) -> f64;
     /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
     fn project_rhs(&mut self);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
-    /// <b, b> on the whole grid.
+    /// <b, b> on the whole grid, after a projection.
     fn rhs_norm2(&mut self) -> f64;
     /// |b - A x|^2 on the whole grid, before `reduce`.
     fn whole_residual_norm2(&mut self) -> f64;
@@ -234,13 +234,13 @@ pub trait RrbSteps: PcgSteps {
     fn reduce(&mut self);
     /// x_b = z, as `rrb_apply` wants it.
     fn take_z(&mut self);
-    /// x_r = D_r^-1 (b_r - A_rb x_b); nothing to do where CG runs on A.
-    fn back_substitute(&mut self);
+    /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.
+    fn back_substitute(&mut self) -> f64;
     /// Shifts x to the remembered means (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
     /// x = 0.
     fn clear_solution(&mut self);
-    /// max |x|, NaN if any value is.
+    /// max |x| after a shift, NaN if any value is.
     fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);

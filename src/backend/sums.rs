@@ -22,7 +22,7 @@ pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
             lanes[l] += product(&x[l], &y[l]);
         }
     }
-    (add_lanes(lanes) + tail).wide()
+    (add_lanes(&lanes) + tail).wide()
 }
 
 /// Sum of a.
@@ -35,11 +35,13 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
             lanes[l] += x[l].wide();
         }
     }
-    add_lanes(lanes) + tail
+    add_lanes(&lanes) + tail
 }
 
-#[inline(always)]
-fn add_lanes<R: Real>(mut lanes: [R; LANES]) -> R {
+/// Not inlined: its pairs would make the compiler keep lanes in vectors of two.
+#[inline(never)]
+fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
+    let mut lanes = *lanes;
     let mut width = LANES / 2;
     while width > 0 {
         for l in 0..width {
@@ -64,6 +66,7 @@ pub fn pairwise(a: &[f64]) -> f64 {
 
 /// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top: a
 /// comparison with NaN would raise the trap of a host that has set one.
+#[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
     f64::from_bits(a.iter().fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))

@@ -47,9 +47,9 @@ pub struct PcgEnd {
     pub reason: StopReason,
 }
 
-/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed
-/// one; where that misses the test, the iteration starts again from it.
-pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
+/// Iterates from x and r = b - A x, <r, r> = `norm2`. Convergence seen on the recurred residual is confirmed on a
+/// recomputed one; where that misses the test, the iteration starts again from it.
+pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64) -> Result<PcgEnd> {
     let mut iterations = 0;
     let mut restarts = 0;
     let mut missed = f64::INFINITY;
@@ -58,10 +58,11 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
 
     loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
-        let mut norm = s.descend(None).sqrt();
+        let mut norm = norm2.sqrt();
         if norm <= test.rounding || (test.norm == Norm::True2 && norm <= test.threshold) {
             return ended(iterations, norm, StopReason::Converged);
         }
+        s.descend(None);
         let vanished = |square: f64, norm: f64| square == 0.0 && norm <= SQUARES_VANISH * test.reference;
         let mut rho = s.preconditioned_square();
         if vanished(rho, norm) {
@@ -93,7 +94,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
         positive("p'Ap", sigma, iterations + 1)?;
         loop {
             let alpha = rho / sigma;
-            let norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
+            norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);
             iterations += 1;
 
@@ -128,7 +129,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             }
             positive("p'Ap", sigma, iterations + 1)?;
         }
-        s.residual();
+        norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
     }

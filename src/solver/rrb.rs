@@ -185,7 +185,8 @@ impl Rrb {
                 check_inputs(s, &control, false)?;
                 s.load(1.0, false);
                 s.multiply_rhs();
-                store_finite(s, 1.0)?;
+                let largest = s.solution_max();
+                store_finite(s, largest, 1.0)?;
                 Ok(Outcome::default())
             })
             .map(|_| ())
@@ -268,15 +269,16 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
         });
     }
-    s.load(scale, guess);
-    let given = s.rhs_norm2();
+    let given = s.load(scale, guess);
+    let mut rhs_norm = given.sqrt();
     if c.singular() {
         if c.check_compatibility {
             check_compatible(s, c, scale)?;
         }
         s.keep_means();
         s.project_rhs();
-        if s.rhs_norm2() <= PROJECTED_TO_ZERO * PROJECTED_TO_ZERO * given {
+        rhs_norm = s.rhs_norm2().sqrt();
+        if rhs_norm <= PROJECTED_TO_ZERO * given.sqrt() {
             s.clear_solution();
             s.shift_means(true);
             s.store(scale);
@@ -285,7 +287,6 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
 
     // Norms of b and of the guess's residual, in the tested norm.
-    let mut rhs_norm = s.rhs_norm2().sqrt();
     let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
     finite("|b - A x|", initial)?;
     s.reduce();
@@ -328,13 +329,14 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Ok(outcome(0, StopReason::MaxIter, initial));
     }
 
-    s.residual();
-    let mut end = pcg(s, &test)?;
-    s.back_substitute();
+    let norm2 = if guess { s.residual() } else { s.residual_from_rhs() };
+    let mut end = pcg(s, &test, norm2)?;
+    let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(true);
+        largest = s.solution_max();
     }
-    store_finite(s, scale)?;
+    store_finite(s, largest, scale)?;
     if end.iterations == 0 {
         end.reason = StopReason::InitialGuess;
     }
@@ -358,11 +360,12 @@ fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     s.residual_from_rhs();
     s.precondition();
     s.take_z();
-    s.back_substitute();
+    let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(false);
+        largest = s.solution_max();
     }
-    store_finite(s, scale)?;
+    store_finite(s, largest, scale)?;
     Ok(Outcome::default())
 }
 
@@ -371,9 +374,8 @@ fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
-/// output = x / scale, or nothing where that fits no double.
-fn store_finite(s: &mut dyn RrbSteps, scale: f64) -> Result<()> {
-    let largest = s.solution_max();
+/// output = x / scale, or nothing where that fits no double; `largest`: max |x|.
+fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         s.store(scale);
         Ok(())

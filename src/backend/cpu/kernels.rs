@@ -105,6 +105,12 @@ fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
     (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
 }
 
+/// a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. (A closure would not be compiled for the instruction set.)
+#[inline(always)]
+fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
+    (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
+}
+
 for_each_isa! {
     /// sum of a b.
     fn dot<R: Real>(a: &[R], b: &[R]) -> f64 {
@@ -210,9 +216,8 @@ for_each_isa! {
         let n = out.len();
         let (s, w, a, v, b, u) = (&s[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
-            let to = |a: &Rows<F::Stored>, v: &Rows<F::Real>, k: usize| F::read(a[k][i]) * (v[k][i] - w[i]);
-            let of = |a, v| (to(a, v, 0) + to(a, v, 1)) + (to(a, v, 2) + to(a, v, 3));
-            out[i] = F::read(s[i]) * w[i] + (of(&a, &v) + of(&b, &u));
+            let near = differences4(read4::<F>(&a, i), &v, w[i], i);
+            out[i] = F::read(s[i]) * w[i] + (near + differences4(read4::<F>(&b, i), &u, w[i], i));
         }
     }
 
@@ -232,6 +237,35 @@ for_each_isa! {
         for i in 0..n {
             out[i] = c[i] * w[i] + (sum4(read4::<Double>(&a, i), &v, i) + sum4(read4::<Double>(&b, i), &u, i));
         }
+    }
+
+    /// out = a b.
+    fn product(out: &mut [f64], a: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, b) = (&a[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = a[i] * b[i];
+        }
+    }
+
+    /// out = b - out.
+    fn subtract_from(out: &mut [f64], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = b - *out;
+        }
+    }
+
+    /// v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// max |v|, NaN if any entry is NaN.
+    fn largest_in(v: &[f64]) -> f64 {
+        sums::max_abs(v)
     }
 
     /// v = v + alpha w.

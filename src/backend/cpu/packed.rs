@@ -223,7 +223,7 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width, "rows of a coarse matrix")?));
+                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width + 64, "rows of a coarse matrix")?));
             }
         }
         if self.buffers.len() != members {

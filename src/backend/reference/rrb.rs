@@ -289,17 +289,19 @@ impl Run<'_, '_> {
 }
 
 impl PcgSteps for Run<'_, '_> {
-    fn residual(&mut self) {
+    fn residual(&mut self) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
             self.s.r[c] = self.s.b[c] - self.s.row_of_system(&self.s.x, c);
         }
+        self.residual_norm2()
     }
 
-    fn residual_from_rhs(&mut self) {
+    fn residual_from_rhs(&mut self) -> f64 {
         for &c in &self.s.system {
             self.s.r[c] = self.s.b[c];
         }
+        self.residual_norm2()
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -371,12 +373,13 @@ impl RrbSteps for Run<'_, '_> {
         inputs
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let (s, a) = (&mut *self.s, &self.arrays);
         Self::nodes(s.grid, a.ld, |c, k| {
             s.b[c] = a.input[k] * scale;
             s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
         });
+        self.rhs_norm2()
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -434,13 +437,14 @@ impl RrbSteps for Run<'_, '_> {
         }
     }
 
-    fn back_substitute(&mut self) {
+    fn back_substitute(&mut self) -> f64 {
         if self.s.schur() {
             for k in 0..self.s.red.len() {
                 let c = self.s.red[k];
                 self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
             }
         }
+        self.solution_max()
     }
 
     fn shift_means(&mut self, restore: bool) {
