@@ -160,7 +160,8 @@ impl Model {
             "residual_norm2" => (count.double, count.flops) = (1.0, 2.0),
             // S1 (center, two at distance two, two diagonal) 5, p, q w; p'q reads both again.
             "multiply" => (count.double, count.flops) = (7.0 + 2.0, 17.0 + 2.0),
-            "residual" => (count.double, count.flops) = (5.0 + 3.0, 18.0),
+            "residual" => (count.double, count.flops) = (5.0 + 3.0, 20.0),
+            "residual_from_rhs" => (count.double, count.flops) = (2.0, 2.0),
             // r to z; b1 over d, kept, handed on; back, b1; r'z.
             "precondition" => {
                 (count.double, count.flops) = (1.0 + 1.0, 2.0);
@@ -171,24 +172,29 @@ impl Model {
                     count.add(1.0, below.matrix, below.values, below.flops);
                 }
             }
-            "descend" => {
+            // At a start r is only read.
+            "descend" | "descend_at_start" => {
+                let step = step == "descend";
                 count = self.below(true);
-                count.double += 3.0;
-                count.add(1.0, 2.5, 0.5, 2.0 + 2.0 + 1.5 + 4.0);
+                count.double += if step { 3.0 } else { 1.0 };
+                count.add(1.0, 2.5, 0.5, if step { 2.0 } else { 0.0 } + 2.0 + 1.5 + 4.0);
             }
-            "ascend" => {
+            // At a start p is only written, x not touched.
+            "ascend" | "ascend_at_start" => {
+                let step = step == "ascend";
                 count = self.below(false);
-                count.double += 0.5 + 5.0 + if self.precision == "f64" { 3.0 } else { 5.0 };
-                count.add(1.0, 2.5, 0.5, 4.5 + 2.0 + 2.0 + 17.0 + 2.0);
+                count.double += 0.5 + 1.0 + if self.precision == "f64" { 3.0 } else { 5.0 };
+                count.double += if step { 4.0 } else { 1.0 };
+                count.add(1.0, 2.5, 0.5, if step { 4.0 } else { 0.0 } + 4.5 + 17.0 + 2.0);
             }
-            // On the whole grid: b and x; b r and w, x w; x r, out w; x.
+            // On the whole grid: b and x; b r and w, x w, b again for its norm; x r, out w; x.
             "inspect" => count.double = 4.0,
-            "load" => (count.double, count.flops) = (6.0, 2.0),
+            "load" => (count.double, count.flops) = (8.0, 6.0),
             "store" => (count.double, count.flops) = (4.0, 2.0),
             "solution_max" => count.double = 2.0,
             "rhs_norm2" => (count.double, count.flops) = (2.0, 4.0),
-            // y_r = b_r / d 3; b_b rw 2, couplings 4, y_r 1.
-            "reduce" => (count.double, count.flops) = (10.0, 9.0),
+            // b_r, 1/d, couplings 4, b_b rw.
+            "reduce" => (count.double, count.flops) = (8.0, 9.0),
             // b_r, 1/d, couplings 4, x_b, x_r w.
             "back_substitute" => (count.double, count.flops) = (8.0, 9.0),
             _ => return None,

@@ -89,8 +89,8 @@ macro_rules! noted {
 
 impl PcgSteps for Clock<'_> {
     noted! {
-        residual();
-        residual_from_rhs();
+        residual() -> f64;
+        residual_from_rhs() -> f64;
         residual_norm2() -> f64;
         precondition() -> f64;
         first_direction();
@@ -101,7 +101,8 @@ impl PcgSteps for Clock<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if self.fused { self.note("descend", |s| s.descend(alpha)) } else { self.textbook_descend(alpha) }
+        let name = if alpha.is_some() { "descend" } else { "descend_at_start" };
+        if self.fused { self.note(name, |s| s.descend(alpha)) } else { self.textbook_descend(alpha) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -109,7 +110,8 @@ impl PcgSteps for Clock<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if self.fused { self.note("ascend", |s| s.ascend(step)) } else { self.textbook_ascend(step) }
+        let name = if step.is_some() { "ascend" } else { "ascend_at_start" };
+        if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
@@ -124,7 +126,7 @@ impl PcgSteps for Clock<'_> {
 impl RrbSteps for Clock<'_> {
     noted! {
         inspect(guess: bool) -> Inputs;
-        load(scale: f64, guess: bool);
+        load(scale: f64, guess: bool) -> f64;
         worst_incompatibility() -> (usize, f64, f64);
         project_rhs();
         keep_means();
@@ -132,7 +134,7 @@ impl RrbSteps for Clock<'_> {
         whole_residual_norm2() -> f64;
         reduce();
         take_z();
-        back_substitute();
+        back_substitute() -> f64;
         shift_means(restore: bool);
         clear_solution();
         solution_max() -> f64;
