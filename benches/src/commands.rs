@@ -75,20 +75,26 @@ pub struct CeilingArgs {
 }
 
 impl CeilingArgs {
-    /// From memory, and at the working set of a solve.
-    fn measure(&self, working_set_bytes: f64) -> Vec<stream::Bandwidth> {
+    /// Bandwidth from memory, and at a working set of these many bytes, measured before and after `work`.
+    fn around<T>(&self, working_set: f64, work: impl FnOnce() -> Result<T, String>) -> Result<(T, Bandwidths), String> {
         if self.no_stream {
-            return Vec::new();
+            return Ok((work()?, Vec::new()));
         }
-        // As many digits as it is worth.
-        let working_set = (working_set_bytes * 1e-6).round().max(1.0);
+        let working_set = (working_set * 1e-6).round().max(1.0);
         let mut sizes = vec![self.stream_megabytes];
         if working_set < self.stream_megabytes {
             sizes.push(working_set);
         }
-        stream::measure(cores(), &sizes)
+        let before = stream::measure(cores(), &sizes);
+        let done = work()?;
+        Ok((done, stream::both(before, &stream::measure(cores(), &sizes))))
     }
 }
+
+type Bandwidths = Vec<stream::Bandwidth>;
+
+/// Bytes per unknown that a solve goes over: S1, five vectors and M, of what the handle holds.
+const WORKING_SET: f64 = 70.0;
 
 /// Arguments of `stream`.
 #[derive(Clone, Debug, Args)]
@@ -211,10 +217,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             let mut contenders: Vec<Contender> = args
                 .options
                 .iter()
-                .map(|o| Contender::Rrb(format!("rel_tol={:e} {} {o}", args.rel_tol, args.common)))
-                .map(|c| match c {
-                    Contender::Rrb(text) => Contender::Rrb(text.split_whitespace().collect::<Vec<_>>().join(" ")),
-                    other => other,
+                .map(|own| {
+                    let name = if own.is_empty() { "defaults" } else { own };
+                    let all = format!("rel_tol={:e} {} {own}", args.rel_tol, args.common);
+                    Contender::Rrb(format!("rrbsolver, {name}"), all)
                 })
                 .collect();
             contenders.extend(args.baseline.iter().map(|b| match b {
@@ -225,15 +231,16 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
                 contenders.push(Contender::program(peer)?);
             }
             let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
-            let contest = contest::hold(&problem, &contenders, effort)?;
-            let bytes = contest.entries.iter().filter_map(|e| Some(e.rrb.as_ref()?.bytes)).min().unwrap_or(0);
-            (Study::Solve(contest), args.ceiling.measure(bytes as f64))
+            let bytes = WORKING_SET * problem.unknowns() as f64;
+            let (contest, bandwidth) = args.ceiling.around(bytes, || contest::hold(&problem, &contenders, effort))?;
+            (Study::Solve(contest), bandwidth)
         }
         Measurement::Stages(args) => {
             let problem = args.problem.find()?;
-            let breakdown = stages::measure(&problem, &args.options, args.repeats)?;
-            let bytes = breakdown.bytes as f64;
-            (Study::Stages(breakdown), args.ceiling.measure(bytes))
+            let bytes = WORKING_SET * problem.unknowns() as f64;
+            let (breakdown, bandwidth) =
+                args.ceiling.around(bytes, || stages::measure(&problem, &args.options, args.repeats))?;
+            (Study::Stages(breakdown), bandwidth)
         }
         Measurement::Levels(args) => (
             Study::Levels(sweeps::over_levels(&args.problem, &args.sizes, &args.levels, &args.options, args.repeats)?),

@@ -14,8 +14,8 @@ use std::time::Instant;
 /// Who takes part.
 #[derive(Clone, Debug)]
 pub enum Contender {
-    /// This library with these options, as text.
-    Rrb(String),
+    /// This library: a name for the options, and the options as text.
+    Rrb(String, String),
     /// ICCG(0) or MIC(0)-CG of this program, one thread.
     InHouse(Pivots),
     /// Name, program and arguments: it solves the same system and prints, as its last line of nine fields,
@@ -81,6 +81,8 @@ pub struct Rrb {
     pub lambda_max: f64,
     /// 8-byte words of memory traffic per black node and iteration, where they are counted.
     pub words: Option<f64>,
+    /// The same of the whole solve.
+    pub words_of_solve: Option<f64>,
 }
 
 /// A contest.
@@ -185,7 +187,7 @@ fn add(entry: &mut Entry, run: &Run, ratio: Option<f64>) {
 
 fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) -> Result<Run, String> {
     match contender {
-        Contender::Rrb(options) => run_rrb(problem, options, x).map_err(|e| format!("{options}: {e}")),
+        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).map_err(|e| format!("{options}: {e}")),
         Contender::InHouse(pivots) => {
             let start = Instant::now();
             let mut solver = Iccg::factorize(&problem.a, *pivots)?;
@@ -208,7 +210,7 @@ fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) ->
     }
 }
 
-fn run_rrb(problem: &Problem, options: &str, x: &mut [f64]) -> Result<Run, String> {
+fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Result<Run, String> {
     let (a, b) = (&problem.a, &problem.b);
     x.fill(0.0);
     let start = Instant::now();
@@ -232,7 +234,7 @@ fn run_rrb(problem: &Problem, options: &str, x: &mut [f64]) -> Result<Run, Strin
     let on_schur_complement = a.corners.is_none() && solver.int(info::COMPENSATED_COUPLINGS) == 0;
     let counted = on_schur_complement && solver.int(info::GRIDS) > 0;
     Ok(Run {
-        name: format!("rrbsolver {options}").trim_end().to_owned(),
+        name: name.to_owned(),
         threads: solver.int(info::THREADS) as usize,
         setup,
         renewal: Some(renewal),
@@ -242,6 +244,7 @@ fn run_rrb(problem: &Problem, options: &str, x: &mut [f64]) -> Result<Run, Strin
         converged,
         rrb: Some(Rrb {
             words: if counted { model.words_of_iteration() } else { None },
+            words_of_solve: if counted { model.words_of_solve(iterations) } else { None },
             model,
             bytes: solver.int(info::BYTES_HOST),
             lambda_min,

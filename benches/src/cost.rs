@@ -202,6 +202,20 @@ impl Model {
         Some(Cost { words: count.double + c * count.matrix + v * count.values, flops: count.flops })
     }
 
+    /// Words of a whole solve from x = 0 to the tested 2-norm, with one residual to confirm it.
+    pub fn words_of_solve(&self, iterations: usize) -> Option<f64> {
+        let around = ["inspect", "load", "reduce", "residual_from_rhs", "residual", "back_substitute", "store"];
+        let of = |step: &str| Some(self.of_step(step)?.words);
+        let around: f64 = around.iter().map(|step| of(step)).sum::<Option<f64>>()?;
+        let n = iterations as f64;
+        if !self.fused {
+            return Some(around + n * self.words_of_iteration()?);
+        }
+        // The last iteration ends on the way down, with x + alpha p alone.
+        let start = of("descend_at_start")? + of("ascend_at_start")?;
+        Some(around + start + n * of("descend")? + (n - 1.0).max(0.0) * of("ascend")? + of("advance_solution")?)
+    }
+
     /// Words of one iteration.
     pub fn words_of_iteration(&self) -> Option<f64> {
         let steps: &[&str] = if self.fused {
@@ -236,6 +250,10 @@ mod tests {
         assert!(more > 1.05 && more < 1.3, "{more}");
         assert!(words("f64", "k", true) > words("f64", "amli", true));
         assert_eq!(model("bf16", "v", false).words_of_iteration(), None);
+        // 42 around; descend and ascend in every iteration, but for two words less at the start, three in the first
+        // direction, and no way up in the end, where x takes 3.
+        let solve = model("f64", "v", true).words_of_solve(10).unwrap();
+        assert!((solve - (42.0 + 10.0 * 25.0 + (29.0 / 3.0 - 2.0) - 3.0 + 3.0)).abs() < 1e-9, "{solve}");
         assert_eq!(model("f64", "v", true).of_step("no such step"), None);
     }
 

@@ -120,8 +120,8 @@ impl Record {
             .entries
             .iter()
             .map(|e| {
-                let words = e.rrb.as_ref().and_then(|r| r.words);
-                let rate = words.map(|w| 8e-9 * w * 0.5 * nodes * e.iterations as f64 / e.solve.median());
+                let words = e.rrb.as_ref().and_then(|r| r.words_of_solve);
+                let rate = words.map(|w| 8e-9 * w * 0.5 * nodes / e.solve.median());
                 vec![
                     e.name.clone(),
                     e.threads.to_string(),
@@ -131,7 +131,10 @@ impl Record {
                     if e.renewal.all().is_empty() { "-".to_owned() } else { digits(1e3 * e.renewal.median()) },
                     e.solve.milliseconds(),
                     spread(&e.ratio),
-                    rate.map_or("-".to_owned(), |r| format!("{} ({})", digits(r), self.share(r, e.threads))),
+                    rate.map_or("-".to_owned(), |r| match self.ceiling(e.threads) {
+                        Some(c) => format!("{} ({:.0} %)", digits(r), 100.0 * r / c),
+                        None => digits(r),
+                    }),
                     e.rrb.as_ref().map_or("-".to_owned(), |r| digits(r.bytes as f64 / nodes)),
                 ]
             })

@@ -44,8 +44,6 @@ pub struct Breakdown {
     pub grids: usize,
     /// Iterations of the solve.
     pub iterations: usize,
-    /// Memory of the solver.
-    pub bytes: usize,
     /// The whole.
     pub total: Samples,
     /// In the order of the first call.
@@ -231,7 +229,6 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         threads: rrb.threads(),
         grids: rrb.grids(),
         iterations,
-        bytes: rrb.bytes(),
         total,
         stages,
     })

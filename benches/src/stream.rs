@@ -54,6 +54,16 @@ pub fn measure(threads: usize, megabytes: &[f64]) -> Vec<Bandwidth> {
     all
 }
 
+/// Two measurements of the same, one before and one after what they are compared with: the mean of the medians.
+pub fn both(before: Vec<Bandwidth>, after: &[Bandwidth]) -> Vec<Bandwidth> {
+    let mut all = before;
+    for (b, a) in all.iter_mut().zip(after) {
+        b.median = 0.5 * (b.median + a.median);
+        b.best = b.best.max(a.best);
+    }
+    all
+}
+
 /// Triad from memory with this many threads: what shares are taken of.
 pub fn ceiling(all: &[Bandwidth], threads: usize) -> Option<f64> {
     let largest = all.iter().map(|b| b.megabytes).fold(0.0, f64::max);
