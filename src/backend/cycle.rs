@@ -182,12 +182,12 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.take_solution(k);
 }
 
-/// Iterations of an estimate: what lies between is within the margins below on every problem tried (largest
-/// eigenvalues are found first, and the bounds of two steps may be passed by the lower bound before M loses
-/// definiteness).
-const ESTIMATE_STEPS: usize = 12;
-/// Margins of the bounds: conjugate gradients see the spectrum from inside. M <= A for an M-matrix, but not for any.
-const ABOVE: f64 = 1.05;
+/// Iterations of an estimate: after six the largest eigenvalue is found to 4 % on every problem tried (constant and
+/// smooth coefficients, jumps of 1e3 to 1e6, anisotropy, random coefficients; 40 iterations for comparison).
+const ESTIMATE_STEPS: usize = 6;
+/// Margins of the bounds: conjugate gradients see the spectrum from inside. Two steps keep M definite as long as no
+/// eigenvalue passes low + high.
+const ABOVE: f64 = 1.08;
 const BELOW: f64 = 0.95;
 
 /// Eigenvalues of M_k^-1 A_k from conjugate gradients on A_k u = A_k v, v with all frequencies.
@@ -229,14 +229,13 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) -> Boun
 /// A recursion is worth it below this condition number of M_k^-1 A_k: above, two inner iterations do not contract
 /// enough for their price (strong anisotropy, coefficients that jump from node to node).
 const WORTH_RECURSION: f64 = 6.0;
-/// Plain levels with a condition number below this are near an exact solve already (strong diagonals).
+/// Below this one, what the levels leave is solved well enough by one application (strong diagonals).
 const NEAR_EXACT: f64 = 1.6;
 
-/// V or AMLI, from the estimates on the first recursion grid with plain levels and with recursions below it. Never the
-/// nonlinear K.
-pub fn choose(plain: Bounds, recursive: Bounds) -> Kind {
-    let condition = |b: Bounds| b.high / b.low;
-    if condition(recursive) > WORTH_RECURSION || condition(plain) < NEAR_EXACT { Kind::V } else { Kind::Amli }
+/// V or AMLI, from the estimate on the first recursion grid. Never the nonlinear K.
+pub fn choose(found: Bounds) -> Kind {
+    let condition = found.high / found.low;
+    if (NEAR_EXACT..=WORTH_RECURSION).contains(&condition) { Kind::Amli } else { Kind::V }
 }
 
 /// Bounds for every recursion, deepest first, and the choice where one is asked for. A member that takes no part in a
@@ -255,8 +254,7 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle) -> Recursion {
     }
     let first = recursions.start;
     if cycle.kind.is_none() && s.takes_part(first) {
-        let plain = estimate(s, first, &Recursion::V);
-        recursion.kind = choose(plain, recursion.bounds[first]);
+        recursion.kind = choose(recursion.bounds[first]);
     }
     recursion
 }
@@ -277,8 +275,8 @@ mod tests {
     #[test]
     fn strong_anisotropy_and_strong_diagonals_stay_with_v() {
         let b = |high| Bounds { low: 1.0, high };
-        assert_eq!(choose(b(4.6), b(2.4)), Kind::Amli);
-        assert_eq!(choose(b(60.0), b(50.0)), Kind::V);
-        assert_eq!(choose(b(1.2), b(1.1)), Kind::V);
+        assert_eq!(choose(b(2.4)), Kind::Amli);
+        assert_eq!(choose(b(50.0)), Kind::V);
+        assert_eq!(choose(b(1.1)), Kind::V);
     }
 }

@@ -10,9 +10,11 @@ pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use cycle::{Cycle, Recursion};
+use std::ops::Range;
 use storage::Storage;
 
 /// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
@@ -255,6 +257,12 @@ pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync)
 
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
+    /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
+    /// ascending order of both. There are at most as many members as the backend was made for.
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        work(0, 0..grid.ny);
+        Ok(())
+    }
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.
@@ -296,14 +304,28 @@ impl Pivot {
     /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
     /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
     /// itself is singular and nobody projects.
+    #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
-        let sum = (kept[0] + kept[1]) + (kept[2] + kept[3]);
+        let sum = Self::sum(kept);
         let lumped_excess = excess - lost * lumped;
         let center = excess - lumped;
-        if kept == [0.0; 4] && lumped_excess < ROW_SUM_WORTH * center {
-            return Self { d: center, excess, stored: center, kept: 0.0 };
-        }
-        Self { d: lumped_excess - sum, excess: lumped_excess, stored: lumped_excess, kept: sum }
+        // Selects, not branches, for loops over rows.
+        let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
+        let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
+        let stored = if lone { center } else { lumped_excess };
+        let kept = if lone { 0.0 } else { sum };
+        Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }
+    }
+
+    #[inline(always)]
+    fn sum(kept: [f64; 4]) -> f64 {
+        (kept[0] + kept[1]) + (kept[2] + kept[3])
+    }
+
+    /// The node's center before lumping.
+    #[inline(always)]
+    pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+        excess - Self::sum(kept) - lumped
     }
 
     /// The last pivots are kept in double precision: s - sum(kept).
@@ -311,10 +333,27 @@ impl Pivot {
         Self { d: excess - kept, excess, stored: excess, kept }
     }
 
+    /// Whether d > eps * center.
+    #[inline(always)]
+    pub fn beyond_doubt(&self, center: f64) -> bool {
+        (self.d > f64::EPSILON * center) & self.d.is_finite()
+    }
+
+    /// With s as it is stored.
+    #[inline(always)]
+    pub fn keep(self, stored: f64) -> Self {
+        Self { d: stored - self.kept, stored, ..self }
+    }
+
+    /// The least pivot in a short format: sweeps in f32 divide by d / unit.
+    pub fn least(unit: f64) -> f64 {
+        unit * f64::from(f32::MIN_POSITIVE)
+    }
+
     /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `node` looks the node up, for
     /// doubtful pivots only.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
-        if self.d > f64::EPSILON * center && self.d.is_finite() {
+        if self.beyond_doubt(center) {
             return Ok(self);
         }
         let node = node();
@@ -336,10 +375,8 @@ impl Pivot {
         if setup.storage == Storage::F64 {
             return Ok(exact);
         }
-        let stored = setup.kept(exact.stored);
-        let rounded = Self { d: stored - exact.kept, stored, ..exact };
-        // Sweeps in f32 divide by d / unit.
-        if rounded.d < setup.unit * f64::from(f32::MIN_POSITIVE) {
+        let rounded = exact.keep(setup.kept(exact.stored));
+        if rounded.d < Self::least(setup.unit) {
             return Err(node().refuse(format!(
                 "pivot {:e} is lost in a short format beside a largest center of about {:e}: use precision=f64",
                 exact.d, setup.unit

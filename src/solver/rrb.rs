@@ -6,6 +6,7 @@ use crate::backend::storage::Storage;
 use crate::backend::{Arrays, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::options::{Options, opt};
@@ -15,8 +16,8 @@ use crate::report::{Observer, Outcome, StopReason};
 pub struct Rrb {
     backend: Box<dyn RrbBackend>,
     made_for: Made,
-    components: Components,
-    center_max: f64,
+    /// What was seen of the matrix.
+    inspection: Inspection,
     /// What the last factorize did.
     pub done: Done,
 }
@@ -84,11 +85,6 @@ impl Rrb {
     ) -> Result<Self> {
         let backend = choose_backend(options)?;
         check_memory(options)?;
-        if options.int(opt::CHECK_INPUT) != 0 {
-            check_finite(a)?;
-        }
-        check_centers(a)?;
-
         let made_for = Made { backend, threads };
         let mut rrb = match previous {
             Some(rrb) if rrb.made_for == made_for => rrb,
@@ -98,25 +94,26 @@ impl Rrb {
                 Self {
                     backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
                     made_for,
-                    components: Components::default(),
-                    center_max: 0.0,
+                    inspection: Inspection::default(),
                     done: Done::default(),
                 }
             }
         };
         let null_space = options.int(opt::NULL_SPACE);
         let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-        rrb.components.find(a, zero_row_sum, null_space != choice::NULL_SPACE_NONE)?;
+        let questions = Questions { finite: options.int(opt::CHECK_INPUT) != 0, zero_row_sum };
+        rrb.inspection.start(threads)?;
+        rrb.backend.over_rows(a.grid, &|member, rows| rrb.inspection.look(member, a, rows, &questions))?;
+        rrb.inspection.finish(a, null_space != choice::NULL_SPACE_NONE)?;
+        let Inspection { components, findings, .. } = &rrb.inspection;
         if null_space == choice::NULL_SPACE_CONSTANT {
-            check_all_singular(&rrb.components)?;
+            check_all_singular(components)?;
         }
 
-        let positive =
-            if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { a.positive_couplings() };
-        let extremes = |(low, high): (f64, f64), &c: &f64| (c.min(low), c.max(high));
-        let centers = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold((f64::INFINITY, 0.0), extremes);
-        let storage = choose_storage(a.grid, options, centers)?;
-        let cycle = choose_cycle(options, rrb.components.singular() > 0)?;
+        let compensate = options.int(opt::COMPENSATION) != choice::COMPENSATION_NEVER;
+        let positive = if compensate { findings.positive_couplings } else { 0 };
+        let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max))?;
+        let cycle = choose_cycle(options, components.singular() > 0)?;
         let levels = choose_levels(a.grid, options, &cycle)?;
         let block = options.int(opt::COMPUTE_BLOCK) as usize;
         let setup = Setup {
@@ -129,16 +126,15 @@ impl Rrb {
             zero_row_sum,
             fused: options.int(opt::FUSION) != 0,
             storage,
-            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(centers.1) },
+            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
             cycle,
         };
-        rrb.backend.factorize(a, &setup, &rrb.components)?;
-        rrb.center_max = centers.1;
+        rrb.backend.factorize(a, &setup, components)?;
         rrb.done = Done {
             backend,
             levels,
-            components: rrb.components.count,
-            singular_components: rrb.components.singular(),
+            components: components.count,
+            singular_components: components.singular(),
             compensated_couplings: positive,
             precision: match storage {
                 Storage::F64 => choice::PRECISION_F64,
@@ -167,19 +163,19 @@ impl Rrb {
         observer: &mut dyn Observer,
         around: Around,
     ) -> Result<Outcome> {
-        let control = Control { center_max: self.center_max, ..Control::new(options, &self.components) };
+        let control = Control::new(options, &self.inspection);
         self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)))
     }
 
     /// z = M^-1 r on the whole grid: output from input.
     pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.components);
+        let control = Control::new(options, &self.inspection);
         self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
     }
 
     /// y = A x: output from input.
     pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.components);
+        let control = Control::new(options, &self.inspection);
         self.backend
             .run(arrays, observer, &|s| {
                 check_inputs(s, &control, false)?;
@@ -194,7 +190,7 @@ impl Rrb {
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
-        self.backend.bytes() + self.components.bytes()
+        self.backend.bytes() + self.inspection.bytes()
     }
 
     /// r1/r2/b1/b2 grids in use.
@@ -223,7 +219,7 @@ struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    fn new(options: &Options, components: &'a Components) -> Self {
+    fn new(options: &Options, inspection: &'a Inspection) -> Self {
         Self {
             norm: if options.int(opt::NORM) == 0 { Norm::True2 } else { Norm::Preconditioned },
             reference_initial: options.int(opt::REFERENCE) == 1,
@@ -232,8 +228,8 @@ impl<'a> Control<'a> {
             max_iter: options.int(opt::MAX_ITER) as usize,
             check_input: options.int(opt::CHECK_INPUT) != 0,
             check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
-            center_max: 0.0,
-            components,
+            center_max: inspection.findings.center_max,
+            components: &inspection.components,
         }
     }
 
@@ -496,27 +492,6 @@ fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
 pub fn check_memory(options: &Options) -> Result<()> {
     if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
         return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
-    }
-    Ok(())
-}
-
-fn check_finite(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        for (name, start, values) in a.entries(j) {
-            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_centers(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
-            let c = a.center.row(j)[i];
-            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
-        }
     }
     Ok(())
 }

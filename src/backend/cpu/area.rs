@@ -44,8 +44,12 @@ impl<T: Number> Shared<T> {
     }
 
     /// All zero again.
-    pub fn clear(&mut self) {
-        self.memory.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.memory.clear() };
     }
 
     fn data(&self) -> *mut T {
@@ -134,8 +138,12 @@ impl<T: Number> Area<T> {
     }
 
     /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
-        self.values.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.clear() };
     }
 
     /// All `value`, padding and border too.
@@ -178,9 +186,13 @@ impl<T: Number> Four<T> {
     }
 
     /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
-        for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
-            area.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+            // SAFETY: as the caller promised.
+            unsafe { area.clear() };
         }
     }
 

@@ -18,10 +18,10 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::StencilView;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
-const WORTH_A_TEAM: usize = 8192;
+pub const WORTH_A_TEAM: usize = 8192;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct PackedGrid<F: Format> {
     /// More than one member works on it.
     pub shared: bool,
     /// Row sums; at eliminated nodes afterwards excess / d.
-    pub excess: Four,
+    pub excess: Arc<Four>,
     /// Straight couplings; absent on the first grid of S1, which takes those of A.
     pub straight: Straight,
     /// r1 to r2, lumped away by the odd level; absent on the first grid of a 5-point matrix.
@@ -132,7 +132,8 @@ pub struct Packed<F: Format> {
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
-    pub x: Four,
+    /// Also the excess of the first grid, which a factorization needs only while it runs.
+    pub x: Arc<Four>,
     pub r: Four,
     pub p: Four,
     pub q: Four,
@@ -159,13 +160,15 @@ impl<F: Format> Packed<F> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
+        let x = Arc::new(Four::zeroed(&first, true)?);
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
             if recurses {
                 sections.push(q);
             }
-            grids.push(PackedGrid::new(grid, embedding, shape, q == 0, recurses)?);
+            let vector = (q == 0).then(|| Arc::clone(&x));
+            grids.push(PackedGrid::new(grid, embedding, shape, vector, recurses)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -189,7 +192,7 @@ impl<F: Format> Packed<F> {
                 false,
             )?),
             b: Four::zeroed(&first, true)?,
-            x: Four::zeroed(&first, true)?,
+            x,
             r: Four::zeroed(&first, reds)?,
             p: Four::zeroed(&first, reds)?,
             q: Four::zeroed(&first, reds)?,
@@ -252,14 +255,17 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        for vector in [&mut self.b, &mut self.x, &mut self.r, &mut self.p, &mut self.q] {
-            vector.clear();
+        for vector in [&self.b, &*self.x, &self.r, &self.p, &self.q] {
+            // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
+            unsafe { vector.clear() };
         }
-        for grid in &mut self.grids {
-            grid.z.clear();
-            if let Some(inner) = &mut grid.recursion {
-                for vector in [&mut inner.r, &mut inner.d, &mut inner.q, &mut inner.u] {
-                    vector.clear();
+        for grid in &self.grids {
+            // SAFETY: as above.
+            unsafe { grid.z.clear() };
+            if let Some(inner) = &grid.recursion {
+                for vector in [&inner.r, &inner.d, &inner.q, &inner.u] {
+                    // SAFETY: as above.
+                    unsafe { vector.clear() };
                 }
             }
         }
@@ -316,7 +322,9 @@ impl<F: Format> Packed<F> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    fn new(grid: Grid, embedding: Embedding, shape: Shape, first: bool, recurses: bool) -> Result<Self> {
+    /// `excess`: memory for it, on the first grid.
+    fn new(grid: Grid, embedding: Embedding, shape: Shape, excess: Option<Arc<Four>>, recurses: bool) -> Result<Self> {
+        let first = excess.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
@@ -327,7 +335,7 @@ impl<F: Format> PackedGrid<F> {
             recursion,
             embedding,
             shared: false,
-            excess: Four::zeroed(&layout, true)?,
+            excess: excess.map_or_else(|| Four::zeroed(&layout, true).map(Arc::new), Ok)?,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, true)?,
@@ -355,7 +363,9 @@ impl<F: Format> PackedGrid<F> {
     }
 
     fn bytes(&self) -> usize {
-        self.excess.bytes()
+        // That of the first grid is counted as a vector.
+        let excess = if self.embedding == Embedding::FINEST { 0 } else { self.excess.bytes() };
+        excess
             + self.straight.bytes()
             + self.red_diagonal.bytes()
             + self.black_diagonal.bytes()
