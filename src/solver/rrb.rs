@@ -3,7 +3,7 @@
 use super::krylov::{Norm, Test, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
-use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
@@ -65,6 +65,10 @@ mod choice {
     pub const CYCLE_AMLI: i64 = 2;
     pub const CYCLE_K: i64 = 3;
 }
+
+/// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
+/// Called by every member of a team.
+pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
@@ -148,9 +152,20 @@ impl Rrb {
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.solve_around(arrays, options, observer, &|s, text| text(s))
+    }
+
+    /// The same, with `around` between the steps and the text that uses them.
+    pub fn solve_around(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        around: Around,
+    ) -> Result<Outcome> {
         let short = self.done.precision != choice::PRECISION_F64;
         let control = Control { short, ..Control::new(options, &self.inspection) };
-        self.backend.run(arrays, observer, &|s| solve(s, &control))
+        self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)))
     }
 
     /// z = M^-1 r on the whole grid: output from input.
@@ -463,7 +478,7 @@ fn papers_default(options: &Options) -> bool {
 
 /// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
 /// than half of their iterations.
-const SPACING: usize = 4;
+pub const SPACING: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Singular systems and the papers' variants stay with V.
 fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {

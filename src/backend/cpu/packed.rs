@@ -18,7 +18,7 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::StencilView;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
@@ -87,7 +87,7 @@ pub struct PackedGrid<F: Format> {
     /// More than one member works on it.
     pub shared: bool,
     /// Row sums; at eliminated nodes afterwards excess / d.
-    pub excess: Arc<Four>,
+    pub excess: Four,
     /// Straight couplings; absent on the first grid of S1, which takes those of A.
     pub straight: Straight,
     /// r1 to r2, lumped away by the odd level; absent on the first grid of a 5-point matrix.
@@ -132,8 +132,7 @@ pub struct Packed<F: Format> {
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
-    /// Also the excess of the first grid, which a factorization needs only while it runs.
-    pub x: Arc<Four>,
+    pub x: Four,
     pub r: Four,
     pub p: Four,
     pub q: Four,
@@ -160,15 +159,17 @@ impl<F: Format> Packed<F> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
-        let x = Arc::new(Four::zeroed(&first, true)?);
+        // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
+        let x = Four::zeroed(&first, true)?;
+        let p = Four::zeroed(&first, !shape.schur)?;
+        let mut vectors = Some((&x, &p));
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
             if recurses {
                 sections.push(q);
             }
-            let vector = (q == 0).then(|| Arc::clone(&x));
-            grids.push(PackedGrid::new(grid, embedding, shape, vector, recurses)?);
+            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -194,7 +195,7 @@ impl<F: Format> Packed<F> {
             b: Four::zeroed(&first, true)?,
             x,
             r: Four::zeroed(&first, reds)?,
-            p: Four::zeroed(&first, reds)?,
+            p,
             q: Four::zeroed(&first, reds)?,
             projection: Projection::default(),
             stage_sums: StageSums::new(&grids)?,
@@ -255,7 +256,7 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        for vector in [&self.b, &*self.x, &self.r, &self.p, &self.q] {
+        for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
             // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
             unsafe { vector.clear() };
         }
@@ -306,6 +307,11 @@ impl<F: Format> Packed<F> {
         unsafe { partial.slice(0, self.grids[0].layout.cy) }
     }
 
+    /// Bytes that the first grid counts and the vectors too.
+    fn vectors_in_the_first_grid(&self) -> usize {
+        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.b1.bytes())
+    }
+
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
         let vectors = [&m.center, &self.b, &self.x, &self.r, &self.p, &self.q];
@@ -316,26 +322,38 @@ impl<F: Format> Packed<F> {
             + self.schur_center[0].bytes()
             + self.schur_center[1].bytes()
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
+            - self.vectors_in_the_first_grid()
             + self.natural().bytes()
             + self.projection.bytes()
     }
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// `excess`: memory for it, on the first grid.
-    fn new(grid: Grid, embedding: Embedding, shape: Shape, excess: Option<Arc<Four>>, recurses: bool) -> Result<Self> {
-        let first = excess.is_some();
+    /// `vectors`: on the first grid, x and p.
+    fn new(
+        grid: Grid,
+        embedding: Embedding,
+        shape: Shape,
+        vectors: Option<(&Four, &Four)>,
+        recurses: bool,
+    ) -> Result<Self> {
+        let first = vectors.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
+        let own = F::own(&layout, own_reds)?;
+        let inverse = match (F::short(&own), vectors) {
+            (Some(_), Some((_, p))) => Four::reds(&layout, p.b1.again())?,
+            _ => Four::eliminated(&layout, true)?,
+        };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
-            own: F::own(&layout, own_reds)?,
-            inverse: Four::eliminated(&layout, true)?,
+            own,
+            inverse,
             recursion,
             embedding,
             shared: false,
-            excess: excess.map_or_else(|| Four::zeroed(&layout, true).map(Arc::new), Ok)?,
+            excess: vectors.map_or_else(|| Four::zeroed(&layout, true), |(x, _)| Ok(x.again()))?,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, true)?,
@@ -363,9 +381,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     fn bytes(&self) -> usize {
-        // That of the first grid is counted as a vector.
-        let excess = if self.embedding == Embedding::FINEST { 0 } else { self.excess.bytes() };
-        excess
+        self.excess.bytes()
             + self.straight.bytes()
             + self.red_diagonal.bytes()
             + self.black_diagonal.bytes()
