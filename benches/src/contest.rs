@@ -64,6 +64,9 @@ pub struct Entry {
     pub converged: bool,
     /// Setup and solve relative to those of the first contender in the same round.
     pub ratio: Samples,
+    /// The solve alone, likewise.
+    #[serde(default)]
+    pub solve_ratio: Samples,
     /// What the library says of itself.
     pub rrb: Option<Rrb>,
 }
@@ -139,6 +142,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
                     residual,
                     converged: run.converged,
                     ratio: Samples::default(),
+                    solve_ratio: Samples::default(),
                     rrb: run.rrb.clone(),
                 });
                 if used[k] <= effort.seconds && effort.repeats > 0 {
@@ -147,41 +151,43 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
                 warm_up[k] = Some(run);
                 continue;
             }
-            let total = run.setup + run.solve;
             if k == 0 {
-                first = Some(total);
+                first = Some((run.setup + run.solve, run.solve));
             }
-            add(entries[k].as_mut().expect("made in the first round"), &run, first.map(|f| total / f));
+            add(entries[k].as_mut().expect("made in the first round"), &run, first);
         }
         if round == 0 {
             // Those whose only run this is.
-            let against = warm_up.first().and_then(Option::as_ref).map(|r| r.setup + r.solve);
+            let against = warm_up.first().and_then(Option::as_ref).map(|r| (r.setup + r.solve, r.solve));
             for (entry, run) in entries.iter_mut().zip(&warm_up) {
                 if let (Some(entry), Some(run)) = (entry.as_mut(), run) {
-                    add(entry, run, against.map(|a| (run.setup + run.solve) / a));
+                    add(entry, run, against);
                 }
             }
         }
     }
     let mut entries: Vec<Entry> = entries.into_iter().flatten().collect();
-    let reference = entries.first().map_or(f64::NAN, |e| e.setup.median() + e.solve.median());
+    let (setup, solve) = entries.first().map_or((0.0, 0.0), |e| (e.setup.median(), e.solve.median()));
     for entry in &mut entries {
         // A contender with one long run has no round in common with the first one's measured runs.
         if entry.ratio.all().is_empty() {
-            entry.ratio.push((entry.setup.median() + entry.solve.median()) / reference);
+            entry.ratio.push((entry.setup.median() + entry.solve.median()) / (setup + solve));
+            entry.solve_ratio.push(entry.solve.median() / solve);
         }
     }
     Ok(Contest { problem: problem.name.clone(), nx: problem.a.nx, ny: problem.a.ny, entries })
 }
 
-fn add(entry: &mut Entry, run: &Run, ratio: Option<f64>) {
+/// `first`: setup and solve, and solve, of the first contender in this round.
+fn add(entry: &mut Entry, run: &Run, first: Option<(f64, f64)>) {
     entry.setup.push(run.setup);
     entry.solve.push(run.solve);
     if let Some(renewal) = run.renewal {
         entry.renewal.push(renewal);
     }
-    if let Some(ratio) = ratio {
-        entry.ratio.push(ratio);
+    if let Some((total, solve)) = first {
+        entry.ratio.push((run.setup + run.solve) / total);
+        entry.solve_ratio.push(run.solve / solve);
     }
 }
 

@@ -120,8 +120,6 @@ impl Record {
             .entries
             .iter()
             .map(|e| {
-                let words = e.rrb.as_ref().and_then(|r| r.words_of_solve);
-                let rate = words.map(|w| 8e-9 * w * 0.5 * nodes / e.solve.median());
                 vec![
                     e.name.clone(),
                     e.threads.to_string(),
@@ -130,46 +128,39 @@ impl Record {
                     e.setup.milliseconds(),
                     if e.renewal.all().is_empty() { "-".to_owned() } else { digits(1e3 * e.renewal.median()) },
                     e.solve.milliseconds(),
+                    spread(&e.solve_ratio),
                     spread(&e.ratio),
-                    rate.map_or("-".to_owned(), |r| match self.ceiling(e.threads) {
-                        Some(c) => format!("{} ({:.0} %)", digits(r), 100.0 * r / c),
-                        None => digits(r),
-                    }),
-                    e.rrb.as_ref().map_or("-".to_owned(), |r| digits(r.bytes as f64 / nodes)),
                 ]
             })
             .collect();
-        text += &table(
-            &[
-                "solver",
-                "threads",
-                "iterations",
-                "residual",
-                "setup ms",
-                "again",
-                "solve ms",
-                "setup + solve, ratio",
-                "GB/s counted (of triad)",
-                "B per unknown",
-            ],
-            &rows,
-        );
+        let head =
+            ["solver", "threads", "iterations", "residual", "setup ms", "again", "solve ms", "ratio", "with setup"];
+        text += &table(&head, &rows);
         let library: Vec<Vec<String>> = contest
             .entries
             .iter()
             .filter_map(|e| {
                 let r = e.rrb.as_ref()?;
                 let kappa = if r.lambda_min > 0.0 { digits(r.lambda_max / r.lambda_min) } else { "-".to_owned() };
-                let words = r.words.map_or("-".to_owned(), digits);
-                let m = &r.model;
-                Some(vec![e.name.clone(), m.levels.to_string(), m.precision.clone(), m.cycle.clone(), kappa, words])
+                let or_none = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+                let rate = r.words_of_solve.map(|w| 8e-9 * w * 0.5 * nodes / e.solve.median());
+                Some(vec![
+                    e.name.clone(),
+                    r.model.levels.to_string(),
+                    r.model.precision.clone(),
+                    r.model.cycle.clone(),
+                    kappa,
+                    or_none(r.words.map(digits)),
+                    or_none(rate.map(digits)),
+                    rate.map_or("-".to_owned(), |r| self.share(r, e.threads)),
+                    digits(r.bytes as f64 / nodes),
+                ])
             })
             .collect();
+        let head =
+            ["in use", "levels", "precision", "cycle", "kappa", "words", "GB/s", "of triad", "bytes per unknown"];
         text.push('\n');
-        text += &table(
-            &["in use", "levels", "precision", "cycle", "kappa", "words per black node and iteration"],
-            &library,
-        );
+        text += &table(&head, &library);
         text
     }
 
@@ -260,6 +251,9 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 fn spread(ratio: &Samples) -> String {
     let all = ratio.all();
+    if all.is_empty() {
+        return "-".to_owned();
+    }
     if all.iter().all(|&r| r == 1.0) {
         return "1".to_owned();
     }

@@ -67,6 +67,7 @@ fn a_contest_has_counts_residuals_and_ratios() {
         assert!(entry["residual"].as_f64().unwrap() <= 1.001e-6, "{entry}");
         assert_eq!(entry["solve"].as_array().unwrap().len(), 2);
         assert_eq!(entry["ratio"].as_array().unwrap().len(), 2);
+        assert_eq!(entry["solve_ratio"].as_array().unwrap().len(), 2);
         assert!(entry["converged"].as_bool().unwrap());
     }
     assert_eq!(entries[0]["ratio"][0].as_f64(), Some(1.0));
