@@ -532,8 +532,8 @@ for_each_isa! {
     fn lose(e: &mut [f64], loss: f64, a: Rows) {
         let n = e.len();
         let a = cut(a, n);
-        for i in 0..n {
-            e[i] -= loss * total4(&a, i);
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= loss * total4(&a, i);
         }
     }
 
