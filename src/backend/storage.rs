@@ -61,8 +61,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// v to nearest; for bf16 to nearest by way of f32, which may round twice (half an ulp and 2^-25 of v at most). Sweeps
-    /// of the short formats run in f32.
+    /// v to nearest, for bf16 to nearest by way of f32 (two roundings). Sweeps of the short formats run in f32.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,
