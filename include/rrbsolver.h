@@ -230,9 +230,16 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
  * stencil has 5 points. Entries that point outside the grid, and padding, are not read.
  * Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
- * matrix or none. Errors: `RRB_ERR_NULL`, `RRB_ERR_UNSUPPORTED`, `RRB_ERR_MATRIX`, `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_MEMORY`. Cost: about 40 flops a node; a second call reuses all memory.
- * Source: report 16-06, section 2.2.
+ * matrix or none.
+ * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
+ * differ by at most 1e12 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
+ * bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
+ * `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on singular systems and
+ * with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed`, and what
+ * this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
+ * sixteenth of the points and less. A second call reuses all memory. Source: report 16-06, section 2.2.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
  */
@@ -249,9 +256,11 @@ rrb_status rrb_factorize(rrb_handle *h,
  * that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
  * guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
  * `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
- * `RRB_ERR_INCOMPATIBLE`. Takes no memory, starts no thread. Cost of an iteration: about 25 words
- * of memory traffic per black node with 5 points (75 without fusion), two waits for all threads and one per
- * shared grid. Source: report 16-06, algorithms 1 and 3.
+ * `RRB_ERR_INCOMPATIBLE`. Iterations and the test are in double precision whatever `precision` is. Where a cycle that
+ * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
+ * `rrb_factorize`. Takes no memory, starts no thread. Cost of an iteration: 70 to 125 bytes of memory traffic per
+ * unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and one per
+ * shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
  */
@@ -259,8 +268,10 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 
 /**
  * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
- * where singular: r and z are projected). Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap),
- * `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`. Source: report 16-06, section 2.6.
+ * where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
+ * double precision, and single with `precision` f32 or bf16. With `cycle=k` not linear in r: for flexible methods
+ * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`.
+ * Source: report 16-06, section 2.6.
  *
  * Required: As for `rrb_solve`.
  */
@@ -282,7 +293,8 @@ rrb_status rrb_destroy(rrb_handle **h);
 
 /**
  * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
- * iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
+ * iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and
+ * errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
  *
  * Required: As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
  */

@@ -1,5 +1,5 @@
-//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points where CG runs on S1 (half of the nodes: the
-//! black ones), in 8-byte words and flops per black node of the finest grid.
+//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points where CG runs on S1 (the black half of the
+//! nodes), in 8-byte words and flops per black node of the finest grid.
 //!
 //! The rule: an array that a loop over the grid reads or writes counts once a loop, whatever its neighbours' reads find
 //! in cache; lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; in f32 1/2,
@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!     first grid           descend  r rw 2, q 1, pivots and couplings 2.5 c, kept values v/2
-//!                          ascend   kept values v/2, r 1/2, M 2.5 c, p rw 2, x rw 2, S1 5 (3: f64 shares 2 with M), q 1
-//!     node of a coarse     descend  3.75 c, red v/2, b1 rw v, and handed on v/4: 1.75 v
+//!                          ascend   kept values v/2, r 1/2, M 2.5 c, p rw 2, x rw 2, S1 5 (f64: 3, 2 are of M), q 1
+//!     node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and handed on v/4: 1.75 v
 //!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
 //!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
 //!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v); result 2 v

@@ -19,7 +19,7 @@ pub trait Real:
     + AddAssign
     + SubAssign
 {
-    /// The nearest number; the range is the caller's care.
+    /// v rounded to nearest; the range is the caller's care.
     fn narrow(v: f64) -> Self;
     /// Its value.
     fn wide(self) -> f64;
@@ -61,7 +61,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// The nearest number of the format; the sweeps of the short ones run in f32.
+    /// v to nearest, for bf16 to nearest by way of f32 (two roundings). Sweeps of the short formats run in f32.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,

@@ -1,16 +1,17 @@
 //! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array
-//! read and written once a stage. Words per black node, all levels together:
+//! read and written once a stage. What a stage reads and writes, on the first grid:
 //!
 //! ```text
-//!     descend  r rw 2, q 1, first grid's even level 2.5, kept values .5            6.0
-//!              coarser grids: couplings, pivots and values                          3.5
-//!     ascend   coarser grids                                                        3.8
-//!              kept values .5, r .5, level .5, p rw 2, x rw 2, S1 5, q 1           11.5
+//!     descend  r rw, q; pivots and couplings of the even level, values kept
+//!     ascend   values kept, half of r, the level again; p rw, x rw, S1, q w
 //! ```
 //!
-//! (the diagonal couplings of the level are those of S1, read once). Stages sweep over rows, so that what
-//! neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on the way down, so that red
-//! rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
+//! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
+//! docs/performance.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of S1 and
+//! are read once for both; short formats have their own beside those of S1.
+//!
+//! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
+//! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
 //!
 //! Between members, a stage needs at most a row of the member before or after: each posts when its first and
 //! last rows are done. One barrier stands between grids, one where a scalar is needed.
