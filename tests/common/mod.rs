@@ -4,6 +4,7 @@
 
 pub mod dense;
 pub mod problems;
+pub mod smoother;
 
 use problems::Stencil;
 pub use rrbsolver::ffi::rrb_handle as Handle;

@@ -46,6 +46,11 @@ impl Shared {
         Ok(Self { lines, data, len })
     }
 
+    /// Values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Bytes, without the lines skipped.
     pub fn bytes(&self) -> usize {
         64 * self.len.div_ceil(8)

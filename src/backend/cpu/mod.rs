@@ -4,14 +4,19 @@
 //! `packed` the data of a factorization, `setup` and `steps` what members do with it.
 
 mod area;
+mod block_kernels;
+mod blocks;
 mod fused;
 mod kernels;
+mod lanes;
 mod neighbours;
 mod packed;
 mod projection;
 mod setup;
 mod steps;
 pub mod team;
+
+pub use blocks::CpuBlocks;
 
 use super::reference::Reference;
 use super::{Arrays, PivotContext, Program, RrbBackend, Setup};
