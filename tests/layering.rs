@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Layers from the outside in: each may use itself and those after it. Leaves may use leaves.
 const LAYERS: [&str; 5] = ["ffi", "solver", "backend", "grid", "sparse"];
-const LEAVES: [&str; 3] = ["error", "options", "report"];
+const LEAVES: [&str; 4] = ["error", "options", "report", "spectrum"];
 
 /// Words that matter here: identifiers, `::`, and single characters; comments, strings and chars are gone.
 fn tokens(source: &str) -> Vec<String> {

@@ -4,13 +4,17 @@
 
 pub mod blocks;
 pub mod cpu;
+pub mod cycle;
 pub mod reference;
-mod sums;
+pub mod storage;
+pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
+use cycle::{Cycle, Recursion};
+use storage::Storage;
 
 /// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,12 @@ pub struct Setup {
     pub zero_row_sum: f64,
     /// Fused stages, where the backend has them.
     pub fused: bool,
+    /// Format of the stored preconditioner.
+    pub storage: Storage,
+    /// Power of two near the largest center: short formats keep M / unit. One for f64.
+    pub unit: f64,
+    /// Where M recurses.
+    pub cycle: Cycle,
 }
 
 impl Setup {
@@ -57,6 +67,11 @@ impl Setup {
     pub fn excess(&self, center: f64, couplings: f64) -> f64 {
         let excess = center + couplings;
         if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
+    }
+
+    /// A coupling of M as it is stored.
+    pub fn kept(&self, coupling: f64) -> f64 {
+        self.storage.round(coupling / self.unit) * self.unit
     }
 
     /// Part of the couplings between black nodes that stays: all in M1, none in M2.
@@ -245,6 +260,8 @@ pub trait RrbBackend: Send {
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// The cycle in use, and what its recursions were found to need.
+    fn recursion(&self) -> Recursion;
     /// Bytes of all arrays.
     fn bytes(&self) -> usize;
     /// r1/r2/b1/b2 grids in use.
@@ -264,6 +281,9 @@ pub struct Pivot {
     pub d: f64,
     /// Row sum after lumping: what the node hands to its black neighbours, times -a / d.
     pub excess: f64,
+    /// s: d = s - sum of kept couplings.
+    pub stored: f64,
+    kept: f64,
 }
 
 impl Pivot {
@@ -282,33 +302,52 @@ impl Pivot {
         let lumped_excess = excess - lost * lumped;
         let center = excess - lumped;
         if kept == [0.0; 4] && lumped_excess < ROW_SUM_WORTH * center {
-            return Self { d: center, excess };
+            return Self { d: center, excess, stored: center, kept: 0.0 };
         }
-        Self { d: lumped_excess - sum, excess: lumped_excess }
+        Self { d: lumped_excess - sum, excess: lumped_excess, stored: lumped_excess, kept: sum }
     }
-}
 
-/// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `center_of_a` is looked up for
-/// such nodes only.
-pub fn checked_pivot(pivot: Pivot, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<f64> {
-    if pivot.d > f64::EPSILON * center && pivot.d.is_finite() {
-        return Ok(pivot.d);
+    /// The last pivots are kept in double precision: s - sum(kept).
+    pub fn exact(excess: f64, kept: f64) -> Self {
+        Self { d: excess - kept, excess, stored: excess, kept }
     }
-    let node = node();
-    if floating && pivot.d == 0.0 && node.may_float {
-        return Ok(node.center);
+
+    /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `node` looks the node up, for
+    /// doubtful pivots only.
+    pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
+        if self.d > f64::EPSILON * center && self.d.is_finite() {
+            return Ok(self);
+        }
+        let node = node();
+        if floating && self.d == 0.0 && node.may_float {
+            (self.d, self.stored) = (node.center, node.center);
+            return Ok(self);
+        }
+        let why = if self.d.is_finite() {
+            "the matrix is not positive definite, or needs compensation of positive couplings"
+        } else {
+            "entries of the matrix are too large or too small for double precision"
+        };
+        Err(node.refuse(format!("pivot {:e} is not positive (center {center:e}): {why}", self.d)))
     }
-    let why = if pivot.d.is_finite() {
-        "the matrix is not positive definite, or needs compensation of positive couplings"
-    } else {
-        "entries of the matrix are too large or too small for double precision"
-    };
-    Err(Error::Matrix {
-        reason: format!("pivot {:e} is not positive (center {center:e}): {why}", pivot.d),
-        level: node.level,
-        i: node.i,
-        j: node.j,
-    })
+
+    /// The same, then rounds it to what is stored.
+    pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
+        let exact = self.accepted(center, floating, &node)?;
+        if setup.storage == Storage::F64 {
+            return Ok(exact);
+        }
+        let stored = setup.kept(exact.stored);
+        let rounded = Self { d: stored - exact.kept, stored, ..exact };
+        // Sweeps in f32 divide by d / unit.
+        if rounded.d < setup.unit * f64::from(f32::MIN_POSITIVE) {
+            return Err(node().refuse(format!(
+                "pivot {:e} is lost in a short format beside a largest center of about {:e}: use precision=f64",
+                exact.d, setup.unit
+            )));
+        }
+        Ok(rounded)
+    }
 }
 
 /// Where a doubtful pivot lies on the finest grid.
@@ -324,6 +363,12 @@ pub struct PivotNode {
     pub center: f64,
     /// Not a singular component that is left unprojected.
     pub may_float: bool,
+}
+
+impl PivotNode {
+    fn refuse(self, reason: String) -> Error {
+        Error::Matrix { reason, level: self.level, i: self.i, j: self.j }
+    }
 }
 
 /// What backends look up on the finest grid when a pivot is doubtful.

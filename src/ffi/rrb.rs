@@ -12,8 +12,8 @@ use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::{History, Observer, Outcome, StopReason};
-use crate::solver::krylov::lanczos_extremes;
 use crate::solver::rrb::Rrb;
+use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 use std::time::Instant;
@@ -660,8 +660,8 @@ impl rrb_handle {
             info::DEVICE => -1.0,
             info::THREADS => self.core.as_ref().map_or(0, Rrb::threads) as f64,
             info::LEVELS => done.levels as f64,
-            // The stored preconditioner is f64 and its cycle v: the only ones that factorize accepts.
-            info::PRECISION | info::CYCLE => used(1.0),
+            info::PRECISION => used(done.precision as f64),
+            info::CYCLE => used(done.cycle as f64),
             info::COMPONENTS => done.components as f64,
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,

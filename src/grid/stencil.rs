@@ -157,6 +157,17 @@ impl HalfStencil {
     }
 }
 
+impl HalfStencil {
+    /// The same values; both have the same extents.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.diagonal.copy_from_slice(&other.diagonal);
+        self.east.copy_from_slice(&other.east);
+        self.north.copy_from_slice(&other.north);
+        self.northeast.copy_from_slice(&other.northeast);
+        self.northwest.copy_from_slice(&other.northwest);
+    }
+}
+
 /// Values of a ringed array.
 pub fn ring_len(grid: Grid) -> usize {
     (grid.nx + 2 * RING) * (grid.ny + 2 * RING)

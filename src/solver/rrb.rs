@@ -1,6 +1,8 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
 use super::krylov::{Norm, Test, not_negative, pcg};
+use crate::backend::cycle::{Cycle, Kind};
+use crate::backend::storage::Storage;
 use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
@@ -39,6 +41,10 @@ pub struct Done {
     pub singular_components: usize,
     /// Positive couplings moved to the diagonals in M.
     pub compensated_couplings: usize,
+    /// Precision in use, by number.
+    pub precision: i64,
+    /// Cycle in use, by number.
+    pub cycle: i64,
 }
 
 /// Numbers of the choices that this file asks for, as in the option table.
@@ -51,7 +57,12 @@ mod choice {
     pub const NULL_SPACE_CONSTANT: i64 = 2;
     pub const COMPENSATION_NEVER: i64 = 1;
     pub const PRECISION_F64: i64 = 1;
+    pub const PRECISION_F32: i64 = 2;
+    pub const PRECISION_BF16: i64 = 3;
+    pub const PRECISION_MIXED: i64 = 4;
     pub const CYCLE_V: i64 = 1;
+    pub const CYCLE_AMLI: i64 = 2;
+    pub const CYCLE_K: i64 = 3;
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -68,7 +79,7 @@ impl Rrb {
         make: MakeBackend,
     ) -> Result<Self> {
         let backend = choose_backend(options)?;
-        check_offered(options)?;
+        check_memory(options)?;
         if options.int(opt::CHECK_INPUT) != 0 {
             check_finite(a)?;
         }
@@ -98,7 +109,11 @@ impl Rrb {
 
         let positive =
             if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { a.positive_couplings() };
-        let levels = choose_levels(a.grid, options)?;
+        let extremes = |(low, high): (f64, f64), &c: &f64| (c.min(low), c.max(high));
+        let centers = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold((f64::INFINITY, 0.0), extremes);
+        let storage = choose_storage(a.grid, options, centers)?;
+        let cycle = choose_cycle(options, rrb.components.singular() > 0)?;
+        let levels = choose_levels(a.grid, options, &cycle)?;
         let block = options.int(opt::COMPUTE_BLOCK) as usize;
         let setup = Setup {
             levels,
@@ -109,15 +124,28 @@ impl Rrb {
             block,
             zero_row_sum,
             fused: options.int(opt::FUSION) != 0,
+            storage,
+            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(centers.1) },
+            cycle,
         };
         rrb.backend.factorize(a, &setup, &rrb.components)?;
-        rrb.center_max = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold(0.0, |m, &c| c.max(m));
+        rrb.center_max = centers.1;
         rrb.done = Done {
             backend,
             levels,
             components: rrb.components.count,
             singular_components: rrb.components.singular(),
             compensated_couplings: positive,
+            precision: match storage {
+                Storage::F64 => choice::PRECISION_F64,
+                Storage::F32 => choice::PRECISION_F32,
+                Storage::Bf16 => choice::PRECISION_BF16,
+            },
+            cycle: match rrb.backend.recursion().kind {
+                Kind::V => choice::CYCLE_V,
+                Kind::Amli => choice::CYCLE_AMLI,
+                Kind::K => choice::CYCLE_K,
+            },
         };
         Ok(rrb)
     }
@@ -391,18 +419,60 @@ fn choose_backend(options: &Options) -> Result<i64> {
     }
 }
 
-fn check_offered(options: &Options) -> Result<()> {
-    let only = |key: i32, allowed: i64, name: &str, what: &str| {
-        let value = options.int(key);
-        if value == 0 || value == allowed {
-            Ok(())
-        } else {
-            Err(Error::Unsupported(format!("{name} other than auto and {what} is not in this build of the library")))
+/// Largest contrast of centers that `precision = auto` leaves to bf16: f32 sweeps hold pivots down to 1e-38 of the
+/// largest center, and coarse pivots may lie far below the centers.
+const CONTRAST_FOR_SHORT: f64 = 1e12;
+/// Nodes from which on M in f64 no longer fits a second-level cache, where its size is what counts.
+const WORTH_SHORT: usize = 16384;
+
+/// Format of M. `auto`: bf16, which takes a quarter of the memory traffic of f64 for one or two iterations more,
+/// except on small grids, with contrasts that strain its range, and for the variants that only the papers' tables
+/// want.
+fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64)) -> Result<Storage> {
+    match options.int(opt::PRECISION) {
+        choice::PRECISION_F64 => Ok(Storage::F64),
+        choice::PRECISION_F32 => Ok(Storage::F32),
+        choice::PRECISION_BF16 => Ok(Storage::Bf16),
+        choice::PRECISION_MIXED => Err(Error::Unsupported(
+            "precision=mixed is not in this build of the library: use auto, f64, f32 or bf16".to_owned(),
+        )),
+        _ => {
+            let plain = papers_default(options) && grid.nodes() >= WORTH_SHORT;
+            Ok(if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 })
         }
+    }
+}
+
+/// M1 with omega = 1: the only variant that is fast.
+fn papers_default(options: &Options) -> bool {
+    options.int(opt::LUMPING) == 0 && options.real(opt::RELAXATION) == 1.0
+}
+
+/// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
+/// than half of their iterations.
+const SPACING: usize = 4;
+
+/// The cycle, or none where estimates are to choose. Singular systems and the papers' variants stay with V.
+fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
+    let spacing = match options.int(opt::CYCLE_SPACING) as usize {
+        0 => SPACING,
+        odd if odd % 2 == 1 => {
+            return Err(Error::Range {
+                name: "cycle_spacing",
+                value: odd.to_string(),
+                allowed: "be even: a recursion needs a grid of rows and columns".to_owned(),
+            });
+        }
+        even => even,
     };
-    only(opt::PRECISION, choice::PRECISION_F64, "precision", "f64")?;
-    only(opt::CYCLE, choice::CYCLE_V, "cycle", "v")?;
-    check_memory(options)
+    let kind = match options.int(opt::CYCLE) {
+        choice::CYCLE_V => Some(Kind::V),
+        choice::CYCLE_AMLI => Some(Kind::Amli),
+        choice::CYCLE_K => Some(Kind::K),
+        _ if singular || !papers_default(options) => Some(Kind::V),
+        _ => None,
+    };
+    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
 }
 
 /// The caller's arrays must be where the backend can read them.
@@ -446,13 +516,15 @@ fn check_all_singular(components: &Components) -> Result<()> {
 }
 
 /// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
-fn choose_levels(grid: Grid, options: &Options) -> Result<usize> {
+fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
     let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
     let wanted = options.int(opt::LEVELS) as usize;
     if wanted == 0 {
-        return Ok((grid.default_levels()..=all).find(|&l| fits(l)).unwrap_or(all));
+        // A recursive cycle solves the remainder several times an iteration.
+        let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
+        return Ok((small..=all).find(|&l| fits(l)).unwrap_or(all));
     }
     let levels = wanted.min(all);
     if fits(levels) {
@@ -492,7 +564,7 @@ mod tests {
     fn levels_too_few_for_memory_name_the_smallest_feasible() {
         let mut o = Options::new(crate::options::Family::Rrb);
         o.set_text("levels=2").unwrap();
-        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o).unwrap_err();
+        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o, &choose_cycle(&o, true).unwrap()).unwrap_err();
         assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
         assert!(e.sentence(0).ends_with("smallest feasible levels is 4"), "{e}");

@@ -2,48 +2,40 @@
 //! between two barriers; the borrow checker cannot see this, so access is unsafe and every step says why it
 //! is right.
 
-use crate::error::{Error, Result};
+use super::memory::Memory;
+use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
+use std::marker::PhantomData;
 use std::ops::Index;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One cache line of values.
-#[repr(align(64))]
-#[derive(Clone, Copy, Default)]
-#[expect(dead_code, reason = "read through a pointer to its first value")]
-struct Line([f64; 8]);
+/// Plain numbers that arrays hold.
+///
+/// # Safety
+/// Zero bytes must be a value (zero), and any thread may own one.
+pub unsafe trait Number: Copy + Send + Sync + 'static {}
 
-/// Cache lines of a page: sets of a first-level cache way on most machines.
-const SETS: usize = 64;
+// SAFETY: zero bytes are 0.0.
+unsafe impl Number for f64 {}
+// SAFETY: as above.
+unsafe impl Number for f32 {}
 
 /// Values shared by a team, on cache line boundaries, zero at first.
-pub struct Shared {
-    lines: Vec<Line>,
-    data: *mut f64,
+pub struct Shared<T = f64> {
+    memory: Memory,
     len: usize,
+    holds: PhantomData<T>,
 }
 
 // SAFETY: the values are plain numbers; who may touch which of them when is the contract of the unsafe
 // functions below.
-unsafe impl Send for Shared {}
+unsafe impl<T: Number> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl<T: Number> Sync for Shared<T> {}
 
-impl Shared {
+impl<T: Number> Shared<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
-        // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
-        // blocks of memory all begin at the same place of a page.
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let skip = if len > SETS * 8 { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
-        let mut lines = Vec::new();
-        let count = len.div_ceil(8) + skip;
-        lines
-            .try_reserve_exact(count)
-            .map_err(|_| Error::Memory(format!("no memory for {} bytes of the solver's arrays", 64 * count as u128)))?;
-        lines.resize(count, Line::default());
-        let data = lines[skip..].as_mut_ptr().cast();
-        Ok(Self { lines, data, len })
+        Ok(Self { memory: Memory::zeroed(len as u128 * size_of::<T>() as u128)?, len, holds: PhantomData })
     }
 
     /// Values.
@@ -51,24 +43,28 @@ impl Shared {
         self.len
     }
 
-    /// Bytes, without the lines skipped.
+    /// Bytes.
     pub fn bytes(&self) -> usize {
-        64 * self.len.div_ceil(8)
+        self.memory.bytes()
     }
 
     /// All zero again.
     pub fn clear(&mut self) {
-        self.lines.fill(Line::default());
+        self.memory.clear();
+    }
+
+    fn data(&self) -> *mut T {
+        self.memory.data().cast()
     }
 
     /// Values start .. start + len.
     ///
     /// # Safety
     /// Nobody may write these values while the slice is used.
-    pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &[T] {
         assert!(start + len <= self.len);
         // SAFETY: inside the array, as just checked; not written meanwhile, as the caller promised.
-        unsafe { std::slice::from_raw_parts(self.data.add(start), len) }
+        unsafe { std::slice::from_raw_parts(self.data().add(start), len) }
     }
 
     /// Values start .. start + len, to write.
@@ -76,22 +72,22 @@ impl Shared {
     /// # Safety
     /// Nobody else may read or write these values while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint parts")]
-    pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
+    pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start + len <= self.len);
         // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
-        unsafe { std::slice::from_raw_parts_mut(self.data.add(start), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.data().add(start), len) }
     }
 }
 
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory.
-pub struct Area {
-    values: Shared,
+pub struct Area<T = f64> {
+    values: Shared<T>,
     stride: usize,
     block: usize,
     cx: usize,
 }
 
-impl Area {
+impl<T: Number> Area<T> {
     /// Zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         Ok(Self { values: Shared::zeroed(layout.len())?, stride: layout.stride(), block: layout.block, cx: layout.cx })
@@ -113,7 +109,7 @@ impl Area {
     ///
     /// # Safety
     /// Nobody may write this row while the slice is used.
-    pub unsafe fn row(&self, row: usize, shift: isize) -> &[f64] {
+    pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice(self.start(row as isize, shift), self.cx) }
     }
@@ -122,7 +118,7 @@ impl Area {
     ///
     /// # Safety
     /// Nobody may write that row while the slice is used.
-    pub unsafe fn below(&self, row: usize, shift: isize) -> &[f64] {
+    pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx) }
     }
@@ -132,7 +128,7 @@ impl Area {
     /// # Safety
     /// Nobody else may read or write this row while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
-    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [f64] {
+    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx) }
     }
@@ -146,25 +142,44 @@ impl Area {
     pub fn clear(&mut self) {
         self.values.clear();
     }
+
+    /// All `value`, padding and border too.
+    pub fn fill(&mut self, value: T) {
+        // SAFETY: borrowed mutably.
+        unsafe { self.values.slice_mut(0, self.values.len) }.fill(value);
+    }
 }
 
 /// A value per node, by colour; red areas may be absent.
-pub struct Four {
+pub struct Four<T = f64> {
     /// Between kept nodes of a row.
-    pub r1: Area,
+    pub r1: Area<T>,
     /// Between kept nodes of a column.
-    pub r2: Area,
+    pub r2: Area<T>,
     /// Eliminated by the even level.
-    pub b1: Area,
+    pub b1: Area<T>,
     /// Kept.
-    pub b2: Area,
+    pub b2: Area<T>,
 }
 
-impl Four {
+impl<T: Number> Four<T> {
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
+    }
+
+    /// On the nodes that a grid eliminates: b1, and reds where they are wanted.
+    pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+    }
+
+    /// All `value`, padding and border too.
+    pub fn fill(&mut self, value: T) {
+        for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
+            area.fill(value);
+        }
     }
 
     /// All zero again, padding and border too.
@@ -180,10 +195,10 @@ impl Four {
     }
 }
 
-impl Index<Colour> for Four {
-    type Output = Area;
+impl<T> Index<Colour> for Four<T> {
+    type Output = Area<T>;
 
-    fn index(&self, colour: Colour) -> &Area {
+    fn index(&self, colour: Colour) -> &Area<T> {
         match colour {
             Colour::R1 => &self.r1,
             Colour::R2 => &self.r2,

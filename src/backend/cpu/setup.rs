@@ -3,14 +3,18 @@
 //! Each member works on its rows J. A step writes rows of its own and reads arrays that no member writes in
 //! it; a barrier ends the step. That is what the unsafe blocks rest on.
 
-use super::area::Four;
+use super::area::{Area, Four};
+use super::cycle::Sections;
+use super::format::Format;
 use super::kernels::deinterleave;
 use super::neighbours::{
-    Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST, products, total,
+    Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST, products, total,
 };
 use super::packed::{Packed, PackedGrid};
 use super::team::Me;
-use crate::backend::{Pivot, PivotContext, Setup, checked_pivot};
+use crate::backend::cycle::{self, Cycle, Kind};
+use crate::backend::storage::Real;
+use crate::backend::{Pivot, PivotContext, Setup};
 use crate::error::{Error, Result};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index};
@@ -28,10 +32,10 @@ struct Target<'a> {
 }
 
 /// Values of one row of a natural array, the first at column `start`.
-pub type NaturalRow<'a> = (usize, &'a [f64]);
+pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
 /// Even entries i' = shift + k go to `even`, odd ones to `odd`.
-pub fn split((shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]) {
+pub fn split<R: Real>((shift, values): NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
     let mut k = 0;
     if shift % 2 == 1 && !values.is_empty() {
         odd[shift / 2] = values[0];
@@ -88,9 +92,9 @@ pub fn natural_rows(layout: &Layout, rows: &std::ops::Range<usize>) -> std::ops:
     of(rows.start)..of(rows.end)
 }
 
-impl Packed {
+impl<F: Format> Packed<F> {
     /// Copies A, eliminates level by level. All members see the same result.
-    pub fn factorize(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
+    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
         self.copy_matrix(me, context.a);
         self.grids[0].barrier(me);
         self.start_excess(me, setup);
@@ -106,6 +110,7 @@ impl Packed {
             // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
             let exact = (q == 0 && self.shape.schur).then_some(&self.matrix);
             let straight = exact.map_or(&grid.straight, |m| &m.straight);
+            grid.keep_for_recursion(me, setup);
             self.note(grid.eliminate_reds(me, 2 * q + 1, setup, context, straight, exact.map(|m| &m.center)));
             grid.barrier(me);
             grid.form_skew(me, setup, straight);
@@ -120,7 +125,11 @@ impl Packed {
                 let mut scratch = self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner);
                 let mut natural = self.natural();
                 grid.form_natural(setup, natural.input(), &mut scratch);
-                self.note(natural.factorize(setup, context, None));
+                // Where finer grids recurse, they choose for all.
+                let kind =
+                    if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+                let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
+                self.note(natural.factorize(&below, context, None));
             }
         }
         if self.shape.schur {
@@ -132,7 +141,26 @@ impl Packed {
         if me.index == 0 {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        failure.map_or(Ok(()), Err)
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        self.prepare_cycle(me, setup);
+        Ok(())
+    }
+
+    /// Bounds of the recursions, and the choice of the cycle.
+    fn prepare_cycle(&self, me: Me, setup: &Setup) {
+        let found = if self.sections.len() > 1 {
+            cycle::prepare(&mut Sections::new(self, me), &setup.cycle)
+        } else {
+            *self.natural().recursion()
+        };
+        me.barrier();
+        if me.index == 0 {
+            self.natural().set_kind(found.kind);
+            *self.recursion.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        me.barrier();
     }
 
     /// Keeps the failure of the lowest level, and there of the first node, whoever finds it.
@@ -222,7 +250,47 @@ impl Packed {
     }
 }
 
-impl PackedGrid {
+impl<F: Format> PackedGrid<F> {
+    /// Where the cycle recurses, the matrix as it is before the levels change it, and straight couplings in the
+    /// format of the sweeps.
+    fn keep_for_recursion(&self, me: Me, setup: &Setup) {
+        let stored = |source: &Area, target: &Area<F::Stored>, row: usize| {
+            // SAFETY: what the step before wrote is only read; writes a row of this member.
+            let (source, target) = unsafe { (source.row(row, 0), target.row_mut(row, 0)) };
+            for (t, s) in target.iter_mut().zip(source) {
+                *t = F::write(s / setup.unit);
+            }
+        };
+        for row in self.rows(me) {
+            if let Some(inner) = &self.recursion {
+                for colour in ALL {
+                    stored(&self.excess[colour], &inner.excess[colour], row);
+                }
+                for k in 0..4 {
+                    stored(&self.red_diagonal.of[k], &inner.red_diagonal.of[k], row);
+                    stored(&self.black_diagonal.of[k], &inner.black_diagonal.of[k], row);
+                }
+            }
+            if let Some(short) = F::short(&self.own).filter(|short| short.straight.bytes() > 0) {
+                for k in 0..4 {
+                    stored(&self.straight.r1[k], &short.straight.r1[k], row);
+                    stored(&self.straight.r2[k], &short.straight.r2[k], row);
+                }
+            }
+        }
+    }
+
+    /// Couplings of row J of a colour along the diagonals, as M has them.
+    ///
+    /// # Safety
+    /// Nobody may write them meanwhile.
+    unsafe fn skew<'a>(&'a self, colour: Colour, row: usize, setup: &Setup) -> impl Fn(usize) -> [f64; 4] + use<'a, F> {
+        let unit = setup.unit;
+        // SAFETY: as the caller promised.
+        let rows = unsafe { F::sweep(self).diagonal.couplings(colour, row) };
+        move |i| rows.map(|a| F::read(a[i]).wide() * unit)
+    }
+
     /// A 5-point matrix couples no black nodes; what the last factorization left here is no input.
     fn clear_black_diagonal(&self, me: Me) {
         for row in self.rows(me) {
@@ -240,7 +308,7 @@ impl PackedGrid {
         colour: Colour,
         row: usize,
         level: usize,
-        kept: Rows,
+        kept: impl Fn(usize) -> [f64; 4],
         lumped: impl Fn(usize) -> f64,
         exact_center: Option<&Four>,
         setup: &Setup,
@@ -249,6 +317,8 @@ impl PackedGrid {
         // SAFETY: rows of this member; nobody reads pivots of this colour in this step.
         let (excess, inverse) = unsafe { (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0)) };
         let columns = self.layout.columns(colour);
+        // SAFETY: as above.
+        let mut stored = F::short(&self.own).map(|short| unsafe { short.pivot[colour].row_mut(row, 0) });
         if let Some(center) = exact_center {
             // SAFETY: nobody writes A in this step.
             let center = unsafe { center[colour].row(row, 0) };
@@ -259,16 +329,19 @@ impl PackedGrid {
             return Ok(());
         }
         for i in columns {
-            let kept = kept.map(|a| a[i]);
+            let kept = kept(i);
             let lumped = lumped(i);
             let center = excess[i] - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped;
             let pivot = Pivot::new(excess[i], kept, lumped, setup.lost());
-            let d = checked_pivot(pivot, center, kept == [0.0; 4], || {
+            let pivot = pivot.checked(center, kept == [0.0; 4], setup, || {
                 let (i, j) = self.layout.node(colour, i, row);
                 context.node(level, self.embedding.fine(i, j))
             })?;
-            inverse[i] = 1.0 / d;
+            inverse[i] = 1.0 / pivot.d;
             excess[i] = pivot.excess * inverse[i];
+            if let Some(stored) = &mut stored {
+                stored[i] = F::write(pivot.stored / setup.unit);
+            }
         }
         Ok(())
     }
@@ -294,6 +367,7 @@ impl PackedGrid {
                 let (kept, corners) = unsafe {
                     (straight.couplings(colour, row), self.present_corners().map(|d| d.couplings(colour, row)))
                 };
+                let kept = |i: usize| kept.map(|a| a[i]);
                 match corners {
                     Some(corners) => {
                         self.eliminate_row(colour, row, level, kept, total(n, corners), exact_center, setup, context)?;
@@ -350,8 +424,15 @@ impl PackedGrid {
                 through(SOUTHEAST, east(SOUTH), south(EAST));
                 through(NORTHWEST, west(NORTH), north(WEST));
                 through(NORTHEAST, east(NORTH), north(EAST));
+                if let Some(short) = F::short(&self.own) {
+                    for (source, target) in self.black_diagonal.of.iter().zip(&short.diagonal.of) {
+                        for (t, s) in target.row_mut(row, 0).iter_mut().zip(source.row(row, 0)) {
+                            *t = F::write(s / setup.unit);
+                        }
+                    }
+                }
 
-                let distant = |target: &super::area::Area, [a, h, b]: [&[f64]; 3]| {
+                let distant = |target: &Area, [a, h, b]: [&[f64]; 3]| {
                     for (i, t) in target.row_mut(row, 0).iter_mut().enumerate() {
                         *t = -(a[i] * h[i]) * b[i];
                     }
@@ -374,8 +455,7 @@ impl PackedGrid {
                 continue;
             }
             // SAFETY: couplings are only read in this step.
-            let (kept, distant) =
-                unsafe { (self.black_diagonal.couplings(Colour::B1, row), self.b1_distant.couplings(row)) };
+            let (kept, distant) = unsafe { (self.skew(Colour::B1, row, setup), self.b1_distant.couplings(row)) };
             let lumped = total(self.layout.cx, distant);
             self.eliminate_row(Colour::B1, row, level, kept, lumped, None, setup, context)?;
         }
@@ -387,15 +467,21 @@ impl PackedGrid {
         let n = self.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
         let black_loss = (1.0 - keeps) * setup.lost();
-        let (d, h) = (&self.black_diagonal.of, &self.inverse.b1);
+        let (d, h) = (&F::sweep(self).diagonal.of, &self.inverse.b1);
+        let unit = setup.unit;
+        let wide = |a: F::Stored| F::read(a).wide() * unit;
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
         let (diagonal, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
         // SAFETY: reads what the steps before wrote; nobody writes to this grid in this step.
         unsafe {
             let excess = self.excess.b2.row(row, 0);
-            let handed =
-                products(n, self.black_diagonal.couplings(Colour::B2, row), self.excess.diagonal(Colour::B2, row));
+            let a = self.skew(Colour::B2, row, setup);
+            let v = self.excess.diagonal(Colour::B2, row);
+            let handed = |i: usize| {
+                let a = a(i);
+                (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
+            };
             let lumped = total(n, self.b2_distant.couplings(row));
             let (far_east, far_north) = (self.b2_distant.east.row(row, 0), self.b2_distant.north.row(row, 0));
             // b1 to the northeast, southeast and northwest of b2(I, J).
@@ -406,12 +492,16 @@ impl PackedGrid {
             let h_nw = h.row(row + 1, 0);
             for i in 0..n {
                 diagonal[i] = excess[i] - black_loss * lumped(i) - handed(i);
-                let through_ne = ne[SOUTHWEST][i] * h_ne[i];
-                let through_nw = nw[SOUTHEAST][i] * h_nw[i];
-                east[i] = keeps * far_east[i] - through_ne * ne[SOUTHEAST][i] - (se_nw[i] * h_se[i]) * se_ne[i];
-                north[i] = keeps * far_north[i] - through_ne * ne[NORTHWEST][i] - through_nw * nw[NORTHEAST][i];
-                northeast[i] = -through_ne * ne[NORTHEAST][i];
-                northwest[i] = -through_nw * nw[NORTHWEST][i];
+                let (ne, nw) = (ne.map(|a| wide(a[i])), nw.map(|a| wide(a[i])));
+                let through_ne = ne[SOUTHWEST] * h_ne[i];
+                let through_nw = nw[SOUTHEAST] * h_nw[i];
+                let through_se = wide(se_nw[i]) * h_se[i];
+                let to_east = keeps * far_east[i] - through_ne * ne[SOUTHEAST] - through_se * wide(se_ne[i]);
+                let to_north = keeps * far_north[i] - through_ne * ne[NORTHWEST] - through_nw * nw[NORTHEAST];
+                east[i] = setup.kept(to_east);
+                north[i] = setup.kept(to_north);
+                northeast[i] = -through_ne * ne[NORTHEAST];
+                northwest[i] = -through_nw * nw[NORTHWEST];
             }
         }
         [diagonal, east, north, northeast, northwest]

@@ -3,14 +3,19 @@
 //! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
-use super::area::Four;
+use super::area::{Four, Number};
+use super::cycle::Sections;
+use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, dot, five_points, interleave, nine_points, scale_in_place, solve, subtract, subtract_scaled,
+    add_scaled, direct, dot, dot_mixed, five_points, interleave, narrow, nine_points, scale_in_place, solve, subtract,
+    subtract_scaled, widen,
 };
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
 use super::setup::{natural_rows, split};
 use super::team::Me;
+use crate::backend::cycle::apply_section;
+use crate::backend::storage::Real;
 use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
@@ -63,26 +68,25 @@ impl<'a> Caller<'a> {
 }
 
 /// One member of a run.
-pub struct Member<'a> {
-    pub(super) k: &'a Packed,
+pub struct Member<'a, F: Format> {
+    pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
+    pub(super) sections: Sections<'a, F>,
     caller: &'a Caller<'a>,
     /// On member 0.
     observer: Option<&'a mut dyn Observer>,
     /// Counts sums, see `Packed::sum_over_rows`.
     turn: usize,
-    /// Counts fused stages.
-    pub(super) stage: usize,
     /// rho of the last fused descend.
     pub(super) rho: f64,
 }
 
-impl<'a> Member<'a> {
-    pub fn new(k: &'a Packed, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: 0, stage: 0, rho: 0.0 }
+impl<'a, F: Format> Member<'a, F> {
+    pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0 }
     }
 
-    fn first(&self) -> &'a PackedGrid {
+    fn first(&self) -> &'a PackedGrid<F> {
         &self.k.grids[0]
     }
 
@@ -140,18 +144,24 @@ impl<'a> Member<'a> {
     }
 }
 
-impl PackedGrid {
+impl<F: Format> PackedGrid<F> {
     /// v = v / d on this member's rows of an eliminated colour.
     fn scale(&self, me: Me, colour: Colour) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             // SAFETY: rows of this member, which no other reads in this step.
-            let (v, h) = unsafe { (self.z[colour].row_mut(row, 0), self.inverse[colour].row(row, 0)) };
-            scale_in_place(v, h);
+            unsafe {
+                let a = match colour {
+                    Colour::B1 => m.diagonal.couplings(colour, row),
+                    _ => m.straight.couplings(colour, row),
+                };
+                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
+            }
         }
     }
 
     /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
-    fn forward_red(&self, me: Me) {
+    pub(super) fn forward_red(&self, me: Me) {
         self.scale(me, Colour::R1);
         self.scale(me, Colour::R2);
         self.barrier(me);
@@ -159,52 +169,54 @@ impl PackedGrid {
             for colour in BLACK {
                 // SAFETY: reads red rows, writes black rows of this member.
                 unsafe {
-                    let a = self.straight.couplings(colour, row);
-                    subtract(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
+                    let a = F::sweep(self).straight.couplings(colour, row);
+                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
                 }
             }
         }
     }
 
     /// z_r = y_r - A_rb z_b / d_r.
-    fn backward_red(&self, me: Me) {
+    pub(super) fn backward_red(&self, me: Me) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black rows, writes red rows of this member.
                 unsafe {
-                    let (h, a) = (self.inverse[colour].row(row, 0), self.straight.couplings(colour, row));
-                    subtract_scaled(self.z[colour].row_mut(row, 0), h, a, self.z.straight(colour, row));
+                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
+                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
                 }
             }
         }
     }
 
     /// The even level, from b1 to b2.
-    fn forward_dropped(&self, me: Me) {
+    pub(super) fn forward_dropped(&self, me: Me) {
         self.scale(me, Colour::B1);
         self.barrier(me);
         for row in self.rows(me) {
             // SAFETY: reads b1, writes b2 rows of this member.
             unsafe {
-                let (a, v) = (self.black_diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                subtract(self.z.b2.row_mut(row, 0), a, v);
+                let (a, v) = (F::sweep(self).diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
+                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
             }
         }
     }
 
     /// The same backward.
-    fn backward_dropped(&self, me: Me) {
+    pub(super) fn backward_dropped(&self, me: Me) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             // SAFETY: reads b2, writes b1 rows of this member.
             unsafe {
-                let (a, v) = (self.black_diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                subtract_scaled(self.z.b1.row_mut(row, 0), self.inverse.b1.row(row, 0), a, v);
+                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
+                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
             }
         }
     }
 
     /// Kept values of this grid, spread over the colours of the next.
-    fn send_down(&self, me: Me, coarse: &Self) {
+    pub(super) fn send_down(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
@@ -214,7 +226,7 @@ impl PackedGrid {
     }
 
     /// And back.
-    fn bring_up(&self, me: Me, coarse: &Self) {
+    pub(super) fn bring_up(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: reads the next grid, writes b2 rows of this member.
@@ -230,14 +242,14 @@ impl PackedGrid {
 ///
 /// # Safety
 /// Rows J of the two colours of row j must not be used by others in this step.
-pub(super) unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four) {
+pub(super) unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
     let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
     split((layout.shift_x, values), even, odd);
     if scale != 1.0 {
-        even.iter_mut().chain(odd).for_each(|v| *v *= scale);
+        even.iter_mut().chain(odd).for_each(|v| *v = *v * R::narrow(scale));
     }
 }
 
@@ -245,7 +257,7 @@ pub(super) unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f6
 ///
 /// # Safety
 /// Nobody may write rows J of the two colours of row j in this step.
-pub(super) unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
+pub(super) unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
@@ -266,9 +278,9 @@ fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }
 
-impl Packed {
+impl<F: Format> Packed<F> {
     /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
-    /// 0 alone. Returns <r, M^-1 r> of these levels.
+    /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is packed");
         let mut natural = self.natural();
@@ -276,22 +288,22 @@ impl Packed {
         for row in last.layout.rows(Colour::B2) {
             let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: nobody writes z in this step.
-            z.copy_from_slice(unsafe { &last.z.b2.row(row, 0)[..nx] });
+            widen(z, unsafe { &last.z.b2.row(row, 0)[..nx] }, self.unit);
         }
-        natural.apply(false);
+        natural.apply();
         let mut rho = 0.0;
         for row in last.layout.rows(Colour::B2) {
             let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: only member 0 uses z in this step.
             let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
-            rho += dot(z, target);
-            target.copy_from_slice(z);
+            rho += dot_mixed(z, target);
+            narrow(target, z);
         }
         rho
     }
 }
 
-impl PcgSteps for Member<'_> {
+impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) {
         self.barrier();
         self.each_row(|colour, row| {
@@ -319,55 +331,33 @@ impl PcgSteps for Member<'_> {
         let (k, me) = (self.k, self.me);
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { self.first().z[colour].row_mut(row, 0).copy_from_slice(k.r[colour].row(row, 0)) };
+            unsafe { narrow(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        // L y = r, level by level; y is kept as D^-1 y.
-        for (q, grid) in k.grids.iter().enumerate() {
-            if !(k.shape.schur && q == 0) {
-                grid.forward_red(me);
-                grid.barrier(me);
-            }
-            grid.forward_dropped(me);
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.send_down(me, coarse);
-            }
-            grid.barrier(me);
-        }
-        if me.index == 0 {
-            k.solve_natural();
-        }
-        // L^T z = y.
-        for (q, grid) in k.grids.iter().enumerate().rev() {
-            grid.barrier(me);
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.bring_up(me, coarse);
-                grid.barrier(me);
-            }
-            grid.backward_dropped(me);
-            if !(k.shape.schur && q == 0) {
-                grid.barrier(me);
-                grid.backward_red(me);
-            }
-        }
+        self.barrier();
+        apply_section(&mut self.sections, 0, &k.recursion());
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        self.dot(&k.r, &self.first().z, k.system())
+        let z = &self.first().z;
+        let rho = k.sum_over_rows(me, &mut self.turn, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            k.system().iter().map(|&c| unsafe { dot_mixed(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
+        });
+        rho / k.unit
     }
 
     fn first_direction(&mut self) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
-            unsafe { self.k.p[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+            unsafe { widen(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
     }
 
     fn next_direction(&mut self, beta: f64) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: as in `first_direction`.
-            let (p, z) = unsafe { (self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0)) };
-            for (p, z) in p.iter_mut().zip(z) {
-                *p = z + beta * *p;
-            }
+            unsafe { direct(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
         });
     }
 
@@ -437,7 +427,7 @@ impl PcgSteps for Member<'_> {
     }
 }
 
-impl RrbSteps for Member<'_> {
+impl<F: Format> RrbSteps for Member<'_, F> {
     fn inspect(&mut self, guess: bool) -> Inputs {
         let nx = self.layout().grid.nx;
         let mut seen = Inputs::none();
@@ -533,16 +523,17 @@ impl RrbSteps for Member<'_> {
                 // SAFETY: reads red y, writes black rows of this member.
                 unsafe {
                     let a = k.matrix.straight.couplings(colour, row);
-                    subtract(k.b[colour].row_mut(row, 0), a, k.x.straight(colour, row));
+                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, k.x.straight(colour, row));
                 }
             }
         }
     }
 
     fn take_z(&mut self) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { self.k.x[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
     }
 
@@ -558,7 +549,7 @@ impl RrbSteps for Member<'_> {
                 unsafe {
                     let (b, h) = (k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
-                    solve(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
+                    solve::<Double>(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
                 }
             }
         }
