@@ -860,14 +860,14 @@ impl smoother_handle {
 /// Patch p with sizes of at least 1, and ends and products that can be counted.
 fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
     // Far from where neighbours' indices would overflow.
-    const FARTHEST: i64 = 1 << 60;
+    const FARTHEST: u64 = 1 << 60;
     let mut values = 1usize;
     for d in 0..3 {
         let axis = ["x", "y", "z"][d];
         if size[d] < 1 {
             return Err(Error::PatchSize { patch: p, axis, size: size[d] });
         }
-        if lower[d].abs() > FARTHEST || size[d] > FARTHEST {
+        if lower[d].unsigned_abs() > FARTHEST || size[d].unsigned_abs() > FARTHEST {
             return Err(Error::PatchSize { patch: p, axis, size: size[d] });
         }
         values = values

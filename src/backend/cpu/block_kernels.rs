@@ -1,13 +1,18 @@
 //! Relaxation of one block, or of several that lie in a row, compiled for each instruction set:
 //! u_b + omega A_b^-1 (f - A u)_b with A_b^-1 by sine transforms or as a dense matrix.
 //!
+//! Sums of products are rounded once where the machine can, so that last bits depend on the instruction set; they depend
+//! on nothing else: not on what is done side by side, nor on who does it.
+//!
 //! A tile has up to 64 rows of eight values, row k*by + j for the cells (., j, k) of as many blocks as eight values hold.
 //! Transforms along y and z work on rows; for those along x rows and values are turned. The transform of length 8 takes
-//! 46 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
-//! sin 20 + sin 40 = sin 80 degrees. All instruction sets give the same bits, except for dense inverses.
+//! 36 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
+//! sin 20 + sin 40 = sin 80 degrees.
 //!
 //! Memory traffic of a sweep in place: u read and written, f read: 24 bytes a cell; 8 x 8 x 8 blocks take
-//! 6 * 46 / 8 + 15 + 3 = 52 operations a cell.
+//! 6 * 36 / 8 + 8 + 2 = 37 operations a cell.
+
+#![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
 use super::kernels::{Isa, isa};
 use super::lanes::{Lanes, Portable};
@@ -94,8 +99,9 @@ fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
 
 /// The stencil, and the matrices of the sine transforms.
 pub struct Operator {
+    /// Minus the legs of a 7-point stencil: center, west, east, south, north, bottom, top.
     seven: Option<[f64; 7]>,
-    /// Nonzero legs as steps in x, rows and planes, with their values.
+    /// Nonzero legs as steps in x, rows and planes, with minus their values.
     legs: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`.
     sines: [[f64; 64]; 9],
@@ -113,8 +119,8 @@ impl Operator {
             }
         }
         let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
-        let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), *v));
-        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| stencil.legs[place]));
+        let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
+        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.legs[place]));
         Self { seven, legs: legs.collect(), sines }
     }
 }
@@ -138,6 +144,40 @@ pub struct Task {
     pub pitch: usize,
     /// Relaxation.
     pub omega: f64,
+    /// What will be worked on next but some.
+    pub ahead: Ahead,
+}
+
+/// Cells to be fetched into the cache while a task runs: blocks are too short for the machine's own prefetching, which
+/// finds the next plane's rows in no order that it knows.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    /// First cell in u; any address, since it is only a hint.
+    pub u: *const f64,
+    /// First cell in f.
+    pub f: *const f64,
+    /// As in `Task`.
+    pub strides: (usize, usize),
+    /// As in `Task`.
+    pub f_strides: (usize, usize),
+    /// Cells along x; 0: nothing.
+    pub width: usize,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub const NOTHING: Self =
+        Self { u: std::ptr::null(), f: std::ptr::null(), strides: (0, 0), f_strides: (0, 0), width: 0 };
+
+    #[inline(always)]
+    fn fetch<V: Lanes>(&self, j: usize, k: usize) {
+        let mut i = 0;
+        while i < self.width {
+            V::prefetch(self.u.wrapping_add(k * self.strides.1 + j * self.strides.0 + i));
+            V::prefetch(self.f.wrapping_add(k * self.f_strides.1 + j * self.f_strides.0 + i));
+            i += 8;
+        }
+    }
 }
 
 /// Compiles a function of `Lanes` once for each instruction set, and one that calls the chosen one.
@@ -180,11 +220,12 @@ for_each_lanes! {
     /// lies between two of the task's blocks) may be read in u.
     unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
 
-    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse.
+    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always is,
+    /// so that sums may be taken in another order.
     ///
     /// # Safety
     /// As for `relax`; no two tasks write a cell that the other reads.
-    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64]) = relax_dense_text;
+    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) = relax_dense_text;
 
     /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares in a fixed order.
     ///
@@ -205,18 +246,17 @@ unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane
     let f = at(f);
     if let Some([c, w, e, s, n, b, t]) = a.seven {
         // SAFETY: as above.
-        let leg = |v: f64, d: isize| V::splat(v).mul(at(unsafe { u.offset(d) }));
-        let x = leg(w, -1).add(leg(e, 1));
-        let y = leg(s, -row).add(leg(n, row));
-        let z = leg(b, -plane).add(leg(t, plane));
-        return f.sub(leg(c, 0).add(x).add(y.add(z)));
+        let u = |d: isize| at(unsafe { u.offset(d) });
+        let first = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
+        let y = V::splat(n).mul_add(u(row), V::splat(s).mul(u(-row)));
+        return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
     }
-    let mut sum = V::splat(0.0);
+    let mut r = f;
     for &([x, y, z], v) in &a.legs {
         // SAFETY: as above.
-        sum = sum.add(V::splat(v).mul(at(unsafe { u.offset(x + y * row + z * plane) })));
+        r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
     }
-    f.sub(sum)
+    r
 }
 
 /// The sine transform of length B: out_p = sum over q of sin((p+1)(q+1) pi/(B+1)) v_q.
@@ -234,32 +274,41 @@ fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
         let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
         let mut sum = V::splat(sines[p * 8]).mul(from[0]);
         for q in 1..count {
-            sum = sum.add(V::splat(sines[p * 8 + q]).mul(from[q]));
+            sum = V::splat(sines[p * 8 + q]).mul_add(from[q], sum);
         }
         v[p] = sum;
     }
 }
 
-/// The same for B = 8 in 46 operations; s_k = sin(20 k degrees), s_4 = s_1 + s_2.
+/// The same for B = 8 in 36 operations; s_k = sin(20 k degrees), s_4 = s_1 + s_2.
 #[inline(always)]
 fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     let (s1, s2, s3) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[2]));
+    let minus_s1 = V::splat(-sines[0]);
+    let minus_s2 = V::splat(-sines[1]);
     // Symmetric part: outputs 1, 3, 5, 7 (counted from 1).
     let (p1, p2, p3, p4) = (v[0].add(v[7]), v[1].add(v[6]), v[2].add(v[5]), v[3].add(v[4]));
     let (m1, m2, m3, m4) = (v[0].sub(v[7]), v[1].sub(v[6]), v[2].sub(v[5]), v[3].sub(v[4]));
     let t = s3.mul(p3);
     let (a, b, c) = (p1.add(p4), p2.add(p4), p1.sub(p2));
-    v[0] = s1.mul(a).add(s2.mul(b)).add(t);
+    v[0] = s1.mul_add(a, s2.mul_add(b, t));
     v[2] = s3.mul(p1.add(p2).sub(p4));
-    v[4] = s1.mul(c).add(s2.mul(a)).sub(t);
-    v[6] = s2.mul(c).sub(s1.mul(b)).add(t);
+    v[4] = s1.mul_add(c, s2.mul(a).sub(t));
+    v[6] = s2.mul_add(c, minus_s1.mul_add(b, t));
     // Antisymmetric part: outputs 2, 4, 6, 8.
     let t = s3.mul(m3);
     let (a, b, c) = (m1.add(m2), m2.add(m4), m1.sub(m4));
-    v[1] = s2.mul(a).add(s1.mul(b)).add(t);
-    v[3] = s1.mul(a).add(s2.mul(c)).sub(t);
+    v[1] = s2.mul_add(a, s1.mul_add(b, t));
+    v[3] = s1.mul_add(a, s2.mul(c).sub(t));
     v[5] = s3.mul(m1.sub(m2).add(m4));
-    v[7] = s1.mul(c).sub(s2.mul(b)).add(t);
+    v[7] = s1.mul_add(c, minus_s2.mul_add(b, t));
+}
+
+/// tile[start], tile[start + stride], ..: written out, since closures are compiled without the instruction set.
+#[inline(always)]
+fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
+    let t = |q: usize| tile[start + q * stride];
+    [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
 }
 
 /// Transforms tile[start], tile[start + stride], ..: b of them.
@@ -267,10 +316,13 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
 fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usize, a: &Operator) {
     #[inline(always)]
     fn line<V: Lanes, const B: usize>(tile: &mut [V], start: usize, stride: usize, a: &Operator) {
-        let mut v: [V; B] = std::array::from_fn(|q| tile[start + q * stride]);
+        let mut v = [V::splat(0.0); B];
+        for q in 0..B {
+            v[q] = tile[start + q * stride];
+        }
         transform(&mut v, &a.sines[B]);
-        for (q, v) in v.into_iter().enumerate() {
-            tile[start + q * stride] = v;
+        for q in 0..B {
+            tile[start + q * stride] = v[q];
         }
     }
     match b {
@@ -283,10 +335,10 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
         6 => line::<V, 6>(tile, start, stride, a),
         7 => line::<V, 7>(tile, start, stride, a),
         _ => {
-            let mut v: [V; 8] = std::array::from_fn(|q| tile[start + q * stride]);
+            let mut v = eight(tile, start, stride);
             transform8(&mut v, &a.sines[8]);
-            for (q, v) in v.into_iter().enumerate() {
-                tile[start + q * stride] = v;
+            for q in 0..8 {
+                tile[start + q * stride] = v[q];
             }
         }
     }
@@ -320,42 +372,52 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
     let reciprocals = &reciprocals[..64];
     let sines = &a.sines[8];
     for k in 0..8 {
-        // SAFETY: as our caller promised: cell (0, j, k).
-        let mut rows: [V; 8] = std::array::from_fn(|j| unsafe {
-            residual(task.u.add(k * u_plane + j * u_row), task.f.add(k * f_plane + j * f_row), 8, task.strides, a)
-        });
+        let mut rows = [V::splat(0.0); 8];
+        for j in 0..8 {
+            task.ahead.fetch::<V>(j, k);
+            // SAFETY: as our caller promised: cell (0, j, k).
+            rows[j] = unsafe {
+                residual(task.u.add(k * u_plane + j * u_row), task.f.add(k * f_plane + j * f_row), 8, task.strides, a)
+            };
+        }
         if let Some((before, _)) = scalings {
-            for (j, v) in rows.iter_mut().enumerate() {
-                *v = v.mul(row(before, k * 8 + j));
+            for j in 0..8 {
+                rows[j] = rows[j].mul(row(before, k * 8 + j));
             }
         }
         transform8(&mut rows, sines);
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
-        tile[k * 8..][..8].copy_from_slice(&rows);
+        for x in 0..8 {
+            tile[k * 8 + x] = rows[x];
+        }
     }
     for x in 0..8 {
-        let mut line: [V; 8] = std::array::from_fn(|k| tile[k * 8 + x]);
+        let mut line = eight(&tile, x, 8);
         transform8(&mut line, sines);
-        for (k, v) in line.iter_mut().enumerate() {
-            *v = v.mul(row(reciprocals, k * 8 + x));
+        for k in 0..8 {
+            line[k] = line[k].mul(row(reciprocals, k * 8 + x));
         }
         transform8(&mut line, sines);
-        for (k, v) in line.into_iter().enumerate() {
-            tile[k * 8 + x] = v;
+        for k in 0..8 {
+            tile[k * 8 + x] = line[k];
         }
     }
     let omega = V::splat(task.omega);
     for k in 0..8 {
-        let mut rows: [V; 8] = std::array::from_fn(|x| tile[k * 8 + x]);
+        let mut rows = eight(&tile, k * 8, 1);
         transform8(&mut rows, sines);
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
-        for (j, v) in rows.into_iter().enumerate() {
-            let v = scalings.map_or(v, |(_, after)| v.mul(row(after, k * 8 + j)));
+        if let Some((_, after)) = scalings {
+            for j in 0..8 {
+                rows[j] = rows[j].mul(row(after, k * 8 + j));
+            }
+        }
+        for j in 0..8 {
             let place = k * u_plane + j * u_row;
             // SAFETY: as our caller promised.
-            unsafe { V::load(task.u.add(place)).add(omega.mul(v)).store(task.out.add(place)) };
+            unsafe { omega.mul_add(rows[j], V::load(task.u.add(place))).store(task.out.add(place)) };
         }
     }
 }
@@ -425,20 +487,42 @@ unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize
 #[inline(always)]
 unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
     let place = k * task.strides.1 + j * task.strides.0;
-    let change = V::splat(task.omega).mul(v);
+    let omega = V::splat(task.omega);
     // SAFETY (all blocks): as the caller promised: cell (0, j, k).
     let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
     if lines.together() {
         // SAFETY: as above.
-        unsafe { V::load_first(u, lines.used).add(change).store_first(out, lines.used) };
+        unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };
         return;
     }
-    let mut changes = [0.0; 8];
-    // SAFETY: eight values; then the places of the blocks' cells.
+    let mut values = [0.0; 8];
+    // SAFETY: the places of the blocks' cells; eight values.
     unsafe {
-        change.store(changes.as_mut_ptr());
-        for (change, &place) in changes.iter().zip(&lines.places).take(lines.used) {
-            *out.add(place) = *u.add(place) + change;
+        for l in 0..lines.used {
+            values[l] = *u.add(lines.places[l]);
+        }
+        omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
+        for l in 0..lines.used {
+            *out.add(lines.places[l]) = values[l];
+        }
+    }
+}
+
+/// Transforms along x: eight rows at a time are turned, whatever they are.
+#[inline(always)]
+fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
+    if bx == 1 {
+        return;
+    }
+    for first in (0..by * bz).step_by(8) {
+        let mut turned = eight(tile, first, 1);
+        V::transpose(&mut turned);
+        for block in 0..blocks {
+            transform_lines(&mut turned, block * bx, 1, bx, a);
+        }
+        V::transpose(&mut turned);
+        for r in 0..8 {
+            tile[first + r] = turned[r];
         }
     }
 }
@@ -447,33 +531,19 @@ unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, 
 #[inline(always)]
 unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let [bx, by, bz] = shape;
-    let count = by * bz;
     // Rows behind the last stay zero: turning takes eight at a time.
     let mut tile = [V::splat(0.0); 64];
     let lines = Lines::new(task, bx);
     for k in 0..bz {
         for j in 0..by {
+            task.ahead.fetch::<V>(j, k);
             // SAFETY: as our caller promised.
             let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
             tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));
         }
         transform_lines(&mut tile, k * by, 1, by, a);
     }
-    let along_x = |tile: &mut [V; 64]| {
-        if bx == 1 {
-            return;
-        }
-        for first in (0..count).step_by(8) {
-            let mut turned: [V; 8] = std::array::from_fn(|r| tile[first + r]);
-            V::transpose(&mut turned);
-            for block in 0..task.blocks {
-                transform_lines(&mut turned, block * bx, 1, bx, a);
-            }
-            V::transpose(&mut turned);
-            tile[first..first + 8].copy_from_slice(&turned);
-        }
-    };
-    along_x(&mut tile);
+    along_x(&mut tile, task.blocks, shape, a);
     for j in 0..by {
         transform_lines(&mut tile, j, by, bz, a);
         for k in 0..bz {
@@ -482,7 +552,7 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], sc
         }
         transform_lines(&mut tile, j, by, bz, a);
     }
-    along_x(&mut tile);
+    along_x(&mut tile, task.blocks, shape, a);
     for k in 0..bz {
         transform_lines(&mut tile, k * by, 1, by, a);
         for j in 0..by {
@@ -500,14 +570,14 @@ fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)>
 }
 
 #[inline(always)]
-unsafe fn relax_dense_text<V: Lanes>(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64]) {
+unsafe fn relax_dense_text<V: Lanes>(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) {
     let Form::Dense(inverse) = &solver.form else { return };
     let [bx, by, bz] = solver.shape;
     let n = bx * by * bz;
     let inverse = &inverse[..n * n];
     let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
     // One block: values one after the other. More: value t of task b at r[t * BATCH + b].
-    let step = if tasks.len() == 1 { 1 } else { BATCH };
+    let step = if alone { 1 } else { BATCH };
     for (b, task) in tasks.iter().enumerate() {
         let lines = Lines::new(task, bx);
         for (first, j, k) in tile_rows(solver.shape) {
@@ -519,7 +589,7 @@ unsafe fn relax_dense_text<V: Lanes>(tasks: &[Task], solver: &Solver, a: &Operat
             }
         }
     }
-    if tasks.len() == 1 {
+    if alone {
         for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
             *z = dense_dot::<V>(row, &r[..n]);
         }
@@ -606,7 +676,7 @@ unsafe fn residual_row_text<V: Lanes>(
         // SAFETY: as our caller promised; i + here <= n.
         unsafe {
             let v: V = residual(u.add(i), f.add(i), here, strides, a);
-            squares = squares.add(v.mul(v));
+            squares = v.mul_add(v, squares);
             if !r.is_null() {
                 v.store_first(r.add(i), here);
             }

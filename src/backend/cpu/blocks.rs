@@ -10,7 +10,7 @@
 //! loads and stores, from whatever values are there.
 
 use super::area::Shared;
-use super::block_kernels::{BATCH, Operator, SCRATCH, Solver, Task, relax, relax_dense, residual_row};
+use super::block_kernels::{Ahead, BATCH, Operator, SCRATCH, Solver, Task, relax, relax_dense, residual_row};
 use super::team::{Me, Team};
 use crate::backend::blocks::{
     BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Method, Parallel, PatchArrays, Pointers, Swept,
@@ -219,6 +219,8 @@ struct Batch {
     tasks: [Task; BATCH],
     count: usize,
     shape: Shape,
+    /// Flushed after every block, by the method's order.
+    alone: bool,
 }
 
 /// A block row in the work list: row kb * (block rows of a slab) + jb of a patch.
@@ -253,6 +255,8 @@ struct Ways<'a> {
     /// Blocks wait for those before them in the row.
     in_order: bool,
     reverse: bool,
+    /// Memory has not been touched in this sweep: fetch ahead.
+    fresh: bool,
 }
 
 impl<'a, 'w> Member<'a, 'w> {
@@ -266,8 +270,15 @@ impl<'a, 'w> Member<'a, 'w> {
             blocks: 1,
             pitch: 0,
             omega: 0.0,
+            ahead: Ahead::NOTHING,
         };
-        Self { call, me, watcher, flipped: false, batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3] } }
+        Self {
+            call,
+            me,
+            watcher,
+            flipped: false,
+            batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
+        }
     }
 
     fn patches(&self) -> &'a [Patch] {
@@ -386,6 +397,7 @@ impl<'a, 'w> Member<'a, 'w> {
         };
         let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
         let (bx, most) = (cut.block[0], if ways.in_order { 1 } else { 8 / cut.block[0] });
+        let ahead = if ways.fresh { self.ahead(ways, p, row) } else { Ahead::NOTHING };
         let mut m = start;
         while m < count {
             let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
@@ -401,16 +413,38 @@ impl<'a, 'w> Member<'a, 'w> {
                 }
             }
             // SAFETY: as our caller promised.
-            unsafe { self.block(ways, p, [x, y, z], together, step * bx) };
+            unsafe { self.block(ways, p, [x, y, z], together, step * bx, &ahead) };
             m += together * step;
         }
+    }
+
+    /// Where the row after this one begins, in this patch or the next.
+    fn ahead(&self, ways: Ways, p: usize, row: usize) -> Ahead {
+        let (all, in_slab) = rows(ways.cut, &self.patches()[p]);
+        let (p, row) = if row + 1 < all { (p, row + 1) } else { (p + 1, 0) };
+        let Some(patch) = self.patches().get(p) else { return Ahead::NOTHING };
+        let in_slab = if row == 0 { 1 } else { in_slab };
+        let (y, z) = (ways.cut.segment(patch, 1, row % in_slab), ways.cut.segment(patch, 2, row / in_slab));
+        let strides = patch.strides();
+        let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
+        let u = ways.from[p].wrapping_add((z.start + 1) * strides.1 + (y.start + 1) * strides.0 + 1);
+        let f = self.call.arrays.f[p].wrapping_add(z.start * f_strides.1 + y.start * f_strides.0);
+        Ahead { u, f, strides, f_strides, width: 1 }
     }
 
     /// Relaxes blocks side by side; dense ones when enough are together.
     ///
     /// # Safety
     /// As for `row`.
-    unsafe fn block(&mut self, ways: Ways, p: usize, segments: [Segment; 3], blocks: usize, pitch: usize) {
+    unsafe fn block(
+        &mut self,
+        ways: Ways,
+        p: usize,
+        segments: [Segment; 3],
+        blocks: usize,
+        pitch: usize,
+        ahead: &Ahead,
+    ) {
         let patch = &self.patches()[p];
         let shape = segments.map(|s| s.len);
         let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
@@ -431,9 +465,14 @@ impl<'a, 'w> Member<'a, 'w> {
                 blocks,
                 pitch,
                 omega: ways.omega,
+                ahead: Ahead::NOTHING,
             }
         };
         if !solver.is_dense() {
+            if ahead.width > 0 {
+                let (u, f) = (ahead.u.wrapping_add(start[0]), ahead.f.wrapping_add(start[0]));
+                task.ahead = Ahead { u, f, width: blocks * pitch, ..*ahead };
+            }
             // SAFETY: as above, and as our caller promised.
             unsafe { relax(&task, solver, operator) };
             return;
@@ -444,6 +483,7 @@ impl<'a, 'w> Member<'a, 'w> {
                 self.flush();
             }
             self.batch.shape = shape;
+            self.batch.alone = ways.in_order;
             self.batch.tasks[self.batch.count] = task;
             self.batch.count += 1;
             // The next block of the row, or a place that is not used.
@@ -467,7 +507,7 @@ impl<'a, 'w> Member<'a, 'w> {
         let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
         // SAFETY: `block` put them there with this promise, which holds until the member's next barrier, before which
         // every step flushes.
-        unsafe { relax_dense(&self.batch.tasks[..count], solver, &self.call.data.operator, scratch) };
+        unsafe { relax_dense(&self.batch.tasks[..count], solver, &self.call.data.operator, scratch, self.batch.alone) };
     }
 
     /// Colours of the first and the second stage of the fused form.
@@ -507,6 +547,7 @@ impl<'a, 'w> Member<'a, 'w> {
         reverse: bool,
     ) {
         let [one, two] = self.stages(reverse);
+        let behind_ways = Ways { fresh: false, ..ways };
         let in_slab = rows(ways.cut, &self.patches()[p]).1;
         let by_rows = self.colours() == 2 && self.call.data.scratch.is_empty();
         for kb in slabs.start..=slabs.end {
@@ -520,7 +561,7 @@ impl<'a, 'w> Member<'a, 'w> {
                         unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
-                        unsafe { self.row(ways, p, k * in_slab + jb, Which::Colour(two.start)) };
+                        unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
                     }
                 }
                 continue;
@@ -530,7 +571,7 @@ impl<'a, 'w> Member<'a, 'w> {
                 unsafe { self.slab(ways, p, kb, one.clone(), reverse) };
             }
             if let Some(k) = behind {
-                unsafe { self.slab(ways, p, k, two.clone(), reverse) };
+                unsafe { self.slab(behind_ways, p, k, two.clone(), reverse) };
             }
         }
     }
@@ -655,7 +696,7 @@ impl BlockSteps for Member<'_, '_> {
         for p in self.me.share(self.patches().len()) {
             self.copy_ghosts(p, from[p], to[p]);
         }
-        let ways = Ways { from, to, cut, omega, in_order: false, reverse: false };
+        let ways = Ways { from, to, cut, omega, in_order: false, reverse: false, fresh: true };
         // SAFETY: read from one array and written to the other, every row by one member.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::All) });
         self.flipped = !self.flipped;
@@ -663,7 +704,7 @@ impl BlockSteps for Member<'_, '_> {
 
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
         let u = self.current();
-        let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false };
+        let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fresh: true };
         // SAFETY: blocks of one colour do not touch each other, and every row is done by one member.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::Colour(colour)) });
     }
@@ -683,7 +724,7 @@ impl BlockSteps for Member<'_, '_> {
         };
         let ways = {
             let u = self.current();
-            Ways { from: u, to: u, cut, omega, in_order: false, reverse: false }
+            Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fresh: true }
         };
         let begin = self.boundary(cut, me.index, me.members, grain);
         let end = self.boundary(cut, me.index + 1, me.members, grain);
@@ -716,7 +757,7 @@ impl BlockSteps for Member<'_, '_> {
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let u = self.current();
-        let ways = Ways { from: u, to: u, cut, omega, in_order: true, reverse };
+        let ways = Ways { from: u, to: u, cut, omega, in_order: true, reverse, fresh: !reverse };
         if self.call.work.parallel == Parallel::Patches {
             let begin = self.boundary(cut, self.me.index, self.me.members, Grain::Patch).patch;
             let end = self.boundary(cut, self.me.index + 1, self.me.members, Grain::Patch).patch;
@@ -856,12 +897,13 @@ impl Member<'_, '_> {
                 blocks: 1,
                 pitch: x.len,
                 omega: ways.omega,
+                ahead: Ahead::NOTHING,
             };
             if solver.is_dense() {
                 // SAFETY: a member's scratch is its own.
                 let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
                 // SAFETY: the copy has the block and the layer around it.
-                unsafe { relax_dense(&[task], solver, &self.call.data.operator, scratch) };
+                unsafe { relax_dense(&[task], solver, &self.call.data.operator, scratch, true) };
             } else {
                 // SAFETY: as above.
                 unsafe { relax(&task, solver, &self.call.data.operator) };

@@ -1,5 +1,5 @@
-//! Eight values that are worked on together, for each instruction set. Every operation gives the same bits on all of
-//! them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at most eight cells
+//! Eight values that are worked on together, for each instruction set. Every operation but `mul_add` gives the same bits
+//! on all of them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at most eight cells
 //! a side, whose lines along x are turned by register transposes (`rrbsolver-bench smoother` has both forms).
 
 /// Eight doubles.
@@ -36,6 +36,8 @@ pub trait Lanes: Copy {
     fn mul_add(self, b: Self, c: Self) -> Self;
     /// rows[i][l] = rows[l][i]
     fn transpose(rows: &mut [Self; 8]);
+    /// Asks for the cache line of `p`, which may be any address.
+    fn prefetch(_: *const f64) {}
 }
 
 /// Scalars, or what the compiler makes of them.
@@ -197,8 +199,14 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn prefetch(p: *const f64) {
+            // SAFETY: a hint, which cannot fail.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
+        }
+
+        #[inline(always)]
         fn transpose(rows: &mut [Self; 8]) {
-            let r = rows.map(|v| v.0);
+            let r = [rows[0].0, rows[1].0, rows[2].0, rows[3].0, rows[4].0, rows[5].0, rows[6].0, rows[7].0];
             // SAFETY: as above.
             unsafe {
                 let pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
@@ -322,6 +330,12 @@ mod x86 {
         fn mul_add(self, b: Self, c: Self) -> Self {
             // Machines with 256-bit vectors and without fused operations exist.
             self.mul(b).add(c)
+        }
+
+        #[inline(always)]
+        fn prefetch(p: *const f64) {
+            // SAFETY: a hint, which cannot fail.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
         }
 
         #[inline(always)]

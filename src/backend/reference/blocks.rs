@@ -87,54 +87,67 @@ fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -
     sum
 }
 
-/// Blocks of a patch, x fastest: the global block index, the start in the patch, and the shape of each.
-fn blocks_of(patch: &Patch, cut: &Cut) -> Vec<([i64; 3], [usize; 3], Shape)> {
-    let ranges: [(i64, usize); 3] = std::array::from_fn(|d| cut.range(patch, d));
-    let mut all = Vec::new();
-    for mz in 0..ranges[2].1 {
-        for my in 0..ranges[1].1 {
-            for mx in 0..ranges[0].1 {
-                let m = [mx, my, mz];
-                let segment = |d: usize| cut.segment(patch, d, m[d]);
-                all.push((
-                    std::array::from_fn(|d| ranges[d].0 + m[d] as i64),
-                    std::array::from_fn(|d| segment(d).start),
-                    std::array::from_fn(|d| segment(d).len),
-                ));
-            }
+/// A block of a patch.
+struct Block {
+    /// Global block index.
+    global: [i64; 3],
+    /// First cell in the patch.
+    start: [usize; 3],
+    shape: Shape,
+}
+
+/// Blocks of a patch, x fastest.
+fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
+    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.range(&patch, d));
+    let [x, y, z] = ranges.map(|r| r.1);
+    (0..x * y * z).map(move |b| {
+        let m = [b % x, b / x % y, b / x / y];
+        let segments = [0, 1, 2].map(|d| cut.segment(&patch, d, m[d]));
+        Block {
+            global: [0, 1, 2].map(|d| ranges[d].0 + m[d] as i64),
+            start: segments.map(|s| s.start),
+            shape: segments.map(|s| s.len),
         }
-    }
-    all
+    })
+}
+
+/// Cells of a block at most.
+const MOST: usize = 512;
+
+/// New values of a block's cells, and their places in u.
+struct Change {
+    places: [usize; MOST],
+    values: [f64; MOST],
+    cells: usize,
 }
 
 impl One<'_> {
-    /// omega A_b^-1 (f - A u)_b of one block, with the places of its cells in u.
-    fn correction(&self, p: usize, (start, shape): ([usize; 3], Shape), omega: f64) -> Vec<(usize, f64)> {
+    /// u_b + omega A_b^-1 (f - A u)_b of one block.
+    fn change(&self, p: usize, block: &Block, omega: f64) -> Change {
         let patch = &self.blocks.list.patches[p];
         let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
-        let mut places = Vec::new();
-        let mut r = Vec::new();
-        for k in start[2]..start[2] + shape[2] {
-            for j in start[1]..start[1] + shape[1] {
-                for i in start[0]..start[0] + shape[0] {
-                    let place = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
-                    places.push(place);
-                    r.push(
-                        f[(k * patch.size[1] + j) * patch.size[0] + i] - apply(&self.blocks.stencil, u, place, strides),
-                    );
-                }
-            }
+        let ([bx, by, bz], [x, y, z]) = (block.shape, block.start);
+        let mut change = Change { places: [0; MOST], values: [0.0; MOST], cells: bx * by * bz };
+        let mut r = [0.0; MOST];
+        for (c, r) in r.iter_mut().enumerate().take(change.cells) {
+            let (i, j, k) = (x + c % bx, y + c / bx % by, z + c / bx / by);
+            let place = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
+            change.places[c] = place;
+            *r = f[(k * patch.size[1] + j) * patch.size[0] + i] - apply(&self.blocks.stencil, u, place, strides);
         }
-        let inverse = self.inverses.iter().find(|(s, _)| *s == shape).map_or(&[][..], |(_, v)| v);
-        let rows = inverse.chunks_exact(r.len());
-        places.into_iter().zip(rows.map(|row| omega * row.iter().zip(&r).map(|(a, r)| a * r).sum::<f64>())).collect()
+        let inverse = self.inverses.iter().find(|(s, _)| *s == block.shape).map_or(&[][..], |(_, v)| v);
+        for (c, row) in inverse.chunks_exact(change.cells).enumerate() {
+            let product: f64 = row.iter().zip(&r).map(|(a, r)| a * r).sum();
+            change.values[c] = u[change.places[c]] + omega * product;
+        }
+        change
     }
 
-    fn relax(&mut self, p: usize, block: ([usize; 3], Shape), omega: f64) {
-        let correction = self.correction(p, block, omega);
+    fn relax(&mut self, p: usize, block: &Block, omega: f64) {
+        let change = self.change(p, block, omega);
         let u = self.arrays.u_mut(p);
-        for (place, change) in correction {
-            u[place] += change;
+        for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
+            u[place] = value;
         }
     }
 
@@ -192,10 +205,11 @@ impl BlockSteps for One<'_> {
             let patch = self.blocks.list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
-            for (_, start, shape) in blocks_of(&patch, cut) {
-                for (place, change) in self.correction(p, (start, shape), omega) {
+            for block in blocks_of(patch, *cut) {
+                let change = self.change(p, &block, omega);
+                for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
                     let (i, j, k) = (place % row - 1, place / row % (ny + 2) - 1, place / plane - 1);
-                    self.new[(k * ny + j) * nx + i] = self.arrays.u(p)[place] + change;
+                    self.new[(k * ny + j) * nx + i] = value;
                 }
             }
             let u = self.arrays.u_mut(p);
@@ -208,9 +222,9 @@ impl BlockSteps for One<'_> {
     fn colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
         let count = self.colours();
         for p in self.patches() {
-            for (global, start, shape) in blocks_of(&self.blocks.list.patches[p], cut) {
-                if colour(count, global) == wanted {
-                    self.relax(p, (start, shape), omega);
+            for block in blocks_of(self.blocks.list.patches[p], *cut) {
+                if colour(count, block.global) == wanted {
+                    self.relax(p, &block, omega);
                 }
             }
         }
@@ -219,12 +233,11 @@ impl BlockSteps for One<'_> {
     /// In lexicographic order: the classical block Gauss-Seidel.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         for p in self.patches() {
-            let mut all = blocks_of(&self.blocks.list.patches[p], cut);
+            let all = blocks_of(self.blocks.list.patches[p], *cut);
             if reverse {
-                all.reverse();
-            }
-            for (_, start, shape) in all {
-                self.relax(p, (start, shape), omega);
+                all.rev().for_each(|block| self.relax(p, &block, omega));
+            } else {
+                all.for_each(|block| self.relax(p, &block, omega));
             }
         }
     }
