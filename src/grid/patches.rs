@@ -87,9 +87,9 @@ impl Cut {
         Self { block, shift: [0; 3], overlap: false }
     }
 
-    /// The same, moved by floor(b/2).
+    /// The same, moved by floor(b/2) cells towards lower indices.
     pub fn staggered(self) -> Self {
-        Self { shift: self.block.map(|b| b as i64 / 2), ..self }
+        Self { shift: self.block.map(|b| -(b as i64 / 2)), ..self }
     }
 
     /// Global index of the block with the cell `cell` along `axis`: floor((cell - shift) / b).

@@ -144,37 +144,45 @@ pub struct Task {
     pub pitch: usize,
     /// Relaxation.
     pub omega: f64,
-    /// What will be worked on next but some.
+    /// What will be worked on later.
     pub ahead: Ahead,
 }
 
-/// Cells to be fetched into the cache while a task runs: blocks are too short for the machine's own prefetching, which
-/// finds the next plane's rows in no order that it knows.
+/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads, plane by plane in the order in
+/// which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks alone are too short
+/// for it.
 #[derive(Clone, Copy)]
 pub struct Ahead {
-    /// First cell in u; any address, since it is only a hint.
+    /// First cell of this task's part in u; any address, since it is only a hint.
     pub u: *const f64,
     /// First cell in f.
     pub f: *const f64,
-    /// As in `Task`.
-    pub strides: (usize, usize),
-    /// As in `Task`.
-    pub f_strides: (usize, usize),
-    /// Cells along x; 0: nothing.
-    pub width: usize,
+    /// From one plane to the next in u and f.
+    pub planes: (usize, usize),
+    /// Cells of u and f in each plane for each row of the task; 0: nothing.
+    pub chunk: (usize, usize),
 }
 
 impl Ahead {
     /// Nothing.
-    pub const NOTHING: Self =
-        Self { u: std::ptr::null(), f: std::ptr::null(), strides: (0, 0), f_strides: (0, 0), width: 0 };
+    pub const NOTHING: Self = Self { u: std::ptr::null(), f: std::ptr::null(), planes: (0, 0), chunk: (0, 0) };
+
+    /// The part of task number `task`, whose blocks have `rows` rows.
+    pub fn of_task(&self, task: usize, rows: usize) -> Self {
+        let skip = task * rows;
+        Self { u: self.u.wrapping_add(skip * self.chunk.0), f: self.f.wrapping_add(skip * self.chunk.1), ..*self }
+    }
 
     #[inline(always)]
     fn fetch<V: Lanes>(&self, j: usize, k: usize) {
         let mut i = 0;
-        while i < self.width {
-            V::prefetch(self.u.wrapping_add(k * self.strides.1 + j * self.strides.0 + i));
-            V::prefetch(self.f.wrapping_add(k * self.f_strides.1 + j * self.f_strides.0 + i));
+        while i < self.chunk.0 {
+            V::prefetch(self.u.wrapping_add(k * self.planes.0 + j * self.chunk.0 + i));
+            i += 8;
+        }
+        i = 0;
+        while i < self.chunk.1 {
+            V::prefetch(self.f.wrapping_add(k * self.planes.1 + j * self.chunk.1 + i));
             i += 8;
         }
     }

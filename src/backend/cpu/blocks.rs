@@ -397,8 +397,9 @@ impl<'a, 'w> Member<'a, 'w> {
         };
         let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
         let (bx, most) = (cut.block[0], if ways.in_order { 1 } else { 8 / cut.block[0] });
-        let ahead = if ways.fresh { self.ahead(ways, p, row) } else { Ahead::NOTHING };
-        let mut m = start;
+        let tasks = count.saturating_sub(start).div_ceil(step * most).max(1);
+        let ahead = if ways.fresh { self.ahead(ways, p, row, tasks, y.len) } else { Ahead::NOTHING };
+        let (mut m, mut task) = (start, 0);
         while m < count {
             let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
             let x = cut.segment(patch, 0, at);
@@ -413,23 +414,27 @@ impl<'a, 'w> Member<'a, 'w> {
                 }
             }
             // SAFETY: as our caller promised.
-            unsafe { self.block(ways, p, [x, y, z], together, step * bx, &ahead) };
+            unsafe { self.block(ways, p, [x, y, z], together, step * bx, ahead.of_task(task, y.len)) };
             m += together * step;
+            task += 1;
         }
     }
 
-    /// Where the row after this one begins, in this patch or the next.
-    fn ahead(&self, ways: Ways, p: usize, row: usize) -> Ahead {
+    /// What the row of blocks after this one reads, shared out among this row's tasks.
+    fn ahead(&self, ways: Ways, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
         let (all, in_slab) = rows(ways.cut, &self.patches()[p]);
-        let (p, row) = if row + 1 < all { (p, row + 1) } else { (p + 1, 0) };
+        let (p, jb, kb) = if row + 1 < all { (p, (row + 1) % in_slab, (row + 1) / in_slab) } else { (p + 1, 0, 0) };
         let Some(patch) = self.patches().get(p) else { return Ahead::NOTHING };
-        let in_slab = if row == 0 { 1 } else { in_slab };
-        let (y, z) = (ways.cut.segment(patch, 1, row % in_slab), ways.cut.segment(patch, 2, row / in_slab));
-        let strides = patch.strides();
-        let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
-        let u = ways.from[p].wrapping_add((z.start + 1) * strides.1 + (y.start + 1) * strides.0 + 1);
-        let f = self.call.arrays.f[p].wrapping_add(z.start * f_strides.1 + y.start * f_strides.0);
-        Ahead { u, f, strides, f_strides, width: 1 }
+        let (y, z) = (ways.cut.segment(patch, 1, jb), ways.cut.segment(patch, 2, kb));
+        let (u_row, u_plane) = patch.strides();
+        let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
+        let parts = tasks * task_rows;
+        Ahead {
+            u: ways.from[p].wrapping_add((z.start + 1) * u_plane + (y.start + 1) * u_row),
+            f: self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row),
+            planes: (u_plane, f_plane),
+            chunk: ((y.len * u_row).div_ceil(parts), (y.len * f_row).div_ceil(parts)),
+        }
     }
 
     /// Relaxes blocks side by side; dense ones when enough are together.
@@ -443,7 +448,7 @@ impl<'a, 'w> Member<'a, 'w> {
         segments: [Segment; 3],
         blocks: usize,
         pitch: usize,
-        ahead: &Ahead,
+        ahead: Ahead,
     ) {
         let patch = &self.patches()[p];
         let shape = segments.map(|s| s.len);
@@ -469,10 +474,7 @@ impl<'a, 'w> Member<'a, 'w> {
             }
         };
         if !solver.is_dense() {
-            if ahead.width > 0 {
-                let (u, f) = (ahead.u.wrapping_add(start[0]), ahead.f.wrapping_add(start[0]));
-                task.ahead = Ahead { u, f, width: blocks * pitch, ..*ahead };
-            }
+            task.ahead = ahead;
             // SAFETY: as above, and as our caller promised.
             unsafe { relax(&task, solver, operator) };
             return;
