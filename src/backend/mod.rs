@@ -11,9 +11,11 @@ pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use cycle::{Cycle, Recursion};
+use std::ops::Range;
 use storage::Storage;
 
 /// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
@@ -149,10 +151,10 @@ pub struct Arrays<'a> {
 /// points, S1 x_b = b1. Every member of a team calls them in the same order; scalars have the same bits on
 /// every member.
 pub trait PcgSteps {
-    /// r = b - A x.
-    fn residual(&mut self);
-    /// r = b.
-    fn residual_from_rhs(&mut self);
+    /// r = b - A x; returns <r, r>.
+    fn residual(&mut self) -> f64;
+    /// r = b, which is the residual of x = 0; returns <r, r>.
+    fn residual_from_rhs(&mut self) -> f64;
     /// <r, r>.
     fn residual_norm2(&mut self) -> f64;
     /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
@@ -219,15 +221,15 @@ pub trait PcgSteps {
 pub trait RrbSteps: PcgSteps {
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// Copies input * scale and, with `guess`, output * scale; else x = 0.
-    fn load(&mut self, scale: f64, guess: bool);
+    /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
+    fn load(&mut self, scale: f64, guess: bool) -> f64;
     /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
     fn project_rhs(&mut self);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
-    /// <b, b> on the whole grid.
+    /// <b, b> on the whole grid, after a projection.
     fn rhs_norm2(&mut self) -> f64;
     /// |b - A x|^2 on the whole grid, before `reduce`.
     fn whole_residual_norm2(&mut self) -> f64;
@@ -235,13 +237,13 @@ pub trait RrbSteps: PcgSteps {
     fn reduce(&mut self);
     /// x_b = z, as `rrb_apply` wants it.
     fn take_z(&mut self);
-    /// x_r = D_r^-1 (b_r - A_rb x_b); nothing to do where CG runs on A.
-    fn back_substitute(&mut self);
+    /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.
+    fn back_substitute(&mut self) -> f64;
     /// Shifts x to the remembered means (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
     /// x = 0.
     fn clear_solution(&mut self);
-    /// max |x|, NaN if any value is.
+    /// max |x| after a shift, NaN if any value is.
     fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);
@@ -256,6 +258,12 @@ pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync)
 
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
+    /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
+    /// ascending order of both. There are at most as many members as the backend was made for.
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        work(0, 0..grid.ny);
+        Ok(())
+    }
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.
@@ -297,14 +305,28 @@ impl Pivot {
     /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
     /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
     /// itself is singular and nobody projects.
+    #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
-        let sum = (kept[0] + kept[1]) + (kept[2] + kept[3]);
+        let sum = Self::sum(kept);
         let lumped_excess = excess - lost * lumped;
         let center = excess - lumped;
-        if kept == [0.0; 4] && lumped_excess < ROW_SUM_WORTH * center {
-            return Self { d: center, excess, stored: center, kept: 0.0 };
-        }
-        Self { d: lumped_excess - sum, excess: lumped_excess, stored: lumped_excess, kept: sum }
+        // Selects, not branches, for loops over rows.
+        let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
+        let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
+        let stored = if lone { center } else { lumped_excess };
+        let kept = if lone { 0.0 } else { sum };
+        Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }
+    }
+
+    #[inline(always)]
+    fn sum(kept: [f64; 4]) -> f64 {
+        (kept[0] + kept[1]) + (kept[2] + kept[3])
+    }
+
+    /// The node's center before lumping.
+    #[inline(always)]
+    pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+        excess - Self::sum(kept) - lumped
     }
 
     /// The last pivots are kept in double precision: s - sum(kept).
@@ -312,10 +334,27 @@ impl Pivot {
         Self { d: excess - kept, excess, stored: excess, kept }
     }
 
+    /// Whether d > eps * center.
+    #[inline(always)]
+    pub fn beyond_doubt(&self, center: f64) -> bool {
+        (self.d > f64::EPSILON * center) & self.d.is_finite()
+    }
+
+    /// With s as it is stored.
+    #[inline(always)]
+    pub fn keep(self, stored: f64) -> Self {
+        Self { d: stored - self.kept, stored, ..self }
+    }
+
+    /// The least pivot in a short format: sweeps in f32 divide by d / unit.
+    pub fn least(unit: f64) -> f64 {
+        unit * f64::from(f32::MIN_POSITIVE)
+    }
+
     /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `node` looks the node up, for
     /// doubtful pivots only.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
-        if self.d > f64::EPSILON * center && self.d.is_finite() {
+        if self.beyond_doubt(center) {
             return Ok(self);
         }
         let node = node();
@@ -337,10 +376,8 @@ impl Pivot {
         if setup.storage == Storage::F64 {
             return Ok(exact);
         }
-        let stored = setup.kept(exact.stored);
-        let rounded = Self { d: stored - exact.kept, stored, ..exact };
-        // Sweeps in f32 divide by d / unit.
-        if rounded.d < setup.unit * f64::from(f32::MIN_POSITIVE) {
+        let rounded = exact.keep(setup.kept(exact.stored));
+        if rounded.d < Self::least(setup.unit) {
             return Err(node().refuse(format!(
                 "pivot {:e} is lost in a short format beside a largest center of about {:e}: use precision=f64",
                 exact.d, setup.unit

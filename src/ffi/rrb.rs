@@ -674,7 +674,8 @@ impl rrb_handle {
 }
 
 /// Concrete backends are named here and nowhere else.
-fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn backend::RrbBackend>> {
+#[doc(hidden)]
+pub fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn backend::RrbBackend>> {
     if reference {
         Ok(Box::new(backend::reference::Reference::default()))
     } else {

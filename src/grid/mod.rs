@@ -2,6 +2,7 @@
 
 pub mod block_inverse;
 pub mod components;
+pub mod inspection;
 pub mod layout;
 pub mod levels;
 pub mod patches;

@@ -26,15 +26,15 @@ pub struct Test {
     pub max_iter: usize,
     /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
     pub rounding: f64,
+    /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
+    /// of an indefinite matrix.
+    pub vanishing: f64,
 }
 
 /// Times that PCG starts again from a recomputed residual that missed the test, and what the next one must be
 /// of the one before to go on: where rounding allows no more, a restart comes back to the same residual.
 const RESTARTS: usize = 3;
 const WORTH_A_RESTART: f64 = 0.5;
-
-/// Squares of residuals this far below the reference may vanish: zero is then no sign of an indefinite matrix.
-const SQUARES_VANISH: f64 = 1e-140;
 
 /// How PCG ended: iterations, the last residual norm and why.
 #[derive(Clone, Copy, Debug)]
@@ -47,24 +47,25 @@ pub struct PcgEnd {
     pub reason: StopReason,
 }
 
-/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed
-/// one; where that misses the test, the iteration starts again from it.
-pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
+/// Iterates from x and r = b - A x, <r, r> = `norm2`. Convergence seen on the recurred residual is confirmed on a
+/// recomputed one; where that misses the test, the iteration starts again from it.
+pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64) -> Result<PcgEnd> {
     let mut iterations = 0;
     let mut restarts = 0;
     let mut missed = f64::INFINITY;
     let mut stopped = false;
     let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
+    let vanished = |square: f64, norm2: f64| square <= 0.0 && norm2.sqrt() <= test.vanishing;
 
     loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
-        let mut norm = s.descend(None).sqrt();
+        let mut norm = norm2.sqrt();
         if norm <= test.rounding || (test.norm == Norm::True2 && norm <= test.threshold) {
             return ended(iterations, norm, StopReason::Converged);
         }
-        let vanished = |square: f64, norm: f64| square == 0.0 && norm <= SQUARES_VANISH * test.reference;
+        s.descend(None);
         let mut rho = s.preconditioned_square();
-        if vanished(rho, norm) {
+        if vanished(rho, norm2) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("r'M^-1 r", rho, iterations)?;
@@ -87,21 +88,24 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
-        if vanished(sigma, norm) {
+        if vanished(sigma, norm2) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("p'Ap", sigma, iterations + 1)?;
         loop {
             let alpha = rho / sigma;
-            let norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
+            norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);
             iterations += 1;
 
             // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
-                rho_new = not_negative("r'M^-1 r", s.preconditioned_square(), iterations)?;
-                rho_new.sqrt()
+                rho_new = s.preconditioned_square();
+                if vanished(rho_new, norm2) {
+                    rho_new = 0.0;
+                }
+                not_negative("r'M^-1 r", rho_new, iterations)?.sqrt()
             } else {
                 norm2.sqrt()
             };
@@ -111,7 +115,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            let spent = !ends && vanished(rho_new, norm);
+            let spent = !ends && vanished(rho_new, norm2);
             if ends || spent {
                 s.advance_solution(alpha); // x += alpha p, which the next stage would have done
                 if !met && !spent {
@@ -123,12 +127,12 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test) -> Result<PcgEnd> {
             beta = rho_new / rho;
             rho = rho_new;
             sigma = s.ascend(Some((alpha, beta))); // x += alpha p, p = z + beta p, q = A p
-            if vanished(sigma, norm) {
+            if vanished(sigma, norm2) {
                 break;
             }
             positive("p'Ap", sigma, iterations + 1)?;
         }
-        s.residual();
+        norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
     }

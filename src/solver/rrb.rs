@@ -3,9 +3,10 @@
 use super::krylov::{Norm, Test, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
-use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::options::{Options, opt};
@@ -15,8 +16,8 @@ use crate::report::{Observer, Outcome, StopReason};
 pub struct Rrb {
     backend: Box<dyn RrbBackend>,
     made_for: Made,
-    components: Components,
-    center_max: f64,
+    /// What was seen of the matrix.
+    inspection: Inspection,
     /// What the last factorize did.
     pub done: Done,
 }
@@ -65,6 +66,10 @@ mod choice {
     pub const CYCLE_K: i64 = 3;
 }
 
+/// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
+/// Called by every member of a team.
+pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
+
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
 
@@ -80,11 +85,6 @@ impl Rrb {
     ) -> Result<Self> {
         let backend = choose_backend(options)?;
         check_memory(options)?;
-        if options.int(opt::CHECK_INPUT) != 0 {
-            check_finite(a)?;
-        }
-        check_centers(a)?;
-
         let made_for = Made { backend, threads };
         let mut rrb = match previous {
             Some(rrb) if rrb.made_for == made_for => rrb,
@@ -94,25 +94,26 @@ impl Rrb {
                 Self {
                     backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
                     made_for,
-                    components: Components::default(),
-                    center_max: 0.0,
+                    inspection: Inspection::default(),
                     done: Done::default(),
                 }
             }
         };
         let null_space = options.int(opt::NULL_SPACE);
         let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-        rrb.components.find(a, zero_row_sum, null_space != choice::NULL_SPACE_NONE)?;
+        let questions = Questions { finite: options.int(opt::CHECK_INPUT) != 0, zero_row_sum };
+        rrb.inspection.start(threads)?;
+        rrb.backend.over_rows(a.grid, &|member, rows| rrb.inspection.look(member, a, rows, &questions))?;
+        rrb.inspection.finish(a, null_space != choice::NULL_SPACE_NONE)?;
+        let Inspection { components, findings, .. } = &rrb.inspection;
         if null_space == choice::NULL_SPACE_CONSTANT {
-            check_all_singular(&rrb.components)?;
+            check_all_singular(components)?;
         }
 
-        let positive =
-            if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { a.positive_couplings() };
-        let extremes = |(low, high): (f64, f64), &c: &f64| (c.min(low), c.max(high));
-        let centers = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold((f64::INFINITY, 0.0), extremes);
-        let storage = choose_storage(a.grid, options, centers)?;
-        let cycle = choose_cycle(options, rrb.components.singular() > 0)?;
+        let compensate = options.int(opt::COMPENSATION) != choice::COMPENSATION_NEVER;
+        let positive = if compensate { findings.positive_couplings } else { 0 };
+        let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max))?;
+        let cycle = choose_cycle(options, components.singular() > 0)?;
         let levels = choose_levels(a.grid, options, &cycle)?;
         let block = options.int(opt::COMPUTE_BLOCK) as usize;
         let setup = Setup {
@@ -125,16 +126,15 @@ impl Rrb {
             zero_row_sum,
             fused: options.int(opt::FUSION) != 0,
             storage,
-            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(centers.1) },
+            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
             cycle,
         };
-        rrb.backend.factorize(a, &setup, &rrb.components)?;
-        rrb.center_max = centers.1;
+        rrb.backend.factorize(a, &setup, components)?;
         rrb.done = Done {
             backend,
             levels,
-            components: rrb.components.count,
-            singular_components: rrb.components.singular(),
+            components: components.count,
+            singular_components: components.singular(),
             compensated_couplings: positive,
             precision: match storage {
                 Storage::F64 => choice::PRECISION_F64,
@@ -152,25 +152,38 @@ impl Rrb {
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
-        let control = Control { center_max: self.center_max, ..Control::new(options, &self.components) };
-        self.backend.run(arrays, observer, &|s| solve(s, &control))
+        self.solve_around(arrays, options, observer, &|s, text| text(s))
+    }
+
+    /// The same, with `around` between the steps and the text that uses them.
+    pub fn solve_around(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        around: Around,
+    ) -> Result<Outcome> {
+        let short = self.done.precision != choice::PRECISION_F64;
+        let control = Control { short, ..Control::new(options, &self.inspection) };
+        self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)))
     }
 
     /// z = M^-1 r on the whole grid: output from input.
     pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.components);
+        let control = Control::new(options, &self.inspection);
         self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
     }
 
     /// y = A x: output from input.
     pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.components);
+        let control = Control::new(options, &self.inspection);
         self.backend
             .run(arrays, observer, &|s| {
                 check_inputs(s, &control, false)?;
                 s.load(1.0, false);
                 s.multiply_rhs();
-                store_finite(s, 1.0)?;
+                let largest = s.solution_max();
+                store_finite(s, largest, 1.0)?;
                 Ok(Outcome::default())
             })
             .map(|_| ())
@@ -178,7 +191,7 @@ impl Rrb {
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
-        self.backend.bytes() + self.components.bytes()
+        self.backend.bytes() + self.inspection.bytes()
     }
 
     /// r1/r2/b1/b2 grids in use.
@@ -203,11 +216,13 @@ struct Control<'a> {
     check_compatibility: bool,
     /// Of the matrix; looked at for guesses alone.
     center_max: f64,
+    /// Sweeps in f32.
+    short: bool,
     components: &'a Components,
 }
 
 impl<'a> Control<'a> {
-    fn new(options: &Options, components: &'a Components) -> Self {
+    fn new(options: &Options, inspection: &'a Inspection) -> Self {
         Self {
             norm: if options.int(opt::NORM) == 0 { Norm::True2 } else { Norm::Preconditioned },
             reference_initial: options.int(opt::REFERENCE) == 1,
@@ -216,8 +231,9 @@ impl<'a> Control<'a> {
             max_iter: options.int(opt::MAX_ITER) as usize,
             check_input: options.int(opt::CHECK_INPUT) != 0,
             check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
-            center_max: 0.0,
-            components,
+            center_max: inspection.findings.center_max,
+            short: false,
+            components: &inspection.components,
         }
     }
 
@@ -234,6 +250,12 @@ const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
 /// A guess whose A x is larger than b by this factor has a residual whose square overflows.
 const GUESS_TOO_FAR: f64 = 1e150;
+
+/// In f32 sweeps, squares of residuals overflow or vanish this far from the unit, and a bit before.
+const FAR_IN_F32: f64 = 1e15;
+
+/// In double precision they vanish this far below it.
+const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
@@ -253,15 +275,20 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
         });
     }
-    s.load(scale, guess);
-    let given = s.rhs_norm2();
+    // The residual of a far guess must fit f32 sweeps.
+    let guessed = c.center_max * inputs.guess_max;
+    let far = c.short && guess && guessed > FAR_IN_F32 * inputs.rhs_max;
+    let scale = if far { power_of_two_below(guessed).recip() } else { scale };
+    let given = s.load(scale, guess);
+    let mut rhs_norm = given.sqrt();
     if c.singular() {
         if c.check_compatibility {
             check_compatible(s, c, scale)?;
         }
         s.keep_means();
         s.project_rhs();
-        if s.rhs_norm2() <= PROJECTED_TO_ZERO * PROJECTED_TO_ZERO * given {
+        rhs_norm = s.rhs_norm2().sqrt();
+        if rhs_norm <= PROJECTED_TO_ZERO * given.sqrt() {
             s.clear_solution();
             s.shift_means(true);
             s.store(scale);
@@ -270,7 +297,6 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
 
     // Norms of b and of the guess's residual, in the tested norm.
-    let mut rhs_norm = s.rhs_norm2().sqrt();
     let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
     finite("|b - A x|", initial)?;
     s.reduce();
@@ -293,6 +319,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
         rounding,
+        vanishing: rounding.max(if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0)),
     };
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
@@ -313,13 +340,14 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Ok(outcome(0, StopReason::MaxIter, initial));
     }
 
-    s.residual();
-    let mut end = pcg(s, &test)?;
-    s.back_substitute();
+    let norm2 = if guess { s.residual() } else { s.residual_from_rhs() };
+    let mut end = pcg(s, &test, norm2)?;
+    let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(true);
+        largest = s.solution_max();
     }
-    store_finite(s, scale)?;
+    store_finite(s, largest, scale)?;
     if end.iterations == 0 {
         end.reason = StopReason::InitialGuess;
     }
@@ -343,11 +371,12 @@ fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     s.residual_from_rhs();
     s.precondition();
     s.take_z();
-    s.back_substitute();
+    let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(false);
+        largest = s.solution_max();
     }
-    store_finite(s, scale)?;
+    store_finite(s, largest, scale)?;
     Ok(Outcome::default())
 }
 
@@ -356,9 +385,8 @@ fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
-/// output = x / scale, or nothing where that fits no double.
-fn store_finite(s: &mut dyn RrbSteps, scale: f64) -> Result<()> {
-    let largest = s.solution_max();
+/// output = x / scale, or nothing where that fits no double; `largest`: max |x|.
+fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         s.store(scale);
         Ok(())
@@ -450,7 +478,7 @@ fn papers_default(options: &Options) -> bool {
 
 /// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
 /// than half of their iterations.
-const SPACING: usize = 4;
+pub const SPACING: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Singular systems and the papers' variants stay with V.
 fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
@@ -479,27 +507,6 @@ fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
 pub fn check_memory(options: &Options) -> Result<()> {
     if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
         return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
-    }
-    Ok(())
-}
-
-fn check_finite(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        for (name, start, values) in a.entries(j) {
-            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_centers(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
-            let c = a.center.row(j)[i];
-            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
-        }
     }
     Ok(())
 }

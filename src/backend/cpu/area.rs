@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use std::marker::PhantomData;
 use std::ops::Index;
+use std::sync::Arc;
 
 /// Plain numbers that arrays hold.
 ///
@@ -21,7 +22,7 @@ unsafe impl Number for f32 {}
 
 /// Values shared by a team, on cache line boundaries, zero at first.
 pub struct Shared<T = f64> {
-    memory: Memory,
+    memory: Arc<Memory>,
     len: usize,
     holds: PhantomData<T>,
 }
@@ -35,7 +36,13 @@ unsafe impl<T: Number> Sync for Shared<T> {}
 impl<T: Number> Shared<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
-        Ok(Self { memory: Memory::zeroed(len as u128 * size_of::<T>() as u128)?, len, holds: PhantomData })
+        let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
+        Ok(Self { memory: Arc::new(memory), len, holds: PhantomData })
+    }
+
+    /// The same values under another name.
+    pub fn again(&self) -> Self {
+        Self { memory: Arc::clone(&self.memory), len: self.len, holds: PhantomData }
     }
 
     /// Values.
@@ -49,8 +56,12 @@ impl<T: Number> Shared<T> {
     }
 
     /// All zero again.
-    pub fn clear(&mut self) {
-        self.memory.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.memory.clear() };
     }
 
     fn data(&self) -> *mut T {
@@ -98,6 +109,11 @@ impl<T: Number> Area<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0 })
     }
 
+    /// The same array under another name.
+    pub fn again(&self) -> Self {
+        Self { values: self.values.again(), ..*self }
+    }
+
     fn start(&self, row: isize, shift: isize) -> usize {
         let start = (row + 1) * self.stride as isize + self.block as isize + shift;
         // Rows -1 and cy and `block` columns on either side are border.
@@ -139,8 +155,12 @@ impl<T: Number> Area<T> {
     }
 
     /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
-        self.values.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.clear() };
     }
 
     /// All `value`, padding and border too.
@@ -169,10 +189,20 @@ impl<T: Number> Four<T> {
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
     }
 
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
+    }
+
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.
     pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+    }
+
+    /// Reds, and a given b1.
+    pub fn reds(layout: &Layout, b1: Area<T>) -> Result<Self> {
+        Ok(Self { r1: Area::zeroed(layout)?, r2: Area::zeroed(layout)?, b1, b2: Area::absent()? })
     }
 
     /// All `value`, padding and border too.
@@ -183,9 +213,13 @@ impl<T: Number> Four<T> {
     }
 
     /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
-        for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
-            area.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+            // SAFETY: as the caller promised.
+            unsafe { area.clear() };
         }
     }
 

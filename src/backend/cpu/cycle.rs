@@ -233,15 +233,33 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn draw_direction(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         let layout = &grid.layout;
+        let straight = F::sweep(grid).straight;
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member, which no other uses in this step.
-            let (d, r) = unsafe { (inner.d[colour].row_mut(row, 0), inner.r[colour].row_mut(row, 0)) };
+            let diagonal = match colour {
+                Colour::R1 | Colour::R2 => &inner.red_diagonal,
+                Colour::B1 | Colour::B2 => &inner.black_diagonal,
+            };
+            // SAFETY: rows of this member, which no other uses in this step; nobody writes the matrix.
+            let (d, r, excess, near, corners) = unsafe {
+                (
+                    inner.d[colour].row_mut(row, 0),
+                    inner.r[colour].row_mut(row, 0),
+                    inner.excess[colour].row(row, 0),
+                    straight.couplings(colour, row),
+                    diagonal.couplings(colour, row),
+                )
+            };
             r.fill(F::Real::default());
             d.fill(F::Real::default());
             if layout.rows(colour).contains(&row) {
                 for column in layout.columns(colour) {
                     let (i, j) = layout.node(colour, column, row);
-                    d[column] = F::Real::narrow(cycle::all_frequencies(i, j));
+                    let sum = |a: [&[F::Stored]; 4]| {
+                        let a = a.map(|a| F::read(a[column]).wide());
+                        (a[0] + a[1]) + (a[2] + a[3])
+                    };
+                    let center = F::read(excess[column]).wide() - (sum(near) + sum(corners));
+                    d[column] = F::Real::narrow(cycle::all_frequencies(i, j, center));
                 }
             }
         });

@@ -4,9 +4,10 @@
 //! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
 
 use super::format::{Double, Format};
-use super::neighbours::Rows;
+use super::neighbours::{EAST, NORTH, Rows};
 use crate::backend::storage::Real;
-use crate::backend::sums;
+use crate::backend::{Pivot, sums};
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// An instruction set that rows are compiled for.
@@ -239,6 +240,35 @@ for_each_isa! {
         }
     }
 
+    /// out = a b.
+    fn product(out: &mut [f64], a: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, b) = (&a[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = a[i] * b[i];
+        }
+    }
+
+    /// out = b - out.
+    fn subtract_from(out: &mut [f64], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = b - *out;
+        }
+    }
+
+    /// v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// max |v|, NaN if any entry is NaN.
+    fn largest_in(v: &[f64]) -> f64 {
+        sums::max_abs(v)
+    }
+
     /// v = v + alpha w.
     fn add_scaled(v: &mut [f64], alpha: f64, w: &[f64]) {
         for (v, w) in v.iter_mut().zip(w) {
@@ -323,6 +353,301 @@ for_each_isa! {
         for k in 0..n {
             pairs[2 * k] = even[k];
             pairs[2 * k + 1] = odd[k];
+        }
+    }
+}
+
+/// An elimination: where its nodes' couplings to kept ones come from, and the format of their pivots.
+pub trait Elimination {
+    /// What couplings are read from.
+    type Kept: Copy;
+    /// What sweeps read.
+    type Format: Format;
+    /// A coupling of M.
+    fn coupling(a: Self::Kept, unit: f64) -> f64;
+}
+
+/// The odd level: straight couplings, which the factorization has in f64.
+pub struct OfReds<F>(PhantomData<F>);
+/// The even level: diagonal couplings as the sweeps read them.
+pub struct OfDropped<F>(PhantomData<F>);
+
+impl<F: Format> Elimination for OfReds<F> {
+    type Kept = f64;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: f64, _: f64) -> f64 {
+        a
+    }
+}
+
+impl<F: Format> Elimination for OfDropped<F> {
+    type Kept = F::Stored;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: F::Stored, unit: f64) -> f64 {
+        wide::<F>(a, unit)
+    }
+}
+
+/// What [`Elimination`] stores of a pivot.
+pub type StoredPivot<E> = <<E as Elimination>::Format as Format>::Stored;
+
+/// A stored number of M.
+#[inline(always)]
+fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
+    F::read(a).wide() * unit
+}
+
+/// `Setup::kept`; `per_unit` = 1 / unit, which is exact.
+#[inline(always)]
+fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+    wide::<F>(F::write(v * per_unit), unit)
+}
+
+/// a_0 + .. + a_3 at i.
+#[inline(always)]
+fn total4(a: &Rows, i: usize) -> f64 {
+    (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
+}
+
+/// `Setup::excess`.
+#[inline(always)]
+fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
+    let excess = center + couplings;
+    if excess.abs() <= zero * center { 0.0 } else { excess }
+}
+
+/// The pivot of node i and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a stored one.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn pivot<E: Elimination>(
+    excess: f64,
+    kept: &Rows<E::Kept>,
+    lumped: &Rows,
+    i: usize,
+    lost: f64,
+    unit: f64,
+    per_unit: f64,
+    least: f64,
+) -> (Pivot, bool) {
+    let of = [
+        E::coupling(kept[0][i], unit),
+        E::coupling(kept[1][i], unit),
+        E::coupling(kept[2][i], unit),
+        E::coupling(kept[3][i], unit),
+    ];
+    let lumped = total4(lumped, i);
+    let center = Pivot::center(excess, of, lumped);
+    let exact = Pivot::new(excess, of, lumped, lost);
+    let rounded = exact.keep(self::kept::<E::Format>(exact.stored, per_unit, unit));
+    (rounded, exact.beyond_doubt(center) & (rounded.d >= least))
+}
+
+/// keeps t - (a h) b - (c k) d.
+#[inline(always)]
+fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    keeps * t - over_first * b - over_second * d
+}
+
+/// What a black node is coupled to through one red neighbour r: its coupling to r, 1 / d of r, and the couplings
+/// of r to the two sides.
+pub type Link<'a> = [&'a [f64]; 4];
+
+/// New diagonal couplings of node i: southwest, southeast, northwest, northeast.
+#[inline(always)]
+fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
+    let [west, east, south, north] = links;
+    let (over_west, over_east) = (west[0][i] * west[1][i], east[0][i] * east[1][i]);
+    let (over_south, over_north) = (south[0][i] * south[1][i], north[0][i] * north[1][i]);
+    [
+        through(t[0], keeps, over_west, west[2][i], over_south, south[2][i]),
+        through(t[1], keeps, over_east, east[2][i], over_south, south[3][i]),
+        through(t[2], keeps, over_west, west[3][i], over_north, north[2][i]),
+        through(t[3], keeps, over_east, east[3][i], over_north, north[3][i]),
+    ]
+}
+
+/// What a row of the next grid's matrix is made from, at kept nodes.
+pub struct Kept<'a, T> {
+    /// Row sums.
+    pub excess: &'a [f64],
+    /// Excess / d of the dropped neighbours to the southwest, southeast, northwest and northeast.
+    pub handed: Rows<'a>,
+    /// Couplings to them.
+    pub diagonal: Rows<'a, T>,
+    /// Couplings at distance two.
+    pub distant: Rows<'a>,
+    /// 1 / d of the dropped neighbours to the southeast, northwest and northeast.
+    pub inverse: [&'a [f64]; 3],
+    /// Other couplings of the southeast one to the northeast, the northwest one to northwest and northeast, the
+    /// northeast one to southeast, northwest and northeast.
+    pub beyond: [&'a [T]; 6],
+}
+
+for_each_isa! {
+    /// out = row sums of A as M takes them.
+    fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
+        let n = out.len();
+        let (center, a) = (&center[..n], cut(a, n));
+        if let Some(b) = b {
+            let b = cut(b, n);
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i) + total4(&b, i), zero);
+            }
+        } else {
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i), zero);
+            }
+        }
+    }
+
+    /// out = min(a, 0).
+    fn without_positive(out: &mut [f64], a: &[f64]) {
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = a.min(0.0);
+        }
+    }
+
+    /// a = a as it is stored.
+    fn round_couplings<F: Format>(a: &mut [f64], unit: f64) {
+        let per_unit = unit.recip();
+        for a in a.iter_mut() {
+            *a = kept::<F>(*a, per_unit, unit);
+        }
+    }
+
+    /// out = a / unit, as it is stored.
+    fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        // A power of two.
+        let per_unit = unit.recip();
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = F::write(a * per_unit);
+        }
+    }
+
+    /// e = e - loss * sum of a.
+    fn lose(e: &mut [f64], loss: f64, a: Rows) {
+        let n = e.len();
+        let a = cut(a, n);
+        for i in 0..n {
+            e[i] -= loss * total4(&a, i);
+        }
+    }
+
+    /// inverse = 1 / center, e = e / center.
+    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64]) {
+        let n = inverse.len();
+        let (e, center) = (&mut e[..n], &center[..n]);
+        for i in 0..n {
+            inverse[i] = 1.0 / center[i];
+            e[i] *= inverse[i];
+        }
+    }
+
+    /// Pivots of a row: 1 / d, excess / d, and where `stored` is not empty what is stored. `false`: one of them is
+    /// doubtful, and none of the results of use.
+    fn pivots<E: Elimination>(
+        inverse: &mut [f64], handed: &mut [f64], stored: &mut [StoredPivot<E>], excess: &[f64],
+        kept: Rows<E::Kept>, lumped: Rows, lost: f64, unit: f64
+    ) -> bool {
+        let n = inverse.len();
+        let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
+        let per_unit = unit.recip();
+        // As a number: a flag is not seen as what it is, a sum over the row.
+        let mut doubtful = 0;
+        if stored.is_empty() {
+            for i in 0..n {
+                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        } else {
+            let (stored, least) = (&mut stored[..n], Pivot::least(unit));
+            for i in 0..n {
+                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                stored[i] = E::Format::write(pivot.stored * per_unit);
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        }
+        doubtful == 0
+    }
+
+    /// Diagonal couplings between black nodes: keeps times what they are, or without `old` nothing, and those
+    /// through the red neighbours to the west, east, south and north.
+    fn skew_couplings(
+        southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
+        keeps: f64, old: bool, links: [Link; 4]
+    ) {
+        let n = southwest.len();
+        let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
+        let links = [cut(links[0], n), cut(links[1], n), cut(links[2], n), cut(links[3], n)];
+        if old {
+            for i in 0..n {
+                let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4(t, keeps, &links, i);
+            }
+        } else {
+            for i in 0..n {
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4([0.0; 4], keeps, &links, i);
+            }
+        }
+    }
+
+    /// out = - (a h) b.
+    fn distant_couplings(out: &mut [f64], a: &[f64], h: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = -(a[i] * h[i]) * b[i];
+        }
+    }
+
+    /// out = c - sum of a (a h).
+    fn schur_centers(out: &mut [f64], c: &[f64], a: Rows, h: Rows) {
+        let n = out.len();
+        let (c, a, h) = (&c[..n], cut(a, n), cut(h, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
+            out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
+        }
+    }
+
+    /// Excess and couplings of a row of the next grid.
+    fn coarse_couplings<F: Format>(
+        diagonal: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        of: Kept<F::Stored>, keeps: f64, loss: f64, unit: f64
+    ) {
+        let n = diagonal.len();
+        let (east, north) = (&mut east[..n], &mut north[..n]);
+        let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
+        let (excess, handed, distant) = (&of.excess[..n], cut(of.handed, n), cut(of.distant, n));
+        let d = cut(of.diagonal, n);
+        let (h_se, h_nw, h_ne) = (&of.inverse[0][..n], &of.inverse[1][..n], &of.inverse[2][..n]);
+        let [se_ne, nw_nw, nw_ne, ne_se, ne_nw, ne_ne] = of.beyond;
+        let (se_ne, nw_nw, nw_ne) = (&se_ne[..n], &nw_nw[..n], &nw_ne[..n]);
+        let (ne_se, ne_nw, ne_ne) = (&ne_se[..n], &ne_nw[..n], &ne_ne[..n]);
+        let per_unit = unit.recip();
+        for i in 0..n {
+            let a = [wide::<F>(d[0][i], unit), wide::<F>(d[1][i], unit), wide::<F>(d[2][i], unit), wide::<F>(d[3][i], unit)];
+            diagonal[i] = excess[i] - loss * total4(&distant, i) - sum4(a, &handed, i);
+            let (over_se, over_nw, over_ne) = (a[1] * h_se[i], a[2] * h_nw[i], a[3] * h_ne[i]);
+            let to_east = keeps * distant[EAST][i]
+                - over_ne * wide::<F>(ne_se[i], unit)
+                - over_se * wide::<F>(se_ne[i], unit);
+            let to_north = keeps * distant[NORTH][i]
+                - over_ne * wide::<F>(ne_nw[i], unit)
+                - over_nw * wide::<F>(nw_ne[i], unit);
+            east[i] = kept::<F>(to_east, per_unit, unit);
+            north[i] = kept::<F>(to_north, per_unit, unit);
+            northeast[i] = -over_ne * wide::<F>(ne_ne[i], unit);
+            northwest[i] = -over_nw * wide::<F>(nw_nw[i], unit);
         }
     }
 }

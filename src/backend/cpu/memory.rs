@@ -61,8 +61,11 @@ impl Memory {
     }
 
     /// All zero again.
-    pub fn clear(&mut self) {
-        // SAFETY: `bytes` bytes from `data` on are this block's, and nobody else uses them now.
+    ///
+    /// # Safety
+    /// Nobody may use the block meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: `bytes` bytes from `data` on are this block's; not used by others, as the caller promised.
         unsafe { std::ptr::write_bytes(self.data(), 0, self.bytes) };
     }
 }
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn blocks_are_zero_and_aligned() {
         for bytes in [0, 1, 64, 5000, MAPPED - 64, MAPPED, 3 * MAPPED + 1] {
-            let mut m = Memory::zeroed(bytes as u128).unwrap();
+            let m = Memory::zeroed(bytes as u128).unwrap();
             assert_eq!(m.data() as usize % LINE, 0);
             assert!(m.bytes() >= bytes && m.bytes() < bytes + LINE);
             let all = |m: &Memory| {
@@ -139,7 +142,8 @@ mod tests {
                 // SAFETY: the last byte of the block.
                 unsafe { m.data().add(m.bytes() - 1).write(7) };
                 assert!(!all(&m));
-                m.clear();
+                // SAFETY: nobody else uses the block.
+                unsafe { m.clear() };
                 assert!(all(&m));
             }
         }

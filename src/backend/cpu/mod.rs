@@ -28,12 +28,14 @@ use super::storage::Storage;
 use super::{Arrays, PivotContext, Program, RrbBackend, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use format::{Brain, Double, Format, Single};
 use packed::{Packed, Shape};
+use std::ops::Range;
 use steps::{Caller, Member};
-use team::Team;
+use team::{Me, Team};
 
 /// The `cpu` backend.
 pub struct Cpu {
@@ -67,6 +69,17 @@ impl Cpu {
 }
 
 impl RrbBackend for Cpu {
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        // The team of the last factorization; before the first one, as many as its rows J are worth.
+        if self.team.is_none() {
+            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+        }
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let own = |me: Me| work(me.index, me.share(grid.ny));
+        team.run(own, own)
+    }
+
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.grids == 0 {
@@ -210,4 +223,29 @@ impl<F: Format> PackedSolver for Packed<F> {
 
 fn no_team() -> Error {
     Error::Internal("the team of threads is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn rows_are_shared_once_each() {
+        for (ny, threads) in [(1, 3), (50, 2), (200, 1), (200, 3), (200, 7)] {
+            let mut cpu = Cpu::new(threads);
+            let grid = Grid { nx: 100, ny };
+            for _ in 0..2 {
+                let shares = Mutex::new(Vec::new());
+                cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
+                let mut shares = shares.into_inner().unwrap();
+                shares.sort_by_key(|(member, _)| *member);
+                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
+                assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
+                let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();
+                assert_eq!(rows, (0..ny).collect::<Vec<_>>());
+            }
+        }
+    }
 }

@@ -190,17 +190,3 @@ impl<T: Number> Area<T> {
         unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
     }
 }
-
-/// Sum of coupling times value, as a function of I.
-#[inline(always)]
-pub fn products<'a>(n: usize, a: Rows<'a>, v: Rows<'a>) -> impl Fn(usize) -> f64 + use<'a> {
-    let (a, v) = (a.map(|a| &a[..n]), v.map(|v| &v[..n]));
-    move |i| (a[0][i] * v[0][i] + a[1][i] * v[1][i]) + (a[2][i] * v[2][i] + a[3][i] * v[3][i])
-}
-
-/// Sum of the couplings, as a function of I.
-#[inline(always)]
-pub fn total(n: usize, a: Rows) -> impl Fn(usize) -> f64 {
-    let a = a.map(|a| &a[..n]);
-    move |i| (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
-}

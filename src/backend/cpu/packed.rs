@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
-const WORTH_A_TEAM: usize = 8192;
+pub const WORTH_A_TEAM: usize = 8192;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,13 +159,17 @@ impl<F: Format> Packed<F> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
+        // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
+        let x = Four::zeroed(&first, true)?;
+        let p = Four::zeroed(&first, !shape.schur)?;
+        let mut vectors = Some((&x, &p));
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
             if recurses {
                 sections.push(q);
             }
-            grids.push(PackedGrid::new(grid, embedding, shape, q == 0, recurses)?);
+            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -189,9 +193,9 @@ impl<F: Format> Packed<F> {
                 false,
             )?),
             b: Four::zeroed(&first, true)?,
-            x: Four::zeroed(&first, true)?,
+            x,
             r: Four::zeroed(&first, reds)?,
-            p: Four::zeroed(&first, reds)?,
+            p,
             q: Four::zeroed(&first, reds)?,
             projection: Projection::default(),
             stage_sums: StageSums::new(&grids)?,
@@ -223,7 +227,7 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width, "rows of a coarse matrix")?));
+                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width + 64, "rows of a coarse matrix")?));
             }
         }
         if self.buffers.len() != members {
@@ -252,14 +256,17 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        for vector in [&mut self.b, &mut self.x, &mut self.r, &mut self.p, &mut self.q] {
-            vector.clear();
+        for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
+            // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
+            unsafe { vector.clear() };
         }
-        for grid in &mut self.grids {
-            grid.z.clear();
-            if let Some(inner) = &mut grid.recursion {
-                for vector in [&mut inner.r, &mut inner.d, &mut inner.q, &mut inner.u] {
-                    vector.clear();
+        for grid in &self.grids {
+            // SAFETY: as above.
+            unsafe { grid.z.clear() };
+            if let Some(inner) = &grid.recursion {
+                for vector in [&inner.r, &inner.d, &inner.q, &inner.u] {
+                    // SAFETY: as above.
+                    unsafe { vector.clear() };
                 }
             }
         }
@@ -300,6 +307,11 @@ impl<F: Format> Packed<F> {
         unsafe { partial.slice(0, self.grids[0].layout.cy) }
     }
 
+    /// Bytes that the first grid counts and the vectors too.
+    fn vectors_in_the_first_grid(&self) -> usize {
+        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.b1.bytes())
+    }
+
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
         let vectors = [&m.center, &self.b, &self.x, &self.r, &self.p, &self.q];
@@ -310,24 +322,38 @@ impl<F: Format> Packed<F> {
             + self.schur_center[0].bytes()
             + self.schur_center[1].bytes()
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
+            - self.vectors_in_the_first_grid()
             + self.natural().bytes()
             + self.projection.bytes()
     }
 }
 
 impl<F: Format> PackedGrid<F> {
-    fn new(grid: Grid, embedding: Embedding, shape: Shape, first: bool, recurses: bool) -> Result<Self> {
+    /// `vectors`: on the first grid, x and p.
+    fn new(
+        grid: Grid,
+        embedding: Embedding,
+        shape: Shape,
+        vectors: Option<(&Four, &Four)>,
+        recurses: bool,
+    ) -> Result<Self> {
+        let first = vectors.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
+        let own = F::own(&layout, own_reds)?;
+        let inverse = match (F::short(&own), vectors) {
+            (Some(_), Some((_, p))) => Four::reds(&layout, p.b1.again())?,
+            _ => Four::eliminated(&layout, true)?,
+        };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
-            own: F::own(&layout, own_reds)?,
-            inverse: Four::eliminated(&layout, true)?,
+            own,
+            inverse,
             recursion,
             embedding,
             shared: false,
-            excess: Four::zeroed(&layout, true)?,
+            excess: vectors.map_or_else(|| Four::zeroed(&layout, true), |(x, _)| Ok(x.again()))?,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, true)?,

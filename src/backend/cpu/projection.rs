@@ -216,26 +216,30 @@ impl Runs {
                 if !layout.rows(colour).contains(&row) {
                     continue;
                 }
-                self.runs.try_reserve(layout.columns(colour).len()).map_err(no_memory)?;
-                for column in layout.columns(colour) {
-                    let (i, j) = layout.node(colour, column, row);
-                    let Some(component) = components.singular_of(layout.grid.nx, i, j) else { continue };
+                let columns = layout.columns(colour);
+                if columns.is_empty() {
+                    continue;
+                }
+                let (first, j) = layout.node(colour, columns.start, row);
+                // The first column of this colour at node (i, j) or east of it: every second one has it.
+                let place = |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
+                for (nodes, component) in components.singular_runs(j) {
+                    let (start, end) = (place(nodes.start) as u32, place(nodes.end) as u32);
+                    let (row, component) = (row as u32, component as u32);
                     match self.runs.last_mut() {
+                        _ if start == end => {}
                         Some(run)
-                            if run.component == component as u32
-                                && run.row == row as u32
+                            if run.component == component
+                                && run.row == row
                                 && run.colour == colour
-                                && (run.start + run.len) as usize == column =>
+                                && run.start + run.len == start =>
                         {
-                            run.len += 1;
+                            run.len += end - start;
                         }
-                        _ => self.runs.push(Run {
-                            colour,
-                            row: row as u32,
-                            start: column as u32,
-                            len: 1,
-                            component: component as u32,
-                        }),
+                        _ => {
+                            self.runs.try_reserve(1).map_err(no_memory)?;
+                            self.runs.push(Run { colour, row, start, len: end - start, component });
+                        }
                     }
                 }
             }

@@ -7,8 +7,8 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, direct, dot, dot_mixed, five_points, interleave, narrow, nine_points, scale_in_place, solve, subtract,
-    subtract_scaled, widen,
+    add_scaled, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points, product,
+    scale_in_place, scale_row, solve, subtract, subtract_from, subtract_scaled, widen,
 };
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
@@ -27,6 +27,9 @@ use std::sync::atomic::Ordering;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+
+/// Values beside a row of `scratch`: a neighbour to the left and right is read.
+const BORDER: usize = 8;
 
 /// The caller's arrays, shared by the members of a run: each writes the rows of its share.
 pub struct Caller<'a> {
@@ -249,7 +252,8 @@ pub(super) unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values:
     let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
     split((layout.shift_x, values), even, odd);
     if scale != 1.0 {
-        even.iter_mut().chain(odd).for_each(|v| *v = *v * R::narrow(scale));
+        scale_row(even, scale);
+        scale_row(odd, scale);
     }
 }
 
@@ -304,23 +308,37 @@ impl<F: Format> Packed<F> {
 }
 
 impl<F: Format> PcgSteps for Member<'_, F> {
-    fn residual(&mut self) {
+    fn residual(&mut self) -> f64 {
         self.barrier();
-        self.each_row(|colour, row| {
-            // SAFETY: reads x and b, writes rows of r of this member.
-            let (b, r) = unsafe { (self.k.b[colour].row(row, 0), self.k.r[colour].row_mut(row, 0)) };
-            self.row_of_system(colour, row, &self.k.x, r);
-            for (r, b) in r.iter_mut().zip(b) {
-                *r = b - *r;
+        let mut turn = self.turn;
+        let k = self.k;
+        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: reads x and b, writes rows of r of this member.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                self.row_of_system(colour, row, &k.x, r);
+                subtract_from(r, b);
+                square += dot(r, r);
             }
+            square
         });
+        self.turn = turn;
+        sum
     }
 
-    fn residual_from_rhs(&mut self) {
-        self.each_row(|colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { self.k.r[colour].row_mut(row, 0).copy_from_slice(self.k.b[colour].row(row, 0)) };
-        });
+    fn residual_from_rhs(&mut self) -> f64 {
+        let k = self.k;
+        k.sum_over_rows(self.me, &mut self.turn, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: rows of this member, which no other reads in this step.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                r.copy_from_slice(b);
+                square += dot(r, r);
+            }
+            square
+        })
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -435,29 +453,30 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             let b = self.caller.input(j, nx);
             // SAFETY: row j is of this member's share.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, max_abs(b), j, true);
-            seen.look_at_row("x", x, max_abs(x), j, false);
+            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
+            seen.look_at_row("x", x, largest_in(x), j, false);
         }
         self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
         self.me.barrier();
         *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
-        let nx = self.layout().grid.nx;
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        let (nx, k) = (self.layout().grid.nx, self.k);
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: row j and its rows J are of this member's share.
             unsafe {
-                spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b);
+                spread(self.layout(), j, self.caller.input(j, nx), scale, &k.b);
                 if guess {
-                    spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x);
+                    spread(self.layout(), j, self.caller.output(j, nx), scale, &k.x);
                 }
             }
         }
         if !guess {
             self.clear_solution();
         }
-        self.barrier();
+        // Ends with a barrier.
+        self.rhs_norm2()
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -487,9 +506,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 self.row_of_a(colour, row, &self.k.x, ax);
                 // SAFETY: nobody writes b in this step.
                 let b = unsafe { self.k.b[colour].row(row, 0) };
-                for (ax, b) in ax.iter_mut().zip(b) {
-                    *ax = b - *ax;
-                }
+                subtract_from(ax, b);
                 square += dot(ax, ax);
             }
             square
@@ -504,26 +521,38 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             return;
         }
         let k = self.k;
-        // y_r = b_r / d_r, where x_r will be: the guess's red values are not needed any more.
         self.barrier();
-        for row in self.rows() {
-            for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: rows of this member, which no other reads in this step.
-                let (y, b, h) = unsafe {
-                    (k.x[colour].row_mut(row, 0), k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0))
-                };
-                for ((y, b), h) in y.iter_mut().zip(b).zip(h) {
-                    *y = b * h;
-                }
-            }
+        // y_r = b_r / d_r, in rows that stay in cache; red rows of b are not written in this step.
+        let (grid, n) = (self.first(), self.layout().cx);
+        let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.fill(0.0);
+        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
+        let mut row = || rows.next().expect("room for four rows");
+        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
+        let over_pivot = |colour: Colour, row: usize, y: &mut [f64]| {
+            // SAFETY: nobody writes red b or the pivots in this step.
+            let (b, h) = unsafe { (k.b[colour].row(row, 0), grid.inverse[colour].row(row, 0)) };
+            product(&mut y[BORDER..][..n], b, h);
+        };
+        let all = self.rows();
+        match all.start.checked_sub(1) {
+            Some(before) => over_pivot(Colour::R1, before, r1),
+            None => r1.fill(0.0),
         }
-        self.barrier();
-        for row in self.rows() {
-            for colour in BLACK {
-                // SAFETY: reads red y, writes black rows of this member.
+        over_pivot(Colour::R2, all.start, r2_above);
+        for row in all {
+            std::mem::swap(&mut r1_below, &mut r1);
+            std::mem::swap(&mut r2, &mut r2_above);
+            over_pivot(Colour::R1, row, r1);
+            over_pivot(Colour::R2, row + 1, r2_above);
+            for (colour, y) in [
+                (Colour::B1, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]),
+                (Colour::B2, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]),
+            ] {
+                // SAFETY: writes black rows of this member.
                 unsafe {
                     let a = k.matrix.straight.couplings(colour, row);
-                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, k.x.straight(colour, row));
+                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
                 }
             }
         }
@@ -537,22 +566,26 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         });
     }
 
-    fn back_substitute(&mut self) {
+    fn back_substitute(&mut self) -> f64 {
         if !self.k.shape.schur {
-            return;
+            return self.solution_max();
         }
         let k = self.k;
+        let inverse = &self.first().inverse;
         self.barrier();
-        for row in self.rows() {
+        let largest = k.over_rows(self.me, &mut self.turn, |row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
-                    let (b, h) = (k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0));
+                    let (b, h) = (k.b[colour].row(row, 0), inverse[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
                     solve::<Double>(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
                 }
             }
-        }
+            // SAFETY: rows of this member, which only it writes.
+            max_abs(&ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+        });
+        max_abs(largest)
     }
 
     fn shift_means(&mut self, restore: bool) {
@@ -572,7 +605,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     fn solution_max(&mut self) -> f64 {
         let largest = self.k.over_rows(self.me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
-            max_abs(&ALL.map(|colour| unsafe { max_abs(self.k.x[colour].row(row, 0)) }))
+            max_abs(&ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
         });
         max_abs(largest)
     }
@@ -587,7 +620,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 collect(self.layout(), j, &self.k.x, out);
                 out
             };
-            out.iter_mut().for_each(|v| *v *= unscale);
+            scale_row(out, unscale);
         }
     }
 

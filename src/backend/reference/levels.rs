@@ -7,6 +7,7 @@
 
 use super::band::Band;
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::backend::storage::Storage;
 use crate::backend::sums::dot;
 use crate::backend::{Pivot, PivotContext, Setup};
 use crate::error::{Result, zeroed};
@@ -42,6 +43,8 @@ pub struct NaturalLevels {
     /// 0 where the first grid recurses, else 1.
     first_recursion: usize,
     recursion: Recursion,
+    /// Format and unit of what is stored.
+    stored: (Storage, f64),
     /// On black nodes of the first grid alone, from the second level on.
     schur: bool,
 }
@@ -197,18 +200,26 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// q = A d, A as it was before these levels, in excess form: sum of a_ij (d_j - d_i) + excess d_i.
-    fn multiply(&self, d: &[f64], q: &mut [f64]) {
+    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess d_i.
+    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
             let c = ring_index(self.grid.nx, i, j);
-            let to = |coupling: f64, other: usize| coupling * (d[other] - d[c]);
+            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
             let straight =
                 (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
             let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
                 + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
-            q[c] = a.diagonal[c] * d[c] + (straight + corners);
+            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
         }
+    }
+
+    /// The center of A as it was before these levels and as it is stored.
+    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
+        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
+        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
     }
 
     /// y_r = r_r / d_r, r_b -= A_br y_r.
@@ -306,6 +317,7 @@ impl NaturalLevels {
             sections,
             first_recursion,
             recursion: Recursion::V,
+            stored: (Storage::F64, 1.0),
             schur,
         })
     }
@@ -341,6 +353,7 @@ impl NaturalLevels {
         let skew = (self.levels - self.first_level) % 2 == 1;
         let remainder = if skew { &last.skew } else { &last.straight };
         self.band.factorize(remainder, skew, self.levels + 1, last.embedding, context)?;
+        self.stored = (setup.storage, setup.unit);
         self.recursion = cycle::prepare(self, &setup.cycle);
         Ok(())
     }
@@ -440,9 +453,10 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn multiply_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
         let (grid, vectors) = self.inner(k);
         let (d, q) = vectors.split_at_mut(Q);
-        grid.multiply(&d[D], &mut q[0]);
+        grid.multiply(&d[D], &mut q[0], |coupling| storage.round(coupling / unit) * unit);
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
@@ -475,10 +489,13 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn draw_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
         let (grid, vectors) = self.inner(k);
         vectors[R].fill(0.0);
         for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
-            vectors[D][ring_index(grid.grid.nx, i, j)] = cycle::all_frequencies(i, j);
+            let c = ring_index(grid.grid.nx, i, j);
+            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            vectors[D][c] = cycle::all_frequencies(i, j, center);
         }
     }
 }

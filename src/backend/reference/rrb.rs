@@ -150,18 +150,21 @@ impl State {
         }
     }
 
-    /// M starts from A with its positive couplings moved to the diagonals, if asked: the row sums stay.
+    /// M starts from A with its positive couplings moved to the diagonals, if asked, and the straight ones as they are
+    /// stored (those of S1 are not): the row sums stay.
     fn start_levels(&mut self, setup: &Setup) {
+        let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let m = self.levels.input();
-        for (target, source) in [
-            (&mut m.east, &a.east),
-            (&mut m.north, &a.north),
-            (&mut m.northeast, &a.northeast),
-            (&mut m.northwest, &a.northwest),
+        for (target, source, stored) in [
+            (&mut m.east, &a.east, !schur),
+            (&mut m.north, &a.north, !schur),
+            (&mut m.northeast, &a.northeast, false),
+            (&mut m.northwest, &a.northwest, false),
         ] {
             for (t, &s) in target.iter_mut().zip(source) {
-                *t = if setup.compensate { s.min(0.0) } else { s };
+                let coupling = if setup.compensate { s.min(0.0) } else { s };
+                *t = if stored { setup.kept(coupling) } else { coupling };
             }
         }
         for j in 0..self.grid.ny {
@@ -289,17 +292,19 @@ impl Run<'_, '_> {
 }
 
 impl PcgSteps for Run<'_, '_> {
-    fn residual(&mut self) {
+    fn residual(&mut self) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
             self.s.r[c] = self.s.b[c] - self.s.row_of_system(&self.s.x, c);
         }
+        self.residual_norm2()
     }
 
-    fn residual_from_rhs(&mut self) {
+    fn residual_from_rhs(&mut self) -> f64 {
         for &c in &self.s.system {
             self.s.r[c] = self.s.b[c];
         }
+        self.residual_norm2()
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -371,12 +376,13 @@ impl RrbSteps for Run<'_, '_> {
         inputs
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let (s, a) = (&mut *self.s, &self.arrays);
         Self::nodes(s.grid, a.ld, |c, k| {
             s.b[c] = a.input[k] * scale;
             s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
         });
+        self.rhs_norm2()
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -434,13 +440,14 @@ impl RrbSteps for Run<'_, '_> {
         }
     }
 
-    fn back_substitute(&mut self) {
+    fn back_substitute(&mut self) -> f64 {
         if self.s.schur() {
             for k in 0..self.s.red.len() {
                 let c = self.s.red[k];
                 self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
             }
         }
+        self.solution_max()
     }
 
     fn shift_means(&mut self, restore: bool) {
