@@ -439,11 +439,11 @@ impl Options {
                 Err(_) => Err(range_error(o, format!("'{value}'"))),
             },
             Kind::Choice(names) => {
-                if o.key == opt::LUMPING {
-                    if let Some((number, omega)) = lumping_shorthand(value) {
-                        self.set_int(opt::LUMPING, number)?;
-                        return self.set_real(opt::RELAXATION, omega);
-                    }
+                if o.key == opt::LUMPING
+                    && let Some((number, omega)) = lumping_shorthand(value)
+                {
+                    self.set_int(opt::LUMPING, number)?;
+                    return self.set_real(opt::RELAXATION, omega);
                 }
                 let number = names.iter().find(|&&(n, _)| n == value).map(|&(_, number)| number);
                 match number {

@@ -248,7 +248,7 @@ for_each_lanes! {
 /// They, and the cells around them, may be read.
 #[inline(always)]
 unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane): (usize, usize), a: &Operator) -> V {
-    // SAFETY (all blocks): as the caller promised; every offset is a leg of the stencil.
+    // SAFETY: as the caller promised; every offset is a leg of the stencil.
     let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
     let (row, plane) = (row as isize, plane as isize);
     let f = at(f);
@@ -356,10 +356,11 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
 unsafe fn relax_text<V: Lanes>(task: &Task, solver: &Solver, a: &Operator) {
     let Form::Diagonal { reciprocals, scalings } = &solver.form else { return };
     let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
-    // SAFETY (both): as our caller promised.
     if is_cube(solver.shape) {
+        // SAFETY: as our caller promised.
         unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
     } else {
+        // SAFETY: as above.
         unsafe { relax_any::<V>(task, solver.shape, reciprocals, scalings, a) };
     }
 }
@@ -462,7 +463,7 @@ impl Lines {
 /// As for `relax`.
 #[inline(always)]
 unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
-    // SAFETY (all blocks): as the caller promised: cell (0, j, k), and the cells between blocks.
+    // SAFETY: as the caller promised: cell (0, j, k), and the cells between blocks.
     let (u, f) = unsafe {
         (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
     };
@@ -496,7 +497,7 @@ unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize
 unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
     let place = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
-    // SAFETY (all blocks): as the caller promised: cell (0, j, k).
+    // SAFETY: as the caller promised: cell (0, j, k).
     let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
     if lines.together() {
         // SAFETY: as above.
@@ -529,9 +530,7 @@ fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: 
             transform_lines(&mut turned, block * bx, 1, bx, a);
         }
         V::transpose(&mut turned);
-        for r in 0..8 {
-            tile[first + r] = turned[r];
-        }
+        tile[first..first + 8].copy_from_slice(&turned);
     }
 }
 

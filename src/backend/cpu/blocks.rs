@@ -556,23 +556,25 @@ impl<'a, 'w> Member<'a, 'w> {
             let behind = kb.checked_sub(1).filter(|k| inner.contains(k));
             if by_rows {
                 for jb in 0..in_slab {
-                    // SAFETY (both): as our caller promised. The row of the second colour has neighbours of the first
-                    // one in the slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the
-                    // first colour that comes later reads it with its old value.
                     if slabs.contains(&kb) {
+                        // SAFETY: as our caller promised.
                         unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
+                        // SAFETY: as our caller promised. The neighbours of this row have the first colour done in the
+                        // slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the first
+                        // colour that comes later reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
                     }
                 }
                 continue;
             }
-            // SAFETY (both): as our caller promised.
             if slabs.contains(&kb) {
+                // SAFETY: as our caller promised.
                 unsafe { self.slab(ways, p, kb, one.clone(), reverse) };
             }
             if let Some(k) = behind {
+                // SAFETY: as our caller promised.
                 unsafe { self.slab(behind_ways, p, k, two.clone(), reverse) };
             }
         }

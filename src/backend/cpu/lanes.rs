@@ -116,8 +116,8 @@ impl Lanes for Portable {
     fn transpose(rows: &mut [Self; 8]) {
         let from = *rows;
         for (i, row) in rows.iter_mut().enumerate() {
-            for l in 0..8 {
-                row.0[l] = from[l].0[i];
+            for (to, from) in row.0.iter_mut().zip(&from) {
+                *to = from.0[i];
             }
         }
     }
