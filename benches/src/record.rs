@@ -89,13 +89,24 @@ impl Record {
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
         };
-        if !self.bandwidth.is_empty() {
-            if !text.is_empty() {
-                text.push('\n');
-            }
+        if matches!(self.study, Study::Stream) {
             text += &self.ceilings();
+        } else if !self.bandwidth.is_empty() {
+            text += &self.ceilings_in_a_line();
         }
         text
+    }
+
+    fn ceilings_in_a_line(&self) -> String {
+        let parts: Vec<String> = self
+            .bandwidth
+            .iter()
+            .map(|b| {
+                let threads = if b.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", b.threads) };
+                format!("{} {} ({threads}, {} MB)", b.kernel, digits(b.median), digits(b.megabytes))
+            })
+            .collect();
+        format!("\nBandwidth in the same run, GB/s: {}.\n", parts.join(", "))
     }
 
     fn ceilings(&self) -> String {

@@ -123,6 +123,7 @@ impl PcgSteps for Clock<'_> {
 
 impl RrbSteps for Clock<'_> {
     noted! {
+        fall_back() -> bool;
         inspect(guess: bool) -> Inputs;
         load(scale: f64, guess: bool) -> f64;
         worst_incompatibility() -> (usize, f64, f64);

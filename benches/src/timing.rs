@@ -60,8 +60,12 @@ pub fn digits(v: f64) -> String {
     if !v.is_finite() {
         return "-".to_owned();
     }
-    let decimals = if v.abs() >= 100.0 || v == 0.0 { 0 } else { (2 - v.abs().log10().floor() as i32).clamp(0, 6) };
-    format!("{v:.*}", decimals as usize)
+    let decimals = |v: f64| {
+        if v.abs() >= 100.0 || v == 0.0 { 0 } else { (2 - v.abs().log10().floor() as i32).clamp(0, 6) as usize }
+    };
+    // 9.999 has one more digit before the point once it is rounded.
+    let rounded: f64 = format!("{v:.*}", decimals(v)).parse().unwrap_or(v);
+    format!("{v:.*}", decimals(rounded))
 }
 
 #[cfg(test)]
@@ -74,6 +78,7 @@ mod tests {
         assert_eq!(Samples::new(vec![4.0, 1.0, 2.0, 3.0]).median(), 2.5);
         assert!(Samples::default().median().is_nan());
         assert_eq!(Samples::new(vec![0.0123, 0.010]).milliseconds(), "11.2 (10.0 .. 12.3)");
+        assert_eq!([digits(9.999), digits(99.99), digits(0.0)], ["10.0", "100", "0"]);
         assert_eq!([digits(0.01234), digits(1234.5), digits(9.876)], ["0.0123", "1234", "9.88"]);
     }
 }

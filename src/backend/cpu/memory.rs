@@ -24,6 +24,12 @@ pub struct Memory {
     bytes: usize,
 }
 
+// SAFETY: the block is its own, and belongs to no thread; who may touch what of it when is the care of those who take
+// `data`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
 enum Block {
     Lines(Vec<Line>),
     #[cfg(unix)]
