@@ -113,7 +113,8 @@ impl Rrb {
 
         let compensate = options.int(opt::COMPENSATION) != choice::COMPENSATION_NEVER;
         let positive = if compensate { findings.positive_couplings } else { 0 };
-        let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), components.singular() > 0)?;
+        let storage =
+            choose_storage(a.grid, options, (findings.center_min, findings.center_max), components.singular() > 0)?;
         let cycle = choose_cycle(options, components.singular() > 0)?;
         let levels = choose_levels(a.grid, options, &cycle)?;
         let block = options.int(opt::COMPUTE_BLOCK) as usize;

@@ -744,7 +744,7 @@ mod tests {
         let brain = wide.each_ref().map(|row| row.iter().map(|v| Brain::write(v / 0.25)).collect());
         let [f64, f32, bf16] = [(Storage::F64, 1.0), (Storage::F32, 0.5), (Storage::Bf16, 0.25)]
             .map(|(storage, unit)| setup(storage, omega, unit));
-        let floating = seed % 2 == 0;
+        let floating = seed.is_multiple_of(2);
         [
             compare::<OfReds<Double>>(&rows, &wide, &f64, floating),
             compare::<OfReds<Single>>(&rows, &wide, &f32, floating),
