@@ -197,7 +197,7 @@ options! {
         "which block waits for which";
     OMEGA = 301 "omega" Smoother Now real(0.0, 0.0, 2.0, false), "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
     STAGGER = 302 "stagger" Smoother Now int(0, 0, 2),
-        "1: blocks shifted by floor(b/2) cells down on odd sweeps of an apply (the first is even); 2: on even ones";
+        "1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones";
     REVERSE = 303 "reverse" Smoother Now SWITCH_OFF, "colours (chaotic: blocks) in reverse order, for post-smoothing";
     BLOCK_SOLVER = 304 "block_solver" Smoother Factorize Kind::Choice(BLOCK_SOLVERS),
         "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense";

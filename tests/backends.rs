@@ -601,7 +601,7 @@ fn disconnected_basins() {
 #[test]
 fn narrow_channels_in_a_closed_basin() {
     let (nx, ny) = (37, 29);
-    let comb = |i: usize, j: usize| j == 0 || i % 2 == 0;
+    let comb = |i: usize, j: usize| j == 0 || i.is_multiple_of(2);
     let diagonal = |i: usize, j: usize| (i + j) % 3 != 1 || i == j;
     let spiral = {
         let mut wet = vec![false; nx * ny];

@@ -382,9 +382,9 @@ fn decoupled_points_pass_through() {
 #[test]
 fn narrow_channels() {
     let (nx, ny) = (11, 10);
-    let comb = |i: usize, j: usize| j == 0 || i % 2 == 0;
+    let comb = |i: usize, j: usize| j == 0 || i.is_multiple_of(2);
     let stairs = |i: usize, j: usize| (i + j) % 4 < 2;
-    let diagonal = |i: usize, j: usize| (i + j) % 2 == 0 && j % 3 != 2;
+    let diagonal = |i: usize, j: usize| (i + j).is_multiple_of(2) && j % 3 != 2;
     type Wet = dyn Fn(usize, usize) -> bool;
     for wet in [&comb as &Wet, &stairs, &diagonal] {
         for nine_point in [false, true] {

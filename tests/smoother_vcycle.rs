@@ -10,14 +10,15 @@ use std::ffi::c_void;
 
 /// One grid of a V-cycle: n^3 cells and two smoothers, for the sweeps before and after.
 struct Grid {
-    n: i64,
+    /// On the heap: its address is with the ghost function.
+    n: Box<i64>,
     level: Level,
     before: Smoother,
     after: Smoother,
 }
 
 struct Cycle {
-    grids: Vec<Box<Grid>>,
+    grids: Vec<Grid>,
     sweeps: [i32; 2],
     staggered: bool,
     /// Sweeps done, the coarsest grid's even number left out.
@@ -65,10 +66,10 @@ impl Cycle {
             // The coarsest grid: 60 point sweeps.
             let (block, sides) = if side == 2 { ([1; 3], ["", ""]) } else { (block, [&*options[0], &*options[1]]) };
             let [before, after] = sides.map(|o| Smoother::of(stencil, block, &format!("threads=1 {o}"), &level));
-            let mut grid = Box::new(Grid { n: side, level, before, after });
-            let user = (&raw mut grid.n).cast();
+            let mut grid = Grid { n: Box::new(side), level, before, after };
+            let user = (&raw mut *grid.n).cast();
             for smoother in [&grid.before, &grid.after] {
-                // SAFETY: a live handle; the box keeps `n` at its place for as long as the handle lives.
+                // SAFETY: a live handle; the box keeps the number at its place for as long as the handle lives.
                 outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), user) }).unwrap();
             }
             grids.push(grid);
@@ -79,15 +80,15 @@ impl Cycle {
 
     fn run(&mut self, l: usize) {
         if l + 1 == self.grids.len() {
-            let grid = &mut *self.grids[l];
+            let grid = &mut self.grids[l];
             grid.before.apply(&mut grid.level, 60).unwrap();
             return;
         }
         self.relax(l, false);
         let (fine, coarse) = self.grids.split_at_mut(l + 1);
-        let (fine, coarse) = (&mut *fine[l], &mut *coarse[0]);
+        let (fine, coarse) = (&mut fine[l], &mut coarse[0]);
         let r = fine.before.residual(&mut fine.level);
-        let (n, m) = (fine.n, coarse.n);
+        let (n, m) = (*fine.n, *coarse.n);
         for k in 0..m {
             for j in 0..m {
                 for i in 0..m {
@@ -100,7 +101,7 @@ impl Cycle {
         coarse.level.u[0].fill(0.0);
         self.run(l + 1);
         let (fine, coarse) = self.grids.split_at_mut(l + 1);
-        let (fine, coarse) = (&mut *fine[l], &mut *coarse[0]);
+        let (fine, coarse) = (&mut fine[l], &mut coarse[0]);
         mirror(m, &mut coarse.level.u[0]);
         let c = &coarse.level.u[0];
         for k in 0..n {
@@ -132,7 +133,7 @@ impl Cycle {
 
     /// Blocks are shifted on every other sweep, counted through all levels and cycles.
     fn relax(&mut self, l: usize, after: bool) {
-        let grid = &mut *self.grids[l];
+        let grid = &mut self.grids[l];
         let smoother = if after { &grid.after } else { &grid.before };
         let sweeps = self.sweeps[usize::from(after)];
         if self.staggered {
@@ -143,14 +144,14 @@ impl Cycle {
     }
 
     fn factor(&mut self) -> f64 {
-        let n = self.grids[0].n;
+        let n = *self.grids[0].n;
         let mut random = Random(42);
         let values: Vec<f64> = (0..n * n * n).map(|_| 2.0 * random.uniform() - 1.0).collect();
         self.grids[0].level.set(|[i, j, k]| values[((k * n + j) * n + i) as usize], |_| 0.0);
         let mut norms = Vec::new();
         for _ in 0..16 {
             self.run(0);
-            let finest = &mut *self.grids[0];
+            let finest = &mut self.grids[0];
             norms.push(finest.before.norm(&mut finest.level));
         }
         (norms[15] / norms[7]).powf(1.0 / 8.0)
