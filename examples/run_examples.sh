@@ -29,7 +29,7 @@ same() {
   fi
 }
 cd "$work"
-for program in poisson_c poisson_cpp poisson_f90 replace_iccg; do
+for program in poisson_c poisson_cpp poisson_f90 replace_iccg multigrid3d amr_two_level pcg_smoother; do
   "$build/$program" >"$program"
 done
 "$build/ship_waves/ship_waves" --steps 60 --output output >ship_waves
@@ -37,6 +37,9 @@ same poisson.txt poisson_c
 same poisson.txt poisson_cpp
 same poisson.txt poisson_f90
 same replace_iccg.txt replace_iccg
+same multigrid3d.txt multigrid3d
+same amr_two_level.txt amr_two_level
+same pcg_smoother.txt pcg_smoother
 same ship_waves.txt ship_waves
 same convergence_iccg.csv output/convergence_iccg.csv
 same convergence_rrb.csv output/convergence_rrb.csv

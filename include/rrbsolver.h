@@ -86,6 +86,21 @@
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
                                               nx */
+#define RRB_OPT_METHOD                300  /* which block waits for which */
+#define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */
+#define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) cells down on odd sweeps of an apply
+                                              (the first is even); 2: on even ones */
+#define RRB_OPT_REVERSE               303  /* colours (chaotic: blocks) in reverse order, for post-smoothing */
+#define RRB_OPT_BLOCK_SOLVER          304  /* auto: fast_diagonalization where sine transforms diagonalize the blocks
+                                              without loss of digits, else dense */
+#define RRB_OPT_REMAINDER             305  /* blocks cut short by a patch's edge: solved as they are, or moved
+                                              inwards, where they overlap others */
+#define RRB_OPT_PARALLEL              306  /* what threads share: auto one list of all blocks of all patches;
+                                              chaotic_gauss_seidel with patch is lexicographic in each patch */
+#define RRB_OPT_PATCH_THREADS         307  /* groups of threads that share the patches of parallel = nested; 0:
+                                              chosen */
+#define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
+                                              device relaxes them */
 
 /* Results: keys of get. */
 #define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve */
@@ -112,51 +127,75 @@
 #define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones */
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
 #define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
+#define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
+#define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
+#define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
+#define RRB_INFO_CELLS                  1203  /* cells of all patches */
 
 /* Choices: values of options and results. */
-#define RRB_BACKEND_AUTO                  0
-#define RRB_BACKEND_CPU                   1
-#define RRB_BACKEND_CUDA                  2
-#define RRB_BACKEND_REFERENCE             3
-#define RRB_MEMORY_AUTO                   0
-#define RRB_MEMORY_HOST                   1
-#define RRB_MEMORY_DEVICE                 2
-#define RRB_NORM_TRUE2                    0
-#define RRB_NORM_PRECONDITIONED           1
-#define RRB_REFERENCE_RHS                 0
-#define RRB_REFERENCE_INITIAL             1
-#define RRB_NULL_SPACE_AUTO               0
-#define RRB_NULL_SPACE_NONE               1
-#define RRB_NULL_SPACE_CONSTANT           2
-#define RRB_LUMPING_M1                    0
-#define RRB_LUMPING_M2                    1
-#define RRB_FUSION_ON                     1
-#define RRB_FUSION_OFF                    0
-#define RRB_COMPENSATION_AUTO             0
-#define RRB_COMPENSATION_NEVER            1
-#define RRB_COMPENSATION_ALWAYS           2
-#define RRB_PRECISION_AUTO                0
-#define RRB_PRECISION_F64                 1
-#define RRB_PRECISION_F32                 2
-#define RRB_PRECISION_BF16                3
-#define RRB_PRECISION_MIXED               4
-#define RRB_CYCLE_AUTO                    0
-#define RRB_CYCLE_V                       1
-#define RRB_CYCLE_AMLI                    2
-#define RRB_CYCLE_K                       3
-#define RRB_STOP_REASON_NONE              0
-#define RRB_STOP_REASON_CONVERGED         1
-#define RRB_STOP_REASON_INITIAL_GUESS     2
-#define RRB_STOP_REASON_ZERO_RHS          3
-#define RRB_STOP_REASON_MAX_ITER          4
-#define RRB_STOP_REASON_MONITOR           5
-#define RRB_STOP_REASON_STAGNATED         6
-#define RRB_STOP_REASON_BREAKDOWN         7
+#define RRB_BACKEND_AUTO                          0
+#define RRB_BACKEND_CPU                           1
+#define RRB_BACKEND_CUDA                          2
+#define RRB_BACKEND_REFERENCE                     3
+#define RRB_MEMORY_AUTO                           0
+#define RRB_MEMORY_HOST                           1
+#define RRB_MEMORY_DEVICE                         2
+#define RRB_NORM_TRUE2                            0
+#define RRB_NORM_PRECONDITIONED                   1
+#define RRB_REFERENCE_RHS                         0
+#define RRB_REFERENCE_INITIAL                     1
+#define RRB_NULL_SPACE_AUTO                       0
+#define RRB_NULL_SPACE_NONE                       1
+#define RRB_NULL_SPACE_CONSTANT                   2
+#define RRB_LUMPING_M1                            0
+#define RRB_LUMPING_M2                            1
+#define RRB_FUSION_ON                             1
+#define RRB_FUSION_OFF                            0
+#define RRB_COMPENSATION_AUTO                     0
+#define RRB_COMPENSATION_NEVER                    1
+#define RRB_COMPENSATION_ALWAYS                   2
+#define RRB_PRECISION_AUTO                        0
+#define RRB_PRECISION_F64                         1
+#define RRB_PRECISION_F32                         2
+#define RRB_PRECISION_BF16                        3
+#define RRB_PRECISION_MIXED                       4
+#define RRB_CYCLE_AUTO                            0
+#define RRB_CYCLE_V                               1
+#define RRB_CYCLE_AMLI                            2
+#define RRB_CYCLE_K                               3
+#define RRB_METHOD_COLOURED_GAUSS_SEIDEL          0
+#define RRB_METHOD_BLOCK_JACOBI                   1
+#define RRB_METHOD_CHAOTIC_GAUSS_SEIDEL           2
+#define RRB_BLOCK_SOLVER_AUTO                     0
+#define RRB_BLOCK_SOLVER_FAST_DIAGONALIZATION     1
+#define RRB_BLOCK_SOLVER_DENSE                    2
+#define RRB_REMAINDER_EXACT                       0
+#define RRB_REMAINDER_OVERLAP                     1
+#define RRB_PARALLEL_AUTO                         0
+#define RRB_PARALLEL_PATCH                        1
+#define RRB_PARALLEL_BLOCK                        2
+#define RRB_PARALLEL_NESTED                       3
+#define RRB_TRANSFER_AUTO                         0
+#define RRB_TRANSFER_DEPTH_FIRST                  1
+#define RRB_TRANSFER_BREADTH_FIRST                2
+#define RRB_STOP_REASON_NONE                      0
+#define RRB_STOP_REASON_CONVERGED                 1
+#define RRB_STOP_REASON_INITIAL_GUESS             2
+#define RRB_STOP_REASON_ZERO_RHS                  3
+#define RRB_STOP_REASON_MAX_ITER                  4
+#define RRB_STOP_REASON_MONITOR                   5
+#define RRB_STOP_REASON_STAGNATED                 6
+#define RRB_STOP_REASON_BREAKDOWN                 7
 
 /**
  * One matrix with its factorization. One thread at a time; different handles are independent.
  */
 typedef struct rrb_handle rrb_handle;
+
+/**
+ * One stencil and block size, with patches. One thread at a time; different handles are independent.
+ */
+typedef struct smoother_handle smoother_handle;
 
 /**
  * Status of a call: 0 done, positive finished with a caveat, negative failed.
@@ -172,6 +211,12 @@ typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
  * Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
  */
 typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
+
+/**
+ * Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
+ * nonzero stops.
+ */
+typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u);
 
 #ifdef __cplusplus
 extern "C" {
@@ -374,6 +419,190 @@ rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
  * be NULL or point to an `int64_t`.
  */
 rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capacity, int64_t *count);
+
+/**
+ * Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
+ * fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
+ * The values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
+ * `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
+ * are inverted at `smoother_set_patches`.
+ *
+ * Required: `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
+ */
+rrb_status smoother_create(int32_t stencil_points,
+                           const double *stencil,
+                           int64_t bx,
+                           int64_t by,
+                           int64_t bz,
+                           smoother_handle **out);
+
+/**
+ * Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
+ * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
+ * are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
+ * `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`, `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
+ * After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
+ */
+rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
+
+/**
+ * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
+ * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others. With u and f
+ * NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
+ * monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0, arrays overlap),
+ * `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
+ * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race). Takes no memory, starts no thread.
+ * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 85 flops a cell.
+ * Source: Rodriguez et al., algorithms 1 to 3.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to
+ * (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+ */
+rrb_status smoother_apply(smoother_handle *h,
+                          double *const *u,
+                          const double *const *f,
+                          int32_t sweeps);
+
+/**
+ * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
+ * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
+ *
+ * Required: As for `smoother_apply`.
+ */
+rrb_status smoother_exchange(smoother_handle *h, double *const *u);
+
+/**
+ * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
+ * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
+ * at that time (those of the call, or the library's own where Jacobi alternates; in the space of `memory`); nonzero ends
+ * the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
+ * cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+ */
+rrb_status smoother_set_ghost_fill(smoother_handle *h,
+                                   smoother_ghost_fn callback,
+                                   void *user);
+
+/**
+ * r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
+ * bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function
+ * asked. Cost: 16 bytes a cell, 24 with r.
+ *
+ * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
+ * to a `double`.
+ */
+rrb_status smoother_residual(smoother_handle *h,
+                             double *const *u,
+                             const double *const *f,
+                             double *const *r,
+                             double *norm2);
+
+/**
+ * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay between
+ * calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL to leave
+ * what is there. The copies end with `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+ *
+ * Required: As for `smoother_apply`.
+ */
+rrb_status smoother_upload(smoother_handle *h, double *const *u, const double *const *f);
+
+/**
+ * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ *
+ * Required: As for `smoother_apply`.
+ */
+rrb_status smoother_download(smoother_handle *h, double *const *u);
+
+/**
+ * The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
+ * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be NULL.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
+ */
+rrb_status smoother_device_pointers(smoother_handle *h,
+                                    double **u,
+                                    double **f);
+
+/**
+ * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ *
+ * Required: `h` must be NULL or point to NULL or to a pointer from `smoother_create` that no other thread uses.
+ */
+rrb_status smoother_destroy(smoother_handle **h);
+
+/**
+ * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
+ * `RRB_ERR_ARGUMENT` (out of range); what a value needs (block inverses of `stagger`, a second array of
+ * `block_jacobi`) is made here, with the errors of `smoother_set_patches`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`.
+ */
+rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
+
+/**
+ * Sets a real option. Errors as for `smoother_set_int`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`.
+ */
+rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
+
+/**
+ * Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
+ * Errors: as for `smoother_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
+ */
+rrb_status smoother_set_options(smoother_handle *h, const char *text);
+
+/**
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not made
+ * are 0.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
+ */
+rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
+
+/**
+ * Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to a `double`.
+ */
+rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
+
+/**
+ * The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`.
+ */
+rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
+
+/**
+ * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
+ * ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
+ * u and f per sweep. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+ */
+rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
+
+/**
+ * Relative residuals that the monitor was given in the last apply (at most `max_iter` + 1 and 1,000,000 are kept): writes
+ * at most `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+ *
+ * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be NULL
+ * or point to an `int64_t`.
+ */
+rrb_status smoother_get_history(const smoother_handle *h,
+                                double *residuals,
+                                int64_t capacity,
+                                int64_t *count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,6 +12,7 @@
 
 #include "rrbsolver.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -249,6 +250,200 @@ private:
     std::unique_ptr<rrb_handle, destroyer> handle_;
     std::int64_t nx_;
     std::int64_t ny_;
+};
+
+/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells that
+/// no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an exception, which
+/// then leaves apply.
+using ghost_fill = std::function<bool(std::int32_t sweep, double *const *u)>;
+
+/// Cells lower .. lower + size - 1 of one level's index space. u has a layer of ghost cells, (nx+2)(ny+2)(nz+2) values, x
+/// fastest; f has nx*ny*nz.
+struct box {
+    std::array<std::int64_t, 3> lower;
+    std::array<std::int64_t, 3> size;
+};
+
+/// Tables of one pointer a patch.
+using patches = view<double *const>;
+using const_patches = view<const double *const>;
+
+/// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top) or 27
+/// (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other use throws
+/// RRB_ERR_NULL. What the calls do stands in rrbsolver.h.
+class smoother {
+public:
+    smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz) {
+        smoother_handle *raw = nullptr;
+        // Other lengths are refused there.
+        detail::check(smoother_create(static_cast<std::int32_t>(stencil.size()), stencil.data(), bx, by, bz, &raw));
+        handle_.reset(raw);
+    }
+
+    /// For functions of rrbsolver.h; stays owned by this object.
+    smoother_handle *handle() const noexcept { return handle_.get(); }
+
+    /// A whole-number option, a switch or a choice: set(RRB_OPT_METHOD, RRB_METHOD_BLOCK_JACOBI).
+    template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+    void set(std::int32_t key, Integer value) {
+        detail::check(smoother_set_int(handle(), key, static_cast<std::int64_t>(value)));
+    }
+    /// A real option: set(RRB_OPT_OMEGA, 0.85).
+    void set(std::int32_t key, double value) { detail::check(smoother_set_real(handle(), key, value)); }
+    /// Options by their text names: set("method=block_jacobi omega=0.8").
+    void set(const char *text) { detail::check(smoother_set_options(handle(), text)); }
+    void set(const std::string &text) { set(text.c_str()); }
+
+    std::int64_t get_int(std::int32_t key) const {
+        std::int64_t value = 0;
+        detail::check(smoother_get_int(handle(), key, &value));
+        return value;
+    }
+    double get_real(std::int32_t key) const {
+        double value = 0;
+        detail::check(smoother_get_real(handle(), key, &value));
+        return value;
+    }
+
+    /// New patches; block inverses stay.
+    void set_patches(view<const box> boxes) {
+        std::vector<std::int64_t> lower, size;
+        for (std::size_t p = 0; p < boxes.size(); ++p) {
+            const box &b = boxes.data()[p];
+            lower.insert(lower.end(), b.lower.begin(), b.lower.end());
+            size.insert(size.end(), b.size.begin(), b.size.end());
+        }
+        count_ = boxes.size();
+        using triples = const std::int64_t (*)[3];
+        detail::check(smoother_set_patches(handle(), static_cast<std::int64_t>(count_),
+                                           reinterpret_cast<triples>(lower.data()),
+                                           reinterpret_cast<triples>(size.data())));
+    }
+
+    /// `sweeps` sweeps: u in and out. Returns RRB_OK or RRB_STOPPED.
+    rrb_status apply(patches u, const_patches f, std::int32_t sweeps) {
+        check_count("u", u.size());
+        check_count("f", f.size());
+        return finish(smoother_apply(handle(), u.data(), f.data(), sweeps));
+    }
+    /// The same on the patches of upload.
+    rrb_status apply(std::int32_t sweeps) { return finish(smoother_apply(handle(), nullptr, nullptr, sweeps)); }
+
+    /// Ghost cells between patches.
+    void exchange(patches u) {
+        check_count("u", u.size());
+        detail::check(smoother_exchange(handle(), u.data()));
+    }
+
+    /// ||f - A u||_2 over all patches, with fresh ghost cells.
+    double residual(patches u, const_patches f) {
+        check_count("u", u.size());
+        check_count("f", f.size());
+        double norm2 = 0;
+        finish(smoother_residual(handle(), u.data(), f.data(), nullptr, &norm2));
+        return norm2;
+    }
+    /// The same, and r = f - A u.
+    double residual(patches u, const_patches f, patches r) {
+        check_count("u", u.size());
+        check_count("f", f.size());
+        check_count("r", r.size());
+        double norm2 = 0;
+        finish(smoother_residual(handle(), u.data(), f.data(), r.data(), &norm2));
+        return norm2;
+    }
+
+    /// Keeps patches in the library's memory, on the device where there is one.
+    void upload(patches u, const_patches f) {
+        check_count("u", u.size());
+        check_count("f", f.size());
+        detail::check(smoother_upload(handle(), u.data(), f.data()));
+    }
+    /// Brings them back.
+    void download(patches u) {
+        check_count("u", u.size());
+        detail::check(smoother_download(handle(), u.data()));
+    }
+
+    /// The relative residuals that the monitor was given in the last apply.
+    std::vector<double> history() const {
+        std::int64_t count = 0;
+        detail::check(smoother_get_history(handle(), nullptr, 0, &count));
+        std::vector<double> residuals(static_cast<std::size_t>(count));
+        detail::check(smoother_get_history(handle(), residuals.data(), count, &count));
+        return residuals;
+    }
+
+    /// The ghost function of every call from now on; an empty one (nullptr) ends that.
+    void set_ghost_fill(ghost_fill callback) {
+        const bool any = static_cast<bool>(callback);
+        state().fill = std::move(callback);
+        detail::check(smoother_set_ghost_fill(handle(), any ? &smoother::call_fill : nullptr, state_.get()));
+    }
+
+    /// The monitor of every apply from now on; an empty one (nullptr) ends that.
+    void set_monitor(monitor callback) {
+        const bool any = static_cast<bool>(callback);
+        state().watch = std::move(callback);
+        detail::check(smoother_set_monitor(handle(), any ? &smoother::call_monitor : nullptr, state_.get()));
+    }
+
+    /// Work goes to the caller's CUDA stream; nullptr: to the smoother's own.
+    void set_stream(void *cuda_stream) { detail::check(smoother_set_stream(handle(), cuda_stream)); }
+
+private:
+    struct destroyer {
+        void operator()(smoother_handle *h) const noexcept { smoother_destroy(&h); }
+    };
+    /// On the heap: its address is with the library, and this object may move.
+    struct callbacks {
+        ghost_fill fill;
+        monitor watch;
+        std::exception_ptr thrown;
+    };
+
+    callbacks &state() {
+        if (!state_) {
+            state_ = std::make_unique<callbacks>();
+        }
+        return *state_;
+    }
+
+    template <class Call>
+    static std::int32_t guarded(void *user, Call call) noexcept {
+        auto *state = static_cast<callbacks *>(user);
+        try {
+            return call(*state) ? 1 : 0;
+        } catch (...) {
+            state->thrown = std::current_exception();
+            return 1;
+        }
+    }
+    static std::int32_t call_fill(void *user, std::int32_t sweep, double *const *u) noexcept {
+        return guarded(user, [&](callbacks &state) { return state.fill(sweep, u); });
+    }
+    static std::int32_t call_monitor(void *user, std::int64_t sweep, double relative_residual) noexcept {
+        return guarded(user, [&](callbacks &state) { return state.watch(sweep, relative_residual); });
+    }
+
+    rrb_status finish(rrb_status status) {
+        if (state_ && state_->thrown) {
+            std::rethrow_exception(std::exchange(state_->thrown, nullptr));
+        }
+        return detail::check(status);
+    }
+
+    void check_count(const char *name, std::size_t size) const {
+        if (size != count_) {
+            throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold a pointer for each of " +
+                                               std::to_string(count_) + " patches, got " + std::to_string(size));
+        }
+    }
+
+    // Destroyed in reverse order: the handle first.
+    std::unique_ptr<callbacks> state_;
+    std::unique_ptr<smoother_handle, destroyer> handle_;
+    std::size_t count_ = 0;
 };
 
 /// What solve_once did.

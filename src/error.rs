@@ -100,6 +100,68 @@ pub enum Error {
         /// Row of the first such entry.
         j: usize,
     },
+    /// NaN or infinity in a short list.
+    NotFiniteEntry {
+        /// Name of the list.
+        name: &'static str,
+        /// The value found.
+        value: f64,
+        /// Its place.
+        index: usize,
+    },
+    /// The pointer of a patch is NULL.
+    NullOfPatch {
+        /// Name of the array.
+        name: &'static str,
+        /// Number of the patch.
+        patch: usize,
+    },
+    /// Arrays of patches overlap.
+    OverlapOfPatches {
+        /// Name and patch of the one.
+        first: (&'static str, usize),
+        /// Name and patch of the other.
+        second: (&'static str, usize),
+    },
+    /// A patch without cells, or with more than can be addressed.
+    PatchSize {
+        /// Number of the patch.
+        patch: usize,
+        /// x, y or z.
+        axis: &'static str,
+        /// What was given.
+        size: i64,
+    },
+    /// NaN or infinity in an array of a patch.
+    NotFiniteCell {
+        /// Name of the array.
+        name: &'static str,
+        /// The value found.
+        value: f64,
+        /// Number of the patch.
+        patch: usize,
+        /// The cell, in the index space of the level.
+        cell: [i64; 3],
+    },
+    /// Two patches cover the same cell.
+    Patches {
+        /// Number of the one.
+        first: usize,
+        /// Number of the other.
+        second: usize,
+    },
+    /// Blocks moved inwards (`remainder=overlap`) would be written by several threads at once.
+    Overlapping {
+        /// A patch with such blocks.
+        patch: usize,
+    },
+    /// A diagonal block that has no inverse.
+    Block {
+        /// Its cells.
+        shape: [usize; 3],
+        /// A patch with such a block, and the block's first cell in the index space of the level.
+        place: Option<(usize, [i64; 3])>,
+    },
     /// A quantity that is positive for definite matrices was not.
     Breakdown {
         /// The quantity, such as "p'Ap".
@@ -137,14 +199,18 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> i32 {
         match self {
-            Self::Null(_) => RRB_ERR_NULL,
-            Self::Range { .. } | Self::Overlap { .. } => RRB_ERR_ARGUMENT,
-            Self::Dimension(_) => RRB_ERR_DIMENSION,
+            Self::Null(_) | Self::NullOfPatch { .. } => RRB_ERR_NULL,
+            Self::Range { .. } | Self::Overlap { .. } | Self::Patches { .. } | Self::OverlapOfPatches { .. } => {
+                RRB_ERR_ARGUMENT
+            }
+            Self::Dimension(_) | Self::PatchSize { .. } => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,
-            Self::Unsupported(_) => RRB_ERR_UNSUPPORTED,
-            Self::Matrix { .. } => RRB_ERR_MATRIX,
-            Self::NotFinite { .. } | Self::Overflow => RRB_ERR_NOT_FINITE,
+            Self::Unsupported(_) | Self::Overlapping { .. } => RRB_ERR_UNSUPPORTED,
+            Self::Matrix { .. } | Self::Block { .. } => RRB_ERR_MATRIX,
+            Self::NotFinite { .. } | Self::NotFiniteEntry { .. } | Self::NotFiniteCell { .. } | Self::Overflow => {
+                RRB_ERR_NOT_FINITE
+            }
             Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
             Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
             Self::Memory(_) => RRB_ERR_MEMORY,
@@ -171,6 +237,39 @@ impl Error {
             Self::NotFinite { name, value, i, j } => {
                 format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
             }
+            Self::NotFiniteEntry { name, value, index } => {
+                format!("{name} holds {value} at {}; all inputs must be finite", *index as i64 + base)
+            }
+            Self::NullOfPatch { name, patch } => format!("{name} of patch {} must not be NULL", *patch as i64 + base),
+            Self::OverlapOfPatches { first: (a, p), second: (b, q) } => format!(
+                "the arrays {a} of patch {} and {b} of patch {} must not overlap",
+                *p as i64 + base,
+                *q as i64 + base
+            ),
+            Self::PatchSize { patch, axis, size } if *size < 1 => {
+                format!("the size of patch {} in {axis} must be at least 1, got {size}", *patch as i64 + base)
+            }
+            Self::PatchSize { patch, axis, size } => format!(
+                "patch {} is too large or too far out to be counted: its size in {axis} is {size}",
+                *patch as i64 + base
+            ),
+            Self::NotFiniteCell { name, value, patch, cell: [i, j, k] } => format!(
+                "{name} holds {value} in cell ({i}, {j}, {k}) of patch {}; all inputs must be finite",
+                *patch as i64 + base
+            ),
+            Self::Patches { first, second } => {
+                format!("the patches {} and {} overlap", *first as i64 + base, *second as i64 + base)
+            }
+            Self::Overlapping { patch } => format!(
+                "remainder = overlap: blocks of patch {} that are cut short would overlap others and be written at the \
+                 same time; use remainder = exact, or method = chaotic_gauss_seidel with parallel = patch",
+                *patch as i64 + base
+            ),
+            Self::Block { shape: [x, y, z], place: None } => format!("the block of {x} x {y} x {z} cells is singular"),
+            Self::Block { shape: [x, y, z], place: Some((patch, [i, j, k])) } => format!(
+                "the block of {x} x {y} x {z} cells at ({i}, {j}, {k}) of patch {} is singular",
+                *patch as i64 + base
+            ),
             Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
                 "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision"
             ),

@@ -1,8 +1,8 @@
 //! The one table of options and results: the header, the Fortran constants, the text names and the
 //! documentation are made from it. A leaf: knows no solver.
 //!
-//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200,
-//! common results 1000, `rrb` results 1100.
+//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options 300,
+//! common results 1000, `rrb` results 1100, `smoother` results 1200.
 
 use crate::error::{Error, Result};
 
@@ -13,6 +13,8 @@ pub enum Family {
     Common,
     /// `rrb_`: 2D stencils.
     Rrb,
+    /// `smoother_`: block relaxation on 3D patches.
+    Smoother,
 }
 
 /// When a new value acts.
@@ -121,6 +123,8 @@ const BACKENDS: &[(&str, i64)] = &[("auto", 0), ("cpu", 1), ("cuda", 2), ("refer
 const PRECISIONS: &[(&str, i64)] = &[("auto", 0), ("f64", 1), ("f32", 2), ("bf16", 3), ("mixed", 4)];
 const CYCLES: &[(&str, i64)] = &[("auto", 0), ("v", 1), ("amli", 2), ("k", 3)];
 
+const BLOCK_SOLVERS: &[(&str, i64)] = &[("auto", 0), ("fast_diagonalization", 1), ("dense", 2)];
+
 /// Values of the result `stop_reason`.
 pub const STOP_REASONS: &[(&str, i64)] = &[
     ("none", 0),
@@ -188,6 +192,22 @@ options! {
     CYCLE_STEPS = 211 "cycle_steps" Rrb Factorize int(2, 1, 8), "inner iterations of a recursion";
     LEADING_DIMENSION = 212 "leading_dimension" Rrb Factorize int(0, 0, i64::MAX),
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+
+    METHOD = 300 "method" Smoother Now Kind::Choice(&[("coloured_gauss_seidel", 0), ("block_jacobi", 1), ("chaotic_gauss_seidel", 2)]),
+        "which block waits for which";
+    OMEGA = 301 "omega" Smoother Now real(0.0, 0.0, 2.0, false), "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
+    STAGGER = 302 "stagger" Smoother Now int(0, 0, 2),
+        "1: blocks shifted by floor(b/2) cells down on odd sweeps of an apply (the first is even); 2: on even ones";
+    REVERSE = 303 "reverse" Smoother Now SWITCH_OFF, "colours (chaotic: blocks) in reverse order, for post-smoothing";
+    BLOCK_SOLVER = 304 "block_solver" Smoother Factorize Kind::Choice(BLOCK_SOLVERS),
+        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense";
+    REMAINDER = 305 "remainder" Smoother Factorize Kind::Choice(&[("exact", 0), ("overlap", 1)]),
+        "blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others";
+    PARALLEL = 306 "parallel" Smoother Now Kind::Choice(&[("auto", 0), ("patch", 1), ("block", 2), ("nested", 3)]),
+        "what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is lexicographic in each patch";
+    PATCH_THREADS = 307 "patch_threads" Smoother Now int(0, 0, 4096), "groups of threads that share the patches of parallel = nested; 0: chosen";
+    TRANSFER = 308 "transfer" Smoother Now Kind::Choice(&[("auto", 0), ("depth_first", 1), ("breadth_first", 2)]),
+        "order of copies and kernels for patches that live on the host while a device relaxes them";
 }
 
 results! {
@@ -212,6 +232,10 @@ results! {
     SINGULAR_COMPONENTS = 1104 "singular_components" Rrb false &[], "of those, singular ones";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" Rrb false &[], "positive couplings moved to the diagonals of M";
     GRIDS = 1106 "grids" Rrb false &[], "r1/r2/b1/b2 grids in use";
+    BLOCK_SOLVER = 1200 "block_solver" Smoother false BLOCK_SOLVERS, "the one in use";
+    BLOCK_INVERSES = 1201 "block_inverses" Smoother false &[], "different blocks whose inverses are held";
+    GHOST_COPIES = 1202 "ghost_copies" Smoother false &[], "boxes of ghost cells copied between patches before a sweep";
+    CELLS = 1203 "cells" Smoother false &[], "cells of all patches";
 }
 
 /// Values of all options of one handle.
@@ -337,7 +361,8 @@ impl Options {
     fn readable(&self, key: i32) -> Result<usize> {
         self.position(key).map_err(|error| {
             let option = OPTIONS.iter().filter(|o| self.knows(o)).map(|o| o.key.abs_diff(key)).min();
-            match RESULTS.iter().min_by_key(|r| r.key.abs_diff(key)) {
+            let known = RESULTS.iter().filter(|r| r.family == Family::Common || r.family == self.family);
+            match known.min_by_key(|r| r.key.abs_diff(key)) {
                 Some(r) if Some(r.key.abs_diff(key)) < option => {
                     Error::Option(format!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
                 }
@@ -380,7 +405,7 @@ impl Options {
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
-            if OTHER_FAMILIES.contains(&name) {
+            if OPTIONS.iter().any(|o| o.name == name && !self.knows(o)) {
                 continue;
             }
             if ["leading_dimension", "memory"].contains(&name) {
@@ -414,11 +439,11 @@ impl Options {
                 Err(_) => Err(range_error(o, format!("'{value}'"))),
             },
             Kind::Choice(names) => {
-                if o.key == opt::LUMPING {
-                    if let Some((number, omega)) = lumping_shorthand(value) {
-                        self.set_int(opt::LUMPING, number)?;
-                        return self.set_real(opt::RELAXATION, omega);
-                    }
+                if o.key == opt::LUMPING
+                    && let Some((number, omega)) = lumping_shorthand(value)
+                {
+                    self.set_int(opt::LUMPING, number)?;
+                    return self.set_real(opt::RELAXATION, omega);
                 }
                 let number = names.iter().find(|&&(n, _)| n == value).map(|&(_, number)| number);
                 match number {
@@ -445,10 +470,6 @@ impl Options {
         }
     }
 }
-
-/// Options of other families than these, which share the text in the environment.
-const OTHER_FAMILIES: [&str; 9] =
-    ["method", "omega", "stagger", "reverse", "block_solver", "remainder", "parallel", "patch_threads", "transfer"];
 
 /// Ciarlet's names (report, table 1): lumping and relaxation in one.
 fn lumping_shorthand(value: &str) -> Option<(i64, f64)> {

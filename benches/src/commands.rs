@@ -6,6 +6,7 @@ use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
 use crate::problem::Problem;
 use crate::record::{Record, Study};
+use crate::smoother::{self, Topic};
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
@@ -37,6 +38,8 @@ pub enum Measurement {
     Stages(StagesArgs),
     /// Iterations, condition number and time over levels and sizes (the papers' figures 5.1, 5.2 and table 5.3).
     Levels(LevelsArgs),
+    /// Block smoothers: the figures of the block-relaxation paper, and the forms of the block product.
+    Smoother(SmootherArgs),
     /// Time over implementations S1, S2, S3, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
     Grids(GridsArgs),
 }
@@ -181,6 +184,19 @@ pub struct LevelsArgs {
     repeats: usize,
 }
 
+/// Arguments of `smoother`.
+#[derive(Clone, Debug, Args)]
+pub struct SmootherArgs {
+    /// What is measured.
+    topic: Topic,
+    /// Patches where the paper has 64 of them.
+    #[arg(long, default_value_t = 64)]
+    patches: usize,
+    /// Measured calls.
+    #[arg(short, long, default_value_t = 5)]
+    repeats: usize,
+}
+
 /// Arguments of `grids`.
 #[derive(Clone, Debug, Args)]
 pub struct GridsArgs {
@@ -246,6 +262,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             Study::Levels(sweeps::over_levels(&args.problem, &args.sizes, &args.levels, &args.options, args.repeats)?),
             Vec::new(),
         ),
+        Measurement::Smoother(args) => {
+            let effort = smoother::Effort { patches: args.patches, repeats: args.repeats };
+            (Study::Smoother(smoother::measure(args.topic, effort)?), Vec::new())
+        }
         Measurement::Grids(args) => {
             let plan = GridPlan {
                 levels_all: args.levels.clone(),

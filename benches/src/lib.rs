@@ -10,6 +10,7 @@ pub mod machine;
 pub mod page;
 pub mod problem;
 pub mod record;
+pub mod smoother;
 pub mod solver;
 pub mod stages;
 pub mod stream;

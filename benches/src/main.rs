@@ -106,6 +106,14 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
         ("table_5_3", format!("levels poisson_f --sizes {sizes} --levels 12")),
         ("levels", format!("levels poisson_f --sizes {from_127}")),
         ("grids", format!("grids poisson_f -n {n}")),
+        ("figure_4", "smoother convergence".to_owned()),
+        ("figure_5", "smoother threads".to_owned()),
+        ("figure_7", "smoother parameters".to_owned()),
+        ("figure_8", "smoother mixed".to_owned()),
+        ("figure_9", "smoother blocks".to_owned()),
+        ("figure_10", "smoother inversion".to_owned()),
+        ("ghost_exchange", "smoother exchange".to_owned()),
+        ("block_products", "smoother forms".to_owned()),
         ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
     ];
     for (name, line) in lines {
@@ -125,6 +133,7 @@ fn quick(line: &str) -> String {
         Some("stream") => format!("{line} --megabytes 3"),
         Some("solve") => format!("{} --repeats 1 --no-stream", line.replace(" --repeats 3", "")),
         Some("stages") => format!("{line} --repeats 1 --no-stream"),
+        Some("smoother") => format!("{line} --patches 2 --repeats 1"),
         _ => format!("{line} --repeats 1"),
     }
 }

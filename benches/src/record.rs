@@ -2,6 +2,7 @@
 
 use crate::contest::Contest;
 use crate::machine::Machine;
+use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::sweeps::{GridSweep, LevelSweep};
@@ -38,6 +39,29 @@ pub enum Study {
     Levels(LevelSweep),
     /// Grids.
     Grids(GridSweep),
+    /// Block smoothers.
+    Smoother(SmootherStudy),
+}
+
+/// A figure as a table: a row for each place on the x axis.
+fn chart(chart: &Chart) -> String {
+    let mut xs: Vec<f64> = chart.curves.iter().flat_map(|c| c.points.iter().map(|p| p.0)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let mut head = vec![chart.x.as_str()];
+    head.extend(chart.curves.iter().map(|c| c.name.as_str()));
+    // Factors and small residuals need their digits.
+    let number = |v: f64| if v < 1.0 { format!("{v:.5}") } else { digits(v) };
+    let rows: Vec<Vec<String>> = xs
+        .iter()
+        .map(|&x| {
+            let place = chart.places.get(x as usize).cloned().unwrap_or_else(|| x.to_string());
+            let value =
+                |c: &crate::smoother::Curve| c.points.iter().find(|p| p.0 == x).map_or("-".to_owned(), |p| number(p.1));
+            std::iter::once(place).chain(chart.curves.iter().map(value)).collect()
+        })
+        .collect();
+    format!("{} [{}]:\n\n{}", chart.title, chart.y, table(&head, &rows))
 }
 
 /// A table whose columns stand below one another in a terminal too.
@@ -88,6 +112,7 @@ impl Record {
             Study::Stages(breakdown) => self.breakdown(breakdown),
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
+            Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();

@@ -2,6 +2,7 @@
 //! over natural storage (the papers' S1) and is the oracle; `cpu` has them over r1/r2/b1/b2 storage, with one
 //! thread (S2) or many (S3).
 
+pub mod blocks;
 pub mod cpu;
 pub mod cycle;
 pub mod reference;

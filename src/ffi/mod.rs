@@ -7,9 +7,11 @@ mod guard;
 mod library;
 mod log;
 mod rrb;
+mod smoother;
 
 pub use library::*;
 pub use rrb::*;
+pub use smoother::*;
 
 /// Status of a call: 0 done, positive finished with a caveat, negative failed.
 #[allow(non_camel_case_types)]
@@ -24,3 +26,9 @@ pub type rrb_log_fn =
 #[allow(non_camel_case_types)]
 pub type rrb_monitor_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, iteration: i64, relative_residual: f64) -> i32>;
+
+/// Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
+/// nonzero stops.
+#[allow(non_camel_case_types)]
+pub type smoother_ghost_fn =
+    Option<unsafe extern "C-unwind" fn(user: *mut libc::c_void, sweep: i32, u: *const *mut f64) -> i32>;

@@ -1,7 +1,9 @@
-//! Geometry and storage of two-dimensional stencil systems. Pure and safe: no threads, no devices.
+//! Geometry and storage of stencil systems on grids and patches. Pure and safe: no threads, no devices.
 
+pub mod block_inverse;
 pub mod components;
 pub mod inspection;
 pub mod layout;
 pub mod levels;
+pub mod patches;
 pub mod stencil;

@@ -2,3 +2,4 @@
 
 pub mod krylov;
 pub mod rrb;
+pub mod smoother;

@@ -235,6 +235,27 @@ static void misuse(problem *p) {
     CHECK(rrb_solve_once(0, 1, p->center, p->east, p->north, NULL, NULL, p->b, p->x, 1e-6, 9, &value) == RRB_ERR_DIMENSION);
 }
 
+/* One patch of 8^3 cells that is one block: solved by one sweep. */
+static void smooths(void) {
+    static double u[10 * 10 * 10], f[8 * 8 * 8];
+    const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};
+    const int64_t lower[1][3] = {{0, 8, -16}}, size[1][3] = {{8, 8, 8}};
+    double *us[1] = {u};
+    const double *fs[1] = {f};
+    double norm = -1;
+    int64_t solver = 0;
+    smoother_handle *h = NULL;
+    for (int c = 0; c < 512; ++c) f[c] = c % 7 - 3;
+    CHECK(smoother_create(7, stencil, 8, 8, 8, &h) == RRB_OK && h != NULL);
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_ERR_STATE);
+    CHECK(smoother_set_patches(h, 1, lower, size) == RRB_OK);
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_OK);
+    CHECK(smoother_residual(h, us, fs, NULL, &norm) == RRB_OK && norm < 1e-12);
+    CHECK(smoother_get_int(h, RRB_INFO_BLOCK_SOLVER, &solver) == RRB_OK && solver == RRB_BLOCK_SOLVER_FAST_DIAGONALIZATION);
+    CHECK(smoother_apply(h, NULL, fs, 1) == RRB_ERR_NULL);
+    CHECK(smoother_destroy(&h) == RRB_OK && h == NULL);
+}
+
 int main(void) {
     char version[32];
     int32_t devices = -1;
@@ -247,6 +268,7 @@ int main(void) {
     if (p == NULL) return 1;
     solves(p);
     misuse(p);
+    smooths();
     free(p);
     puts("C: all as documented");
     return 0;

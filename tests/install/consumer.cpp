@@ -159,6 +159,42 @@ int main() {
     CHECK(done.status == RRB_OK && done.iterations > 0);
     check_solution();
 
+    // Two patches that are one block each, with a ghost function: u = 1 all around and f = 0 give u = 1.
+    {
+        rrbsolver::smoother first(std::vector<double>{6, -1, -1, -1, -1, -1, -1}, 4, 4, 4);
+        rrbsolver::smoother smoother = std::move(first);
+        CHECK(code_of([&] { first.set("omega=1"); }, "NULL") == RRB_ERR_NULL);
+        smoother.set_patches(std::vector<rrbsolver::box>{{{0, 0, 0}, {4, 4, 4}}, {{4, 0, 0}, {4, 4, 4}}});
+        vector u1(216, 1.0), u2(216, 1.0), f1(64), f2(64);
+        const auto inside = [](vector &v) {
+            for (int k = 1; k < 5; ++k)
+                for (int j = 1; j < 5; ++j)
+                    for (int i = 1; i < 5; ++i) v[static_cast<std::size_t>((k * 6 + j) * 6 + i)] = 0.0;
+        };
+        inside(u1), inside(u2);
+        const std::vector<double *> u = {u1.data(), u2.data()}, f = {f1.data(), f2.data()};
+        int fills = 0;
+        smoother.set_ghost_fill([&](std::int32_t sweep, double *const *patches) {
+            CHECK(sweep == fills && patches[1] == u2.data());
+            ++fills;
+            return false;
+        });
+        CHECK(smoother.apply(u, f, 40) == RRB_OK && fills == 40);
+        smoother.set_ghost_fill(nullptr);
+        CHECK(smoother.residual(u, f) < 1e-9);
+        CHECK(std::fabs(u1[86] - 1.0) < 1e-9 && std::fabs(u2[129] - 1.0) < 1e-9);
+        CHECK(code_of([&] { (void)smoother.apply({u.data(), 1}, f, 1); }, "2 patches, got 1") == RRB_ERR_DIMENSION);
+        CHECK(code_of([&] { smoother.set("metod=x"); }, "did you mean 'method'") == RRB_ERR_OPTION);
+        smoother.set_ghost_fill([](std::int32_t, double *const *) -> bool { throw 7; });
+        int thrown = 0;
+        try {
+            (void)smoother.apply(u, f, 1);
+        } catch (int value) {
+            thrown = value;
+        }
+        CHECK(thrown == 7);
+    }
+
     CHECK(rrbsolver::version() == rrbsolver_version() && rrbsolver::cuda_device_count() >= 0);
     CHECK(!rrbsolver::status_string(RRB_NOT_CONVERGED).empty());
     std::puts("C++: all as documented");

@@ -5,9 +5,20 @@
 ! As a module procedure: an internal one would need an executable stack.
 module watching
    use, intrinsic :: iso_c_binding, only: c_double
+   use rrbsolver, only: smoother_patch
    implicit none
-   integer :: calls = 0, stop_at = -1
+   integer :: calls = 0, stop_at = -1, fills = 0
 contains
+   function fill(sweep, patches) result(stop_now)
+      integer, intent(in) :: sweep
+      type(smoother_patch), intent(inout) :: patches(:)
+      logical :: stop_now
+      if (sweep /= fills .or. lbound(patches(1)%u, 1) /= 0) error stop "consumer.f90: ghost function arguments"
+      patches(1)%u(:, 0, :) = 5
+      fills = fills + 1
+      stop_now = .false.
+   end function fill
+
    function watch(iteration, relative_residual) result(stop_now)
       integer, intent(in) :: iteration
       real(c_double), intent(in) :: relative_residual
@@ -41,6 +52,7 @@ program consumer
    call scales()
    call watched()
    call misused()
+   call smoothed()
    call check(len(rrbsolver_version()) >= 5, "version")
    call check(rrbsolver_status_string(int(RRB_NOT_CONVERGED)) /= "", "status string")
    call check(rrbsolver_cuda_device_count() >= 0, "device count")
@@ -220,6 +232,44 @@ contains
       call solver%solve(b, x, status, message)
       call check(status == RRB_OK .and. calls == 3 .and. message == "untouched", "no monitor")
    end subroutine watched
+
+   ! A patch that is one block, with its own ghosts: solved by one sweep.
+   subroutine smoothed()
+      type(smoother) :: s
+      type(smoother_patch) :: patches(1)
+      real(c_double), allocatable, target :: u(:, :, :), f(:, :, :), r(:, :, :)
+      real(c_double) :: norm
+      integer :: status, solver
+      character(120) :: message
+      allocate (u(0:5, 0:9, 0:7), f(4, 8, 6), r(4, 8, 6))
+      u = 2
+      f = 3
+      r = 7
+      norm = -1
+      call s%apply(patches, 1, status, message)
+      call check(status == RRB_ERR_NULL, "smoother before create")
+      call s%create([6, -1, -1, -1, -1, -1, -1]*1.0_c_double, [4, 8, 6])
+      call s%set_patches(reshape([0, -8, 12], [3, 1]), reshape([4, 8, 6], [3, 1]))
+      patches(1)%f => f
+      call s%apply(patches, 1, status, message)
+      call check(status == RRB_ERR_NULL .and. message == "u of patch 1 must not be NULL", "no u, counted from 1")
+      patches(1)%u => f
+      call s%apply(patches, 1, status, message)
+      call check(status == RRB_ERR_DIMENSION .and. &
+                 message == "u of patch 1 must have the shape (6, 10, 8), got (4, 8, 6)", "shape of u")
+      patches(1)%u => u
+      patches(1)%r => r
+      call s%set("omega=1")
+      call s%apply(patches, 1)
+      call s%residual(patches, norm)
+      call check(norm < 1e-12_c_double .and. maxval(abs(r)) < 1e-12_c_double, "one block, one sweep")
+      call s%get(RRB_INFO_BLOCK_SOLVER, solver)
+      call check(solver == RRB_BLOCK_SOLVER_FAST_DIAGONALIZATION, "block solver")
+      fills = 0
+      call s%set_ghost_fill(fill)
+      call s%apply(patches, 3)
+      call check(fills == 3 .and. all(abs(u(1:4, 0, 1:6) - 5) < 1e-15_c_double), "ghost function")
+   end subroutine smoothed
 
    subroutine misused()
       type(rrb_solver) :: solver

@@ -33,6 +33,7 @@ module rrbsolver
    private
 
    public :: rrb_solver, rrb_monitor, rrb_solve_once
+   public :: smoother, smoother_patch, smoother_ghost_fill
    public :: rrbsolver_version, rrbsolver_status_string, rrbsolver_cuda_device_count
 
    ! RRB_OK, RRB_ERR_..., RRB_OPT_..., RRB_INFO_... and the choices, each public.
@@ -53,6 +54,67 @@ module rrbsolver
    type :: monitor_context
       procedure(rrb_monitor), pointer, nopass :: monitor => null()
    end type monitor_context
+
+   ! The arrays of one patch of a smoother: u(0:nx+1, 0:ny+1, 0:nz+1) with its layer of ghost cells (other lower bounds do as
+   ! well), f(nx, ny, nz), and, where a residual is wanted, r(nx, ny, nz).
+   type :: smoother_patch
+      real(c_double), pointer, contiguous :: u(:, :, :) => null()
+      real(c_double), pointer, contiguous :: f(:, :, :) => null()
+      real(c_double), pointer, contiguous :: r(:, :, :) => null()
+   end type smoother_patch
+
+   abstract interface
+      ! Called before each sweep with its number, from 0, and the u of all patches, u(0:nx+1, 0:ny+1, 0:nz+1), to fill the
+      ! ghost cells that no patch covers; -1 where a residual is computed instead. The result .true. stops with RRB_STOPPED.
+      function smoother_ghost_fill(sweep, patches) result(stop_now)
+         import :: smoother_patch
+         integer, intent(in) :: sweep
+         type(smoother_patch), intent(inout) :: patches(:)
+         logical :: stop_now
+      end function smoother_ghost_fill
+   end interface
+
+   ! What the functions that C calls find by their user pointer.
+   type :: smoother_context
+      procedure(smoother_ghost_fill), pointer, nopass :: fill => null()
+      procedure(rrb_monitor), pointer, nopass :: monitor => null()
+      integer(int64), allocatable :: extents(:, :)
+   end type smoother_context
+
+   ! Block relaxation on 3D patches with a constant stencil. It cannot be copied by assignment.
+   !
+   !    type(smoother) :: s
+   !    call s%create([6, -1, -1, -1, -1, -1, -1]*1.0_dp, [8, 8, 8])    ! or 27 values: the 3x3x3 cube, x fastest
+   !    call s%set_patches(lower, extents)                              ! (3, patches); again after regridding
+   !    call s%apply(patches, 3)                                        ! type(smoother_patch) :: patches(:)
+   type :: smoother
+      private
+      type(c_ptr) :: handle = c_null_ptr
+      type(smoother_context), pointer :: context => null()
+   contains
+      procedure, private :: smoother_create_int32, smoother_create_int64
+      procedure, private :: smoother_set_patches_int32, smoother_set_patches_int64
+      procedure, private :: smoother_set_text, smoother_set_int32, smoother_set_int64, smoother_set_real
+      procedure, private :: smoother_get_int32, smoother_get_int64, smoother_get_real
+      procedure, private :: smoother_apply_patches, smoother_apply_resident
+      procedure, private :: smoother_refuse_copy
+      generic :: create => smoother_create_int32, smoother_create_int64
+      generic :: set_patches => smoother_set_patches_int32, smoother_set_patches_int64
+      generic :: set => smoother_set_text, smoother_set_int32, smoother_set_int64, smoother_set_real
+      generic :: get => smoother_get_int32, smoother_get_int64, smoother_get_real
+      generic :: apply => smoother_apply_patches, smoother_apply_resident
+      generic :: assignment(=) => smoother_refuse_copy
+      procedure :: exchange => smoother_exchange
+      procedure :: residual => smoother_residual
+      procedure :: upload => smoother_upload
+      procedure :: download => smoother_download
+      procedure :: history => smoother_history
+      procedure :: set_ghost_fill => smoother_set_ghost_fill
+      procedure :: set_monitor => smoother_set_monitor
+      procedure :: set_stream => smoother_set_stream
+      procedure :: destroy => smoother_destroy
+      final :: smoother_finalize
+   end type smoother
 
    ! One solver: a grid size, options, a factorization and its workspace. It cannot be copied by assignment.
    type :: rrb_solver
@@ -361,6 +423,401 @@ contains
       iterations = int(wide)
       call report(status, stat, errmsg)
    end subroutine rrb_solve_once
+
+   ! create(stencil, block [, stat, errmsg]): 7 legs (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
+   ! fastest), and the cells of a block in x, y and z, 1 to 8 each. What self held before is destroyed.
+   subroutine smoother_create_int32(self, stencil, block, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: stencil(:)
+      integer(int32), intent(in) :: block(3)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call self%smoother_create_int64(stencil, int(block, int64), stat, errmsg)
+   end subroutine smoother_create_int32
+
+   subroutine smoother_create_int64(self, stencil, block, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: stencil(:)
+      integer(int64), intent(in) :: block(3)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      call self%destroy()
+      status = c_smoother_create(size(stencil, kind=c_int32_t), stencil, block(1), block(2), block(3), self%handle)
+      if (status >= 0) allocate (self%context)
+      call report(status, stat, errmsg)
+   end subroutine smoother_create_int64
+
+   ! destroy(): frees everything; nothing happens to a smoother that was not created. Also done when self goes out of scope.
+   subroutine smoother_destroy(self)
+      class(smoother), intent(inout) :: self
+      integer(c_int32_t) :: status
+      status = c_smoother_destroy(self%handle)
+      if (associated(self%context)) deallocate (self%context)
+      self%context => null()
+   end subroutine smoother_destroy
+
+   impure elemental subroutine smoother_finalize(self)
+      type(smoother), intent(inout) :: self
+      call self%destroy()
+   end subroutine smoother_finalize
+
+   subroutine smoother_refuse_copy(to, from)
+      class(smoother), intent(inout) :: to
+      type(smoother), intent(in) :: from
+      if (c_associated(from%handle) .or. c_associated(to%handle)) &
+         error stop "rrbsolver: a smoother cannot be copied by assignment; create a second one"
+   end subroutine smoother_refuse_copy
+
+   ! set_patches(lower, extents [, stat, errmsg]): patch p covers cells lower(:, p) .. lower(:, p) + extents(:, p) - 1 of one
+   ! level's index space. Block inverses stay.
+   subroutine smoother_set_patches_int32(self, lower, extents, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer(int32), intent(in) :: lower(:, :), extents(:, :)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call self%smoother_set_patches_int64(int(lower, int64), int(extents, int64), stat, errmsg)
+   end subroutine smoother_set_patches_int32
+
+   subroutine smoother_set_patches_int64(self, lower, extents, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer(int64), contiguous, intent(in) :: lower(:, :), extents(:, :)   ! (3, patches)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      if (differs("lower", shape(lower, int64), [3_int64, size(lower, 2, int64)], stat, errmsg)) return
+      if (differs("extents", shape(extents, int64), shape(lower, int64), stat, errmsg)) return
+      status = c_smoother_set_patches(self%handle, size(lower, 2, c_int64_t), lower, extents)
+      if (associated(self%context)) then
+         if (allocated(self%context%extents)) deallocate (self%context%extents)
+         if (status >= 0) allocate (self%context%extents, source=extents)
+      end if
+      call report(status, stat, errmsg)
+   end subroutine smoother_set_patches_int64
+
+   ! set("method=block_jacobi omega=0.8" [, stat, errmsg]): options by their text names, separated by blanks.
+   subroutine smoother_set_text(self, text, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      character(*), intent(in) :: text
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_set_options(self%handle, to_c(text)), stat, errmsg)
+   end subroutine smoother_set_text
+
+   ! set(RRB_OPT_REVERSE, 1 [, stat, errmsg]): a whole-number option, a switch or a choice (RRB_METHOD_BLOCK_JACOBI, ...).
+   subroutine smoother_set_int32(self, key, val, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int32), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
+   end subroutine smoother_set_int32
+
+   subroutine smoother_set_int64(self, key, val, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int64), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_set_int(self%handle, key, val), stat, errmsg)
+   end subroutine smoother_set_int64
+
+   ! set(RRB_OPT_OMEGA, 0.85_c_double [, stat, errmsg]): a real option.
+   subroutine smoother_set_real(self, key, val, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer(c_int32_t), intent(in) :: key
+      real(c_double), intent(in) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_set_real(self%handle, key, val), stat, errmsg)
+   end subroutine smoother_set_real
+
+   ! get(RRB_INFO_BLOCK_SOLVER, n [, stat, errmsg]): an option or a result, as integer, integer(int64) or real(c_double).
+   subroutine smoother_get_int32(self, key, val, stat, errmsg)
+      class(smoother), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int32), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: wide
+      wide = 0
+      status = c_smoother_get_int(self%handle, key, wide)
+      if (status >= 0 .and. abs(wide) > huge(val)) then
+         call report(RRB_ERR_ARGUMENT, stat, errmsg, "the value " // decimal(wide) // " needs an integer(int64) variable")
+         return
+      end if
+      if (status >= 0) val = int(wide, int32)
+      call report(status, stat, errmsg)
+   end subroutine smoother_get_int32
+
+   subroutine smoother_get_int64(self, key, val, stat, errmsg)
+      class(smoother), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      integer(int64), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_get_int(self%handle, key, val), stat, errmsg)
+   end subroutine smoother_get_int64
+
+   subroutine smoother_get_real(self, key, val, stat, errmsg)
+      class(smoother), intent(in) :: self
+      integer(c_int32_t), intent(in) :: key
+      real(c_double), intent(inout) :: val
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_get_real(self%handle, key, val), stat, errmsg)
+   end subroutine smoother_get_real
+
+   ! apply(patches, sweeps [, stat, errmsg]): relaxes u of all patches; stat is RRB_OK, RRB_STOPPED or negative.
+   subroutine smoother_apply_patches(self, patches, sweeps, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      integer, intent(in) :: sweeps
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr), allocatable, target :: u(:), f(:)
+      if (wrong_patches(self, patches, .true., .false., stat, errmsg)) return
+      u = table_of(patches, "u")
+      f = table_of(patches, "f")
+      call report(c_smoother_apply(self%handle, c_loc(u), c_loc(f), int(sweeps, c_int32_t)), stat, errmsg)
+   end subroutine smoother_apply_patches
+
+   ! apply(sweeps [, stat, errmsg]): the same on the patches of upload.
+   subroutine smoother_apply_resident(self, sweeps, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer, intent(in) :: sweeps
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_apply(self%handle, c_null_ptr, c_null_ptr, int(sweeps, c_int32_t)), stat, errmsg)
+   end subroutine smoother_apply_resident
+
+   ! exchange(patches [, stat, errmsg]): ghost cells of u that another patch covers are read from it.
+   subroutine smoother_exchange(self, patches, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr), allocatable, target :: u(:)
+      if (wrong_patches(self, patches, .false., .false., stat, errmsg)) return
+      u = table_of(patches, "u")
+      call report(c_smoother_exchange(self%handle, c_loc(u)), stat, errmsg)
+   end subroutine smoother_exchange
+
+   ! residual(patches, norm2 [, stat, errmsg]): norm2 = ||f - A u||_2 over all patches, with fresh ghost cells; the residual
+   ! itself goes to r of the patches if all have one.
+   subroutine smoother_residual(self, patches, norm2, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      real(c_double), intent(inout) :: norm2
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr), allocatable, target :: u(:), f(:), r(:)
+      logical :: wanted
+      integer :: p
+      wanted = size(patches) > 0
+      do p = 1, size(patches)
+         wanted = wanted .and. associated(patches(p)%r)
+      end do
+      if (wrong_patches(self, patches, .true., wanted, stat, errmsg)) return
+      u = table_of(patches, "u")
+      f = table_of(patches, "f")
+      r = table_of(patches, "r")
+      call report(c_smoother_residual(self%handle, c_loc(u), c_loc(f), merge(c_loc(r), c_null_ptr, wanted), norm2), &
+                  stat, errmsg)
+   end subroutine smoother_residual
+
+   ! upload(patches [, stat, errmsg]): keeps u and f in the library's memory, on the device where there is one.
+   subroutine smoother_upload(self, patches, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr), allocatable, target :: u(:), f(:)
+      if (wrong_patches(self, patches, .true., .false., stat, errmsg)) return
+      u = table_of(patches, "u")
+      f = table_of(patches, "f")
+      call report(c_smoother_upload(self%handle, c_loc(u), c_loc(f)), stat, errmsg)
+   end subroutine smoother_upload
+
+   ! download(patches [, stat, errmsg]): brings u back.
+   subroutine smoother_download(self, patches, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr), allocatable, target :: u(:)
+      if (wrong_patches(self, patches, .false., .false., stat, errmsg)) return
+      u = table_of(patches, "u")
+      call report(c_smoother_download(self%handle, c_loc(u)), stat, errmsg)
+   end subroutine smoother_download
+
+   ! history(residuals, count [, stat, errmsg]): the relative residuals that the monitor was given in the last apply.
+   subroutine smoother_history(self, residuals, count, stat, errmsg)
+      class(smoother), intent(in) :: self
+      real(c_double), contiguous, intent(inout) :: residuals(:)
+      integer, intent(inout) :: count
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: wide
+      wide = 0
+      status = c_smoother_get_history(self%handle, residuals, size(residuals, kind=c_int64_t), wide)
+      if (status >= 0) count = int(wide)
+      call report(status, stat, errmsg)
+   end subroutine smoother_history
+
+   ! set_ghost_fill([fill] [, stat, errmsg]): fill is called before every sweep from now on; without it, no longer.
+   subroutine smoother_set_ghost_fill(self, fill, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      procedure(smoother_ghost_fill), optional :: fill
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      if (present(fill) .and. associated(self%context)) then
+         self%context%fill => fill
+         status = c_smoother_set_ghost_fill(self%handle, c_funloc(call_ghost_fill), c_loc(self%context))
+      else
+         status = c_smoother_set_ghost_fill(self%handle, c_null_funptr, c_null_ptr)
+      end if
+      call report(status, stat, errmsg)
+   end subroutine smoother_set_ghost_fill
+
+   ! What C calls: user is the smoother_context of the smoother, u a table of one pointer a patch.
+   function call_ghost_fill(user, sweep, u) result(stop_now) bind(c, name="")
+      type(c_ptr), value :: user, u
+      integer(c_int32_t), value :: sweep
+      integer(c_int32_t) :: stop_now
+      type(smoother_context), pointer :: context
+      type(c_ptr), pointer :: table(:)
+      type(smoother_patch), allocatable :: patches(:)
+      real(c_double), pointer, contiguous :: values(:, :, :)
+      integer :: p
+      call c_f_pointer(user, context)
+      allocate (patches(size(context%extents, 2)))
+      call c_f_pointer(u, table, [size(patches)])
+      do p = 1, size(patches)
+         call c_f_pointer(table(p), values, context%extents(:, p) + 2)
+         patches(p)%u(0:, 0:, 0:) => values
+      end do
+      stop_now = merge(1_c_int32_t, 0_c_int32_t, context%fill(int(sweep), patches))
+   end function call_ghost_fill
+
+   ! set_monitor([monitor] [, stat, errmsg]): monitor is called with ||f - A u||_2 relative to its first value, before the
+   ! first sweep and after each one of every apply from now on; without it, no longer.
+   subroutine smoother_set_monitor(self, monitor, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      procedure(rrb_monitor), optional :: monitor
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      if (present(monitor) .and. associated(self%context)) then
+         self%context%monitor => monitor
+         status = c_smoother_set_monitor(self%handle, c_funloc(call_sweep_monitor), c_loc(self%context))
+      else
+         status = c_smoother_set_monitor(self%handle, c_null_funptr, c_null_ptr)
+      end if
+      call report(status, stat, errmsg)
+   end subroutine smoother_set_monitor
+
+   function call_sweep_monitor(user, sweep, relative_residual) result(stop_now) bind(c, name="")
+      type(c_ptr), value :: user
+      integer(c_int64_t), value :: sweep
+      real(c_double), value :: relative_residual
+      integer(c_int32_t) :: stop_now
+      type(smoother_context), pointer :: context
+      call c_f_pointer(user, context)
+      stop_now = merge(1_c_int32_t, 0_c_int32_t, context%monitor(int(sweep), relative_residual))
+   end function call_sweep_monitor
+
+   ! set_stream(stream [, stat, errmsg]): work goes to the caller's CUDA stream; c_null_ptr: to the smoother's own.
+   subroutine smoother_set_stream(self, stream, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), intent(in) :: stream
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_set_stream(self%handle, stream), stat, errmsg)
+   end subroutine smoother_set_stream
+
+   ! Addresses of one array of each patch; null where it is not associated.
+   function table_of(patches, name) result(table)
+      type(smoother_patch), intent(in) :: patches(:)
+      character, intent(in) :: name
+      type(c_ptr), allocatable :: table(:)
+      integer :: p
+      ! At least one, since c_loc needs something to point at.
+      allocate (table(max(1, size(patches))))
+      table = c_null_ptr
+      do p = 1, size(patches)
+         select case (name)
+         case ("u")
+            if (associated(patches(p)%u)) table(p) = address(patches(p)%u)
+         case ("f")
+            if (associated(patches(p)%f)) table(p) = address(patches(p)%f)
+         case default
+            if (associated(patches(p)%r)) table(p) = address(patches(p)%r)
+         end select
+      end do
+   end function table_of
+
+   function address(values)
+      real(c_double), contiguous, target, intent(in) :: values(:, :, :)
+      type(c_ptr) :: address
+      address = c_loc(values)
+   end function address
+
+   ! Whether patches have other numbers or shapes than set_patches was told. Arrays that are not associated are the C side's
+   ! to report.
+   function wrong_patches(self, patches, with_f, with_r, stat, errmsg) result(wrong)
+      class(smoother), intent(in) :: self
+      type(smoother_patch), intent(in) :: patches(:)
+      logical, intent(in) :: with_f, with_r
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      integer :: p
+      wrong = .false.
+      if (present(stat)) stat = RRB_OK
+      if (.not. associated(self%context)) return
+      if (.not. allocated(self%context%extents)) return
+      associate (extents => self%context%extents)
+         wrong = size(patches) /= size(extents, 2)
+         if (wrong) then
+            call report(RRB_ERR_DIMENSION, stat, errmsg, "patches must have " // decimal(size(extents, 2, int64)) // &
+                        " elements, got " // decimal(size(patches, kind=int64)))
+            return
+         end if
+         do p = 1, size(patches)
+            if (associated(patches(p)%u)) wrong = &
+               other_shape("u", p, shape(patches(p)%u, int64), extents(:, p) + 2, stat, errmsg)
+            if (.not. wrong .and. with_f .and. associated(patches(p)%f)) wrong = &
+               other_shape("f", p, shape(patches(p)%f, int64), extents(:, p), stat, errmsg)
+            if (.not. wrong .and. with_r .and. associated(patches(p)%r)) wrong = &
+               other_shape("r", p, shape(patches(p)%r, int64), extents(:, p), stat, errmsg)
+            if (wrong) return
+         end do
+      end associate
+   end function wrong_patches
+
+   function other_shape(name, p, extent, expected, stat, errmsg) result(wrong)
+      character(*), intent(in) :: name
+      integer, intent(in) :: p
+      integer(int64), intent(in) :: extent(3), expected(3)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      if (present(stat)) stat = RRB_OK
+      wrong = any(extent /= expected)
+      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " of patch " // decimal(int(p, int64)) // &
+                             " must have the shape " // triple(expected) // ", got " // triple(extent))
+   end function other_shape
+
+   function triple(n) result(text)
+      integer(int64), intent(in) :: n(3)
+      character(:), allocatable :: text
+      text = "(" // decimal(n(1)) // ", " // decimal(n(2)) // ", " // decimal(n(3)) // ")"
+   end function triple
 
    ! The library's version, as in "0.1.0".
    function rrbsolver_version() result(text)

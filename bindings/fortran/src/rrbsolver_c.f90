@@ -160,5 +160,131 @@ module rrbsolver_c
          type(c_ptr), value :: text
          integer(c_size_t) :: length
       end function c_strlen
+
+      function c_smoother_create(points, stencil, bx, by, bz, handle) result(status) bind(c, name="smoother_create")
+         import :: c_double, c_int32_t, c_int64_t, c_ptr
+         integer(c_int32_t), value :: points
+         real(c_double), intent(in) :: stencil(*)
+         integer(c_int64_t), value :: bx, by, bz
+         type(c_ptr), intent(inout) :: handle
+         integer(c_int32_t) :: status
+      end function c_smoother_create
+
+      function c_smoother_destroy(handle) result(status) bind(c, name="smoother_destroy")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), intent(inout) :: handle
+         integer(c_int32_t) :: status
+      end function c_smoother_destroy
+
+      function c_smoother_set_patches(handle, count, lower, size) result(status) bind(c, name="smoother_set_patches")
+         import :: c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int64_t), value :: count
+         integer(c_int64_t), intent(in) :: lower(3, *), size(3, *)
+         integer(c_int32_t) :: status
+      end function c_smoother_set_patches
+
+      function c_smoother_apply(handle, u, f, sweeps) result(status) bind(c, name="smoother_apply")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u, f
+         integer(c_int32_t), value :: sweeps
+         integer(c_int32_t) :: status
+      end function c_smoother_apply
+
+      function c_smoother_exchange(handle, u) result(status) bind(c, name="smoother_exchange")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u
+         integer(c_int32_t) :: status
+      end function c_smoother_exchange
+
+      function c_smoother_residual(handle, u, f, r, norm2) result(status) bind(c, name="smoother_residual")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u, f, r
+         real(c_double), intent(inout) :: norm2
+         integer(c_int32_t) :: status
+      end function c_smoother_residual
+
+      function c_smoother_upload(handle, u, f) result(status) bind(c, name="smoother_upload")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u, f
+         integer(c_int32_t) :: status
+      end function c_smoother_upload
+
+      function c_smoother_download(handle, u) result(status) bind(c, name="smoother_download")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u
+         integer(c_int32_t) :: status
+      end function c_smoother_download
+
+      function c_smoother_set_ghost_fill(handle, callback, user) result(status) bind(c, name="smoother_set_ghost_fill")
+         import :: c_funptr, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: status
+      end function c_smoother_set_ghost_fill
+
+      function c_smoother_set_monitor(handle, callback, user) result(status) bind(c, name="smoother_set_monitor")
+         import :: c_funptr, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: status
+      end function c_smoother_set_monitor
+
+      function c_smoother_set_int(handle, key, val) result(status) bind(c, name="smoother_set_int")
+         import :: c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: val
+         integer(c_int32_t) :: status
+      end function c_smoother_set_int
+
+      function c_smoother_set_real(handle, key, val) result(status) bind(c, name="smoother_set_real")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         real(c_double), value :: val
+         integer(c_int32_t) :: status
+      end function c_smoother_set_real
+
+      function c_smoother_set_options(handle, text) result(status) bind(c, name="smoother_set_options")
+         import :: c_char, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         character(kind=c_char), intent(in) :: text(*)
+         integer(c_int32_t) :: status
+      end function c_smoother_set_options
+
+      function c_smoother_get_int(handle, key, val) result(status) bind(c, name="smoother_get_int")
+         import :: c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout) :: val
+         integer(c_int32_t) :: status
+      end function c_smoother_get_int
+
+      function c_smoother_get_real(handle, key, val) result(status) bind(c, name="smoother_get_real")
+         import :: c_double, c_int32_t, c_ptr
+         type(c_ptr), value :: handle
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout) :: val
+         integer(c_int32_t) :: status
+      end function c_smoother_get_real
+
+      function c_smoother_get_history(handle, residuals, capacity, count) result(status) &
+         bind(c, name="smoother_get_history")
+         import :: c_double, c_int32_t, c_int64_t, c_ptr
+         type(c_ptr), value :: handle
+         real(c_double), intent(inout) :: residuals(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t), intent(inout) :: count
+         integer(c_int32_t) :: status
+      end function c_smoother_get_history
+
+      function c_smoother_set_stream(handle, stream) result(status) bind(c, name="smoother_set_stream")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, stream
+         integer(c_int32_t) :: status
+      end function c_smoother_set_stream
    end interface
 end module rrbsolver_c

@@ -45,6 +45,11 @@ impl<T: Number> Shared<T> {
         Self { memory: Arc::clone(&self.memory), len: self.len, holds: PhantomData }
     }
 
+    /// Values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()

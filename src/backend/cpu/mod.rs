@@ -5,10 +5,13 @@
 //! `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
+mod block_kernels;
+mod blocks;
 mod cycle;
 mod format;
 mod fused;
 mod kernels;
+mod lanes;
 mod memory;
 mod neighbours;
 mod packed;
@@ -16,6 +19,8 @@ mod projection;
 mod setup;
 mod steps;
 pub mod team;
+
+pub use blocks::CpuBlocks;
 
 use super::cycle::Recursion;
 use super::reference::Reference;

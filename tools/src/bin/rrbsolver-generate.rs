@@ -223,18 +223,21 @@ enum Table {
 }
 
 impl Table {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::Statuses,
         Self::Options(Family::Common),
         Self::Options(Family::Rrb),
+        Self::Options(Family::Smoother),
         Self::Results(Family::Common),
         Self::Results(Family::Rrb),
+        Self::Results(Family::Smoother),
     ];
 
     fn name(self) -> String {
         let family = |f| match f {
             Family::Common => "common",
             Family::Rrb => "rrb",
+            Family::Smoother => "smoother",
         };
         match self {
             Self::Statuses => "statuses".to_owned(),

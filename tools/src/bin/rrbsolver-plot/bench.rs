@@ -3,6 +3,7 @@
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use rrbsolver_benches::record::{Record, Study};
+use rrbsolver_benches::smoother::{Chart, Curve};
 use rrbsolver_benches::sweeps::{GridRow, GridSweep, LevelSweep};
 
 use crate::fonts::FAMILY;
@@ -22,8 +23,8 @@ struct Figure {
     /// Name of the file, without .svg.
     name: String,
     title: String,
-    x: &'static str,
-    y: &'static str,
+    x: String,
+    y: String,
     logarithmic: bool,
     /// Names of the places 0, 1, ... on the x axis; none: numbers.
     places: Vec<String>,
@@ -35,6 +36,7 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
     let figures = match &record.study {
         Study::Levels(sweep) => of_levels(sweep),
         Study::Grids(sweep) => of_grids(sweep),
+        Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
         Study::Stream | Study::Solve(_) | Study::Stages(_) => Vec::new(),
     };
     figures
@@ -46,6 +48,19 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
             Ok((figure.name.clone(), svg))
         })
         .collect()
+}
+
+fn of_chart(chart: &Chart) -> Figure {
+    let series = |c: &Curve| Series { name: c.name.clone(), points: c.points.clone(), thin: c.name == "bandwidth" };
+    Figure {
+        name: chart.name.clone(),
+        title: chart.title.clone(),
+        x: chart.x.clone(),
+        y: chart.y.clone(),
+        logarithmic: chart.logarithmic,
+        places: chart.places.clone(),
+        series: chart.curves.iter().map(series).collect(),
+    }
 }
 
 /// The different values of a list, in the order of their first place.
@@ -84,11 +99,11 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
     bound.sort_by(|a, b| a.0.total_cmp(&b.0));
     bound.dedup();
     kappa.push(Series { name: "Notay's bound".to_owned(), points: bound, thin: true });
-    let figure = |name: &str, title: String, y, logarithmic, series| Figure {
+    let figure = |name: &str, title: String, y: &str, logarithmic, series| Figure {
         name: name.to_owned(),
         title,
-        x: "levels",
-        y,
+        x: "levels".to_owned(),
+        y: y.to_owned(),
         logarithmic,
         places: Vec::new(),
         series,
@@ -146,11 +161,11 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
             })
             .collect()
     };
-    let figure = |name: &str, what: &str, x, y, logarithmic, places: &[String], series| Figure {
+    let figure = |name: &str, what: &str, x: &str, y: &str, logarithmic, places: &[String], series| Figure {
         name: name.to_owned(),
         title: format!("{what}, {}, {1} x {1}", sweep.problem, sweep.n),
-        x,
-        y,
+        x: x.to_owned(),
+        y: y.to_owned(),
         logarithmic,
         places: places.to_vec(),
         series,
@@ -244,8 +259,8 @@ where
     let labels = if figure.places.is_empty() { 24 } else { 2 * figure.places.len() + 1 };
     chart
         .configure_mesh()
-        .x_desc(figure.x)
-        .y_desc(figure.y)
+        .x_desc(figure.x.as_str())
+        .y_desc(figure.y.as_str())
         .label_style(font(if figure.places.is_empty() { 17 } else { 13 }))
         .axis_desc_style(font(19))
         .axis_style(INK)
@@ -253,7 +268,9 @@ where
         .bold_line_style(INK.mix(0.14))
         .x_labels(labels)
         .x_label_formatter(&name)
-        .y_label_formatter(&|y| format!("{}", (y * 1000.0).round() / 1000.0))
+        .y_label_formatter(&|y| {
+            if *y != 0.0 && y.abs() < 0.005 { format!("{y:.0e}") } else { format!("{}", (y * 1000.0).round() / 1000.0) }
+        })
         .draw()?;
     for (k, series) in figure.series.iter().enumerate() {
         let colour = if series.thin { INK } else { COLOURS[k % COLOURS.len()] };

@@ -1,0 +1,484 @@
+//! Block smoothers: the figures of the block-relaxation paper (Rodriguez et al., figures 4, 5 and 7 to 10, table 2) from runs
+//! on this machine, and the forms of the block product against each other.
+
+use crate::machine::cores;
+use crate::stream::{self, ceiling};
+use crate::timing::Samples;
+use clap::ValueEnum;
+use rrbsolver::ffi::{
+    rrbsolver_last_error, smoother_apply, smoother_create, smoother_destroy, smoother_exchange, smoother_get_real,
+    smoother_handle, smoother_residual, smoother_set_options, smoother_set_patches,
+};
+use rrbsolver::options::info;
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+use std::time::Instant;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Topic {
+    /// Figure 4: residual after three sweeps and asymptotic factor over block sizes, 64^3 cells.
+    Convergence,
+    /// Figure 5: speed-up over threads of the parallel forms.
+    Threads,
+    /// Figure 7: seconds for three sweeps over patch sizes, patch counts and block sizes.
+    Parameters,
+    /// Figure 8 and table 2: eighty patches of one size and of mixed sizes.
+    Mixed,
+    /// Figure 9: time over block sizes, sine transforms and dense inverses.
+    Blocks,
+    /// Figure 10: seconds to invert one block and the blocks of all shapes up to it.
+    Inversion,
+    /// Share of the ghost exchange in a sweep.
+    Exchange,
+    /// The block product by sine transforms, by batched matrix products, and by the paper's matrix-vector products.
+    Forms,
+}
+
+/// One curve or column.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Curve {
+    /// What it shows.
+    pub name: String,
+    /// Place on the x axis, and value.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Chart {
+    /// Name of the file.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Along x.
+    pub x: String,
+    /// Along y.
+    pub y: String,
+    /// Logarithmic y axis.
+    pub logarithmic: bool,
+    /// Names of the places 0, 1, ... on the x axis; none: numbers.
+    pub places: Vec<String>,
+    /// Curves.
+    pub curves: Vec<Curve>,
+}
+
+/// Figures of one topic.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SmootherStudy {
+    /// All of them.
+    pub charts: Vec<Chart>,
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Patches where the paper has 64 or 96 of them.
+    pub patches: usize,
+    /// Measured calls; one more to warm up.
+    pub repeats: usize,
+}
+
+/// The paper's block sizes.
+const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
+/// Sweeps of a call, as in the paper.
+const SWEEPS: i32 = 3;
+const POISSON: [f64; 7] = [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
+
+fn names(blocks: &[[i64; 3]]) -> Vec<String> {
+    blocks.iter().map(|[x, y, z]| format!("{x}x{y}x{z}")).collect()
+}
+
+/// Patches with their arrays.
+struct Level {
+    lower: Vec<[i64; 3]>,
+    size: Vec<[i64; 3]>,
+    u: Vec<Vec<f64>>,
+    f: Vec<Vec<f64>>,
+}
+
+impl Level {
+    /// Cubes of these sides, four by four beside each other.
+    fn cubes(sides: &[i64]) -> Self {
+        let most = sides.iter().copied().max().unwrap_or(1);
+        let count = |n: i64, p: usize| (0..n.pow(3)).map(move |i| ((i * 7919 + p as i64) % 1000) as f64 * 1e-3);
+        Self {
+            lower: (0..sides.len() as i64).map(|p| [p % 4 * most, p / 4 % 4 * most, p / 16 * most]).collect(),
+            size: sides.iter().map(|&n| [n; 3]).collect(),
+            u: sides.iter().enumerate().map(|(p, n)| count(n + 2, p).collect()).collect(),
+            f: sides.iter().map(|&n| vec![0.5; n.pow(3) as usize]).collect(),
+        }
+    }
+
+    /// One cube of n^3 cells, random u, zero f and ghosts.
+    fn random(n: i64) -> Self {
+        let mut level = Self::cubes(&[n]);
+        let mut state = 42u64;
+        level.set(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        });
+        level
+    }
+
+    fn set(&mut self, mut value: impl FnMut([i64; 3]) -> f64) {
+        let n = self.size[0][0];
+        self.u[0].fill(0.0);
+        self.f[0].fill(0.0);
+        for k in 0..n {
+            for j in 0..n {
+                for i in 0..n {
+                    self.u[0][(((k + 1) * (n + 2) + j + 1) * (n + 2) + i + 1) as usize] = value([i, j, k]);
+                }
+            }
+        }
+    }
+
+    fn cells(&self) -> f64 {
+        self.f.iter().map(|f| f.len() as f64).sum()
+    }
+}
+
+/// A handle.
+struct Smoother(*mut smoother_handle);
+
+impl Drop for Smoother {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from smoother_create and is destroyed once.
+        unsafe { smoother_destroy(&mut self.0) };
+    }
+}
+
+fn checked(status: i32) -> Result<(), String> {
+    if status >= 0 {
+        return Ok(());
+    }
+    let mut sentence = vec![0u8; 1024];
+    // SAFETY: the buffer has the length passed.
+    unsafe { rrbsolver_last_error(sentence.as_mut_ptr().cast(), sentence.len() as i64) };
+    let end = sentence.iter().position(|&c| c == 0).unwrap_or(0);
+    Err(String::from_utf8_lossy(&sentence[..end]).into_owned())
+}
+
+impl Smoother {
+    fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
+        let text = CString::new(format!("check_input=0 {options}")).map_err(|_| "options have no NUL".to_owned())?;
+        let mut smoother = Self(null_mut());
+        // SAFETY: seven values, a pointer, a text that ends with NUL, and lists of the length passed.
+        unsafe {
+            checked(smoother_create(7, POISSON.as_ptr(), bx, by, bz, &mut smoother.0))?;
+            checked(smoother_set_options(smoother.0, text.as_ptr()))?;
+            let (lower, size) = (level.lower.as_ptr(), level.size.as_ptr());
+            checked(smoother_set_patches(smoother.0, level.lower.len() as i64, lower, size))?;
+        }
+        Ok(smoother)
+    }
+
+    fn apply(&self, level: &mut Level, sweeps: i32) -> Result<(), String> {
+        let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
+        let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
+        // SAFETY: a live handle, and arrays of its patches' sizes.
+        checked(unsafe { smoother_apply(self.0, u.as_ptr(), f.as_ptr(), sweeps) })
+    }
+
+    fn exchange(&self, level: &mut Level) -> Result<(), String> {
+        let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
+        // SAFETY: as for apply.
+        checked(unsafe { smoother_exchange(self.0, u.as_ptr()) })
+    }
+
+    fn norm(&self, level: &mut Level) -> Result<f64, String> {
+        let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
+        let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
+        let mut norm = f64::NAN;
+        // SAFETY: as for apply; no residual arrays.
+        checked(unsafe { smoother_residual(self.0, u.as_ptr(), f.as_ptr(), null(), &mut norm) })?;
+        Ok(norm)
+    }
+
+    fn seconds_setup(&self) -> f64 {
+        let mut value = 0.0;
+        // SAFETY: a live handle, and a double.
+        unsafe { smoother_get_real(self.0, info::SECONDS_SETUP, &mut value) };
+        value
+    }
+}
+
+/// Seconds of a call with so many sweeps: median of the repeats after one to warm up.
+fn seconds(level: &mut Level, block: [i64; 3], options: &str, sweeps: i32, repeats: usize) -> Result<f64, String> {
+    let smoother = Smoother::new(block, options, level)?;
+    smoother.apply(level, sweeps)?;
+    let mut samples = Samples::default();
+    for _ in 0..repeats.max(1) {
+        let start = Instant::now();
+        smoother.apply(level, sweeps)?;
+        samples.push(start.elapsed().as_secs_f64());
+    }
+    Ok(samples.median())
+}
+
+/// Measures a topic.
+pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
+    let charts = match topic {
+        Topic::Convergence => convergence()?,
+        Topic::Threads => threads(effort)?,
+        Topic::Parameters => vec![parameters(effort)?],
+        Topic::Mixed => vec![mixed(effort)?],
+        Topic::Blocks => vec![blocks(effort)?],
+        Topic::Inversion => vec![inversion()?],
+        Topic::Exchange => vec![exchange(effort)?],
+        Topic::Forms => vec![forms(effort)?],
+    };
+    Ok(SmootherStudy { charts })
+}
+
+fn convergence() -> Result<Vec<Chart>, String> {
+    const N: i64 = 64;
+    // Enough for the slowest to show its asymptotic factor when it starts from the lowest mode.
+    const MANY: i32 = 300;
+    const WINDOW: i32 = 50;
+    let methods = [
+        ("block Jacobi, 0.8", "method=block_jacobi"),
+        ("chaotic block Gauss-Seidel", "method=chaotic_gauss_seidel"),
+        ("lexicographic block Gauss-Seidel", "method=chaotic_gauss_seidel parallel=patch"),
+        ("coloured block Gauss-Seidel", "method=coloured_gauss_seidel"),
+    ];
+    let (mut residuals, mut factors) = (Vec::new(), Vec::new());
+    for (name, options) in methods {
+        let (mut after, mut factor) = (Vec::new(), Vec::new());
+        for (place, block) in BLOCKS.into_iter().enumerate() {
+            let mut level = Level::random(N);
+            let smoother = Smoother::new(block, options, &level)?;
+            let start = smoother.norm(&mut level)?;
+            smoother.apply(&mut level, SWEEPS)?;
+            after.push((place as f64, smoother.norm(&mut level)? / start));
+            let noise = level.u[0].clone();
+            let wave = |i: i64| (std::f64::consts::PI * (i + 1) as f64 / (N + 1) as f64).sin();
+            level.set(|[i, j, k]| wave(i) * wave(j) * wave(k));
+            level.u[0].iter_mut().zip(&noise).for_each(|(u, n)| *u += 0.01 * n);
+            smoother.apply(&mut level, MANY - WINDOW)?;
+            let before = smoother.norm(&mut level)?;
+            smoother.apply(&mut level, WINDOW)?;
+            let rate = (smoother.norm(&mut level)? / before).powf(1.0 / f64::from(WINDOW));
+            factor.push((place as f64, 1.0 - rate));
+        }
+        residuals.push(Curve { name: name.to_owned(), points: after });
+        factors.push(Curve { name: name.to_owned(), points: factor });
+    }
+    let chart = |name: &str, title: &str, y: &str, logarithmic, curves| Chart {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x: "block".to_owned(),
+        y: y.to_owned(),
+        logarithmic,
+        places: names(&BLOCKS),
+        curves,
+    };
+    let residual = "Residual after three sweeps, Poisson 64^3, random guess";
+    let rate = "Asymptotic convergence, Poisson 64^3";
+    Ok(vec![
+        chart("figure_4a", residual, "relative residual", false, residuals),
+        chart("figure_4b", rate, "1 - factor a sweep", true, factors),
+    ])
+}
+
+fn thread_counts() -> Vec<usize> {
+    let most = cores();
+    (0..).map(|p| 1usize << p).take_while(|&t| t < most).chain([most]).collect()
+}
+
+fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let bandwidth = stream::measure(cores(), &[stream::FROM_MEMORY_MEGABYTES]);
+    let mut charts = Vec::new();
+    for (method, letter) in [("block_jacobi", 'a'), ("chaotic_gauss_seidel", 'c'), ("coloured_gauss_seidel", 'e')] {
+        for side in [4, 8] {
+            let mut curves = Vec::new();
+            let mut one = None;
+            for form in ["patch", "block", "nested", "auto"] {
+                let mut points = Vec::new();
+                for t in thread_counts() {
+                    let options = format!("method={method} parallel={form} threads={t}");
+                    let seconds = seconds(&mut level, [side; 3], &options, SWEEPS, effort.repeats)?;
+                    let first: f64 = *one.get_or_insert(seconds);
+                    points.push((t as f64, first / seconds));
+                }
+                curves.push(Curve { name: form.to_owned(), points });
+            }
+            if let (Some(one), Some(least)) = (one, ceiling(&bandwidth, 1)) {
+                // What the bandwidth alone would allow, at 24 bytes a cell and sweep.
+                let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
+                let all = ceiling(&bandwidth, cores()).unwrap_or(least);
+                let points = vec![(1.0, one * least / bytes), (cores() as f64, one * all / bytes)];
+                curves.push(Curve { name: "bandwidth".to_owned(), points });
+            }
+            let letter = if side == 4 { letter } else { (letter as u8 + 1) as char };
+            charts.push(Chart {
+                name: format!("figure_5{letter}"),
+                title: format!("{method}, blocks of {side}^3, {} patches of 64^3", effort.patches),
+                x: "threads".to_owned(),
+                y: "speed-up over one thread, patch-parallel".to_owned(),
+                logarithmic: false,
+                places: Vec::new(),
+                curves,
+            });
+        }
+    }
+    Ok(charts)
+}
+
+const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
+
+fn parameters(effort: Effort) -> Result<Chart, String> {
+    let few = effort.patches;
+    let sets = [(64, few, 4), (64, few * 3 / 2, 4), (64, few, 8), (64, few * 3 / 2, 8), (96, few, 8)];
+    let mut curves: Vec<Curve> = METHODS.iter().map(|&m| Curve { name: m.to_owned(), points: Vec::new() }).collect();
+    for (place, (n, count, side)) in sets.into_iter().enumerate() {
+        let mut level = Level::cubes(&vec![n; count]);
+        for (curve, method) in curves.iter_mut().zip(METHODS) {
+            let time = seconds(&mut level, [side; 3], &format!("method={method}"), SWEEPS, effort.repeats)?;
+            curve.points.push((place as f64, time));
+        }
+    }
+    Ok(Chart {
+        name: "figure_7".to_owned(),
+        title: "Seconds for three sweeps: patch size / patches / block".to_owned(),
+        x: "parameter set".to_owned(),
+        y: "seconds".to_owned(),
+        logarithmic: false,
+        places: sets.iter().map(|(n, count, side)| format!("{n}^3/{count}/{side}^3")).collect(),
+        curves,
+    })
+}
+
+fn mixed(effort: Effort) -> Result<Chart, String> {
+    let count = (effort.patches * 5 / 4).next_multiple_of(5);
+    let mixture: Vec<i64> = (0..count).map(|p| 64 + 8 * (p / (count / 5)) as i64).collect();
+    let sets = [("64^3", vec![64; count]), ("80^3", vec![80; count]), ("mixed", mixture), ("96^3", vec![96; count])];
+    let mut curves: Vec<Curve> = METHODS.iter().map(|&m| Curve { name: m.to_owned(), points: Vec::new() }).collect();
+    for (place, (_, sides)) in sets.iter().enumerate() {
+        let mut level = Level::cubes(sides);
+        let cells = level.cells() * f64::from(SWEEPS);
+        for (curve, method) in curves.iter_mut().zip(METHODS) {
+            let time = seconds(&mut level, [8; 3], &format!("method={method}"), SWEEPS, effort.repeats)?;
+            curve.points.push((place as f64, 1e9 * time / cells));
+        }
+    }
+    Ok(Chart {
+        name: "figure_8".to_owned(),
+        title: format!("{count} patches of one size and of mixed sizes (table 2), blocks of 8^3"),
+        x: "patches".to_owned(),
+        y: "ns a cell and sweep".to_owned(),
+        logarithmic: false,
+        places: sets.iter().map(|s| s.0.to_owned()).collect(),
+        curves,
+    })
+}
+
+fn blocks(effort: Effort) -> Result<Chart, String> {
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let cells = level.cells();
+    let mut curves = Vec::new();
+    for solver in ["fast_diagonalization", "dense"] {
+        let mut points = Vec::new();
+        for (place, block) in BLOCKS.into_iter().enumerate() {
+            let time = seconds(&mut level, block, &format!("block_solver={solver}"), 1, effort.repeats)?;
+            points.push((place as f64, 1e9 * time / cells));
+        }
+        curves.push(Curve { name: solver.to_owned(), points });
+    }
+    Ok(Chart {
+        name: "figure_9".to_owned(),
+        title: format!("Coloured Gauss-Seidel over block sizes, {} patches of 64^3", effort.patches),
+        x: "block".to_owned(),
+        y: "ns a cell and sweep".to_owned(),
+        logarithmic: true,
+        places: names(&BLOCKS),
+        curves,
+    })
+}
+
+fn inversion() -> Result<Chart, String> {
+    let mut curves = Vec::new();
+    for solver in ["dense", "fast_diagonalization"] {
+        let (mut one, mut all) = (Vec::new(), Vec::new());
+        for (place, block) in BLOCKS.into_iter().enumerate() {
+            let alone = Level { lower: vec![[0; 3]], size: vec![block], u: Vec::new(), f: Vec::new() };
+            let options = format!("block_solver={solver}");
+            one.push((place as f64, Smoother::new(block, &options, &alone)?.seconds_setup()));
+            let [x, y, z] = block;
+            let shapes: Vec<[i64; 3]> = (0..x * y * z).map(|q| [q % x + 1, q / x % y + 1, q / x / y + 1]).collect();
+            // One patch of each shape, each in a block of its own.
+            let lower = (0..shapes.len() as i64).map(|q| [q * 2 * x, 0, 0]).collect();
+            let every = Level { lower, size: shapes, u: Vec::new(), f: Vec::new() };
+            all.push((place as f64, Smoother::new(block, &options, &every)?.seconds_setup()));
+        }
+        curves.push(Curve { name: format!("{solver}, one"), points: one });
+        curves.push(Curve { name: format!("{solver}, all shapes"), points: all });
+    }
+    Ok(Chart {
+        name: "figure_10".to_owned(),
+        title: "Seconds to invert one block, and the blocks of all shapes up to it".to_owned(),
+        x: "block".to_owned(),
+        y: "seconds".to_owned(),
+        logarithmic: true,
+        places: names(&BLOCKS),
+        curves,
+    })
+}
+
+fn exchange(effort: Effort) -> Result<Chart, String> {
+    let sides = [16, 32, 64, 96];
+    let mut points = Vec::new();
+    for (place, side) in sides.into_iter().enumerate() {
+        let mut level = Level::cubes(&vec![side; effort.patches]);
+        let sweep = seconds(&mut level, [8; 3], "", 1, effort.repeats)?;
+        let smoother = Smoother::new([8; 3], "", &level)?;
+        let mut samples = Samples::default();
+        for _ in 0..=effort.repeats {
+            let start = Instant::now();
+            smoother.exchange(&mut level)?;
+            samples.push(start.elapsed().as_secs_f64());
+        }
+        points.push((place as f64, 100.0 * samples.median() / sweep));
+    }
+    Ok(Chart {
+        name: "ghost_exchange".to_owned(),
+        title: format!("Ghost exchange between {} patches, share of a coloured sweep", effort.patches),
+        x: "patches".to_owned(),
+        y: "percent".to_owned(),
+        logarithmic: false,
+        places: sides.iter().map(|n| format!("{n}^3")).collect(),
+        curves: vec![Curve { name: "ghost exchange".to_owned(), points }],
+    })
+}
+
+fn forms(effort: Effort) -> Result<Chart, String> {
+    // The paper's form is slow: a few patches show it.
+    let mut level = Level::cubes(&[64; 4]);
+    let cells = level.cells();
+    let forms = [
+        ("sine transforms", "block_solver=fast_diagonalization", effort.repeats),
+        ("batched matrix products", "block_solver=dense", 1),
+        ("matrix-vector products", "block_solver=dense method=chaotic_gauss_seidel parallel=patch", 1),
+    ];
+    let mut curves = Vec::new();
+    for (name, options, repeats) in forms {
+        let mut points = Vec::new();
+        for t in thread_counts() {
+            let time = seconds(&mut level, [8; 3], &format!("{options} threads={t}"), 1, repeats)?;
+            points.push((t as f64, 1e9 * time / cells));
+        }
+        curves.push(Curve { name: name.to_owned(), points });
+    }
+    Ok(Chart {
+        name: "block_products".to_owned(),
+        title: "The product with the inverse of an 8^3 block, three ways".to_owned(),
+        x: "threads".to_owned(),
+        y: "ns a cell and sweep".to_owned(),
+        logarithmic: true,
+        places: Vec::new(),
+        curves,
+    })
+}

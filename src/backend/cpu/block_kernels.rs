@@ -1,0 +1,696 @@
+//! Relaxation of one block, or of several that lie in a row, compiled for each instruction set:
+//! u_b + omega A_b^-1 (f - A u)_b with A_b^-1 by sine transforms or as a dense matrix.
+//!
+//! Sums of products are rounded once where the machine can, so that last bits depend on the instruction set; they depend
+//! on nothing else: not on what is done side by side, nor on who does it.
+//!
+//! A tile has up to 64 rows of eight values, row k*by + j for the cells (., j, k) of as many blocks as eight values hold.
+//! Transforms along y and z work on rows; for those along x rows and values are turned. The transform of length 8 takes
+//! 36 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
+//! sin 20 + sin 40 = sin 80 degrees.
+//!
+//! Memory traffic of a sweep in place: u read and written, f read: 24 bytes a cell; 8 x 8 x 8 blocks take
+//! 6 * 36 / 8 + 8 + 2 = 37 operations a cell.
+
+#![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
+
+use super::kernels::{Isa, isa};
+use super::lanes::{Lanes, Portable};
+use crate::backend::blocks::Inverse;
+use crate::error::{Result, zeroed};
+use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
+
+/// Eight values on a cache line.
+#[repr(align(64))]
+#[derive(Clone, Copy, Default)]
+pub struct Row(pub [f64; 8]);
+
+/// Blocks that a dense inverse is applied to at once: two vectors, so that each matrix entry serves 32 flops.
+pub const BATCH: usize = 16;
+
+/// Values that a batch needs as scratch: residuals, then corrections.
+pub const SCRATCH: usize = 2 * 512 * BATCH;
+
+/// A_b^-1 of one shape.
+pub struct Solver {
+    /// Cells.
+    pub shape: Shape,
+    form: Form,
+}
+
+enum Form {
+    Dense(Vec<f64>),
+    Diagonal {
+        /// 1 / Lambda by tile row; turned for 8 x 8 x 8.
+        reciprocals: Vec<Row>,
+        /// D^-1 and D by tile row.
+        scalings: Option<[Vec<Row>; 2]>,
+    },
+}
+
+/// The form of a tile in which lines along x have been turned into rows: plane by plane.
+fn is_cube(shape: Shape) -> bool {
+    shape == [8; 3]
+}
+
+impl Solver {
+    /// From what `grid` computed.
+    pub fn new(shape: Shape, inverse: Inverse) -> Result<Self> {
+        let form = match inverse {
+            Inverse::Dense(values) => Form::Dense(values),
+            Inverse::Diagonal { reciprocals, scalings } => {
+                let scalings = match scalings {
+                    None => None,
+                    Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
+                };
+                Form::Diagonal { reciprocals: rows(shape, &reciprocals, is_cube(shape))?, scalings }
+            }
+        };
+        Ok(Self { shape, form })
+    }
+
+    /// Whether blocks should come in batches.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.form, Form::Dense(_))
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        match &self.form {
+            Form::Dense(values) => size_of_val(&values[..]),
+            Form::Diagonal { reciprocals, scalings } => {
+                size_of_val(&reciprocals[..]) * if scalings.is_some() { 3 } else { 1 }
+            }
+        }
+    }
+}
+
+/// Values of a block as tile rows, repeated for the blocks side by side.
+fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
+    let [bx, by, bz] = shape;
+    let mut rows: Vec<Row> = zeroed(by * bz, "block inverses")?;
+    for (r, row) in rows.iter_mut().enumerate() {
+        for (l, v) in row.0.iter_mut().enumerate().take(8 / bx * bx) {
+            *v = if turned { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
+        }
+    }
+    Ok(rows)
+}
+
+/// The stencil, and the matrices of the sine transforms.
+pub struct Operator {
+    /// Minus the legs of a 7-point stencil: center, west, east, south, north, bottom, top.
+    seven: Option<[f64; 7]>,
+    /// Nonzero legs as steps in x, rows and planes, with minus their values.
+    legs: Vec<([isize; 3], f64)>,
+    /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`.
+    sines: [[f64; 64]; 9],
+}
+
+impl Operator {
+    /// Of this stencil.
+    pub fn new(stencil: &Stencil) -> Self {
+        let mut sines = [[0.0; 64]; 9];
+        for (b, table) in sines.iter_mut().enumerate().skip(1) {
+            for p in 0..b {
+                for q in 0..b {
+                    table[p * 8 + q] = sin_pi((p + 1) * (q + 1), b + 1);
+                }
+            }
+        }
+        let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
+        let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
+        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.legs[place]));
+        Self { seven, legs: legs.collect(), sines }
+    }
+}
+
+/// Blocks of one shape in a row, to be relaxed together.
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// First cell of the first block in the array that is read; the layer of cells around each block is read too.
+    pub u: *const f64,
+    /// The same in the array that is written.
+    pub out: *mut f64,
+    /// The same in f.
+    pub f: *const f64,
+    /// From one row, one plane to the next: u and out.
+    pub strides: (usize, usize),
+    /// The same for f.
+    pub f_strides: (usize, usize),
+    /// Blocks, at most 8 / bx.
+    pub blocks: usize,
+    /// Cells from one of them to the next along x: bx, or 2 bx.
+    pub pitch: usize,
+    /// Relaxation.
+    pub omega: f64,
+    /// What will be worked on later.
+    pub ahead: Ahead,
+}
+
+/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads, plane by plane in the order in
+/// which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks alone are too short
+/// for it.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    /// First cell of this task's part in u; any address, since it is only a hint.
+    pub u: *const f64,
+    /// First cell in f.
+    pub f: *const f64,
+    /// From one plane to the next in u and f.
+    pub planes: (usize, usize),
+    /// Cells of u and f in each plane for each row of the task; 0: nothing.
+    pub chunk: (usize, usize),
+}
+
+impl Ahead {
+    /// Nothing.
+    pub const NOTHING: Self = Self { u: std::ptr::null(), f: std::ptr::null(), planes: (0, 0), chunk: (0, 0) };
+
+    /// The part of task number `task`, whose blocks have `rows` rows.
+    pub fn of_task(&self, task: usize, rows: usize) -> Self {
+        let skip = task * rows;
+        Self { u: self.u.wrapping_add(skip * self.chunk.0), f: self.f.wrapping_add(skip * self.chunk.1), ..*self }
+    }
+
+    #[inline(always)]
+    fn fetch<V: Lanes>(&self, j: usize, k: usize) {
+        let mut i = 0;
+        while i < self.chunk.0 {
+            V::prefetch(self.u.wrapping_add(k * self.planes.0 + j * self.chunk.0 + i));
+            i += 8;
+        }
+        i = 0;
+        while i < self.chunk.1 {
+            V::prefetch(self.f.wrapping_add(k * self.planes.1 + j * self.chunk.1 + i));
+            i += 8;
+        }
+    }
+}
+
+/// Compiles a function of `Lanes` once for each instruction set, and one that calls the chosen one.
+macro_rules! for_each_lanes {
+    ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $text:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use super::lanes::{Avx2, Avx512};
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+                unsafe fn avx512($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: as our caller promised.
+                    unsafe { $text::<Avx512>($($argument),*) }
+                }
+                #[target_feature(enable = "avx2")]
+                unsafe fn avx2($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: as our caller promised.
+                    unsafe { $text::<Avx2>($($argument),*) }
+                }
+                match isa() {
+                    // SAFETY: as our caller promised; `isa` names only what this machine was seen to have.
+                    Isa::Avx512 => return unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    Isa::Avx2 => return unsafe { avx2($($argument),*) },
+                    Isa::Portable => {}
+                }
+            }
+            // SAFETY: as our caller promised.
+            unsafe { $text::<Portable>($($argument),*) }
+        }
+    )*};
+}
+
+for_each_lanes! {
+    /// Relaxes the blocks of a task by sine transforms.
+    ///
+    /// # Safety
+    /// The cells of the task's blocks may be read in u and f and written in out, and the layer around them (with what
+    /// lies between two of the task's blocks) may be read in u.
+    unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
+
+    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always is,
+    /// so that sums may be taken in another order.
+    ///
+    /// # Safety
+    /// As for `relax`; no two tasks write a cell that the other reads.
+    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) = relax_dense_text;
+
+    /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares in a fixed order.
+    ///
+    /// # Safety
+    /// n values of f and r, and n cells of u with the layer around them, may be read; r, if not NULL, may be written.
+    unsafe fn residual_row(u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator) -> f64 = residual_row_text;
+}
+
+/// f - A u of the first n cells from u on, n <= 8.
+///
+/// # Safety
+/// They, and the cells around them, may be read.
+#[inline(always)]
+unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane): (usize, usize), a: &Operator) -> V {
+    // SAFETY: as the caller promised; every offset is a leg of the stencil.
+    let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
+    let (row, plane) = (row as isize, plane as isize);
+    let f = at(f);
+    if let Some([c, w, e, s, n, b, t]) = a.seven {
+        // SAFETY: as above.
+        let u = |d: isize| at(unsafe { u.offset(d) });
+        let first = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
+        let y = V::splat(n).mul_add(u(row), V::splat(s).mul(u(-row)));
+        return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
+    }
+    let mut r = f;
+    for &([x, y, z], v) in &a.legs {
+        // SAFETY: as above.
+        r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
+    }
+    r
+}
+
+/// The sine transform of length B: out_p = sum over q of sin((p+1)(q+1) pi/(B+1)) v_q.
+#[inline(always)]
+fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
+    let half = B / 2;
+    let mut sums = *v;
+    let mut differences = *v;
+    for q in 0..half {
+        sums[q] = v[q].add(v[B - 1 - q]);
+        differences[q] = v[q].sub(v[B - 1 - q]);
+    }
+    // Row p is symmetric about the middle for even p, else antisymmetric.
+    for p in 0..B {
+        let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
+        let mut sum = V::splat(sines[p * 8]).mul(from[0]);
+        for q in 1..count {
+            sum = V::splat(sines[p * 8 + q]).mul_add(from[q], sum);
+        }
+        v[p] = sum;
+    }
+}
+
+/// The same for B = 8 in 36 operations; s_k = sin(20 k degrees), s_4 = s_1 + s_2.
+#[inline(always)]
+fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
+    let (s1, s2, s3) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[2]));
+    let minus_s1 = V::splat(-sines[0]);
+    let minus_s2 = V::splat(-sines[1]);
+    // Symmetric part: outputs 1, 3, 5, 7 (counted from 1).
+    let (p1, p2, p3, p4) = (v[0].add(v[7]), v[1].add(v[6]), v[2].add(v[5]), v[3].add(v[4]));
+    let (m1, m2, m3, m4) = (v[0].sub(v[7]), v[1].sub(v[6]), v[2].sub(v[5]), v[3].sub(v[4]));
+    let t = s3.mul(p3);
+    let (a, b, c) = (p1.add(p4), p2.add(p4), p1.sub(p2));
+    v[0] = s1.mul_add(a, s2.mul_add(b, t));
+    v[2] = s3.mul(p1.add(p2).sub(p4));
+    v[4] = s1.mul_add(c, s2.mul(a).sub(t));
+    v[6] = s2.mul_add(c, minus_s1.mul_add(b, t));
+    // Antisymmetric part: outputs 2, 4, 6, 8.
+    let t = s3.mul(m3);
+    let (a, b, c) = (m1.add(m2), m2.add(m4), m1.sub(m4));
+    v[1] = s2.mul_add(a, s1.mul_add(b, t));
+    v[3] = s1.mul_add(a, s2.mul(c).sub(t));
+    v[5] = s3.mul(m1.sub(m2).add(m4));
+    v[7] = s1.mul_add(c, minus_s2.mul_add(b, t));
+}
+
+/// tile[start], tile[start + stride], ..: written out, since closures are compiled without the instruction set.
+#[inline(always)]
+fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
+    let t = |q: usize| tile[start + q * stride];
+    [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
+}
+
+/// Transforms tile[start], tile[start + stride], ..: b of them.
+#[inline(always)]
+fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usize, a: &Operator) {
+    #[inline(always)]
+    fn line<V: Lanes, const B: usize>(tile: &mut [V], start: usize, stride: usize, a: &Operator) {
+        let mut v = [V::splat(0.0); B];
+        for q in 0..B {
+            v[q] = tile[start + q * stride];
+        }
+        transform(&mut v, &a.sines[B]);
+        for q in 0..B {
+            tile[start + q * stride] = v[q];
+        }
+    }
+    match b {
+        // sin(90 degrees).
+        1 => {}
+        2 => line::<V, 2>(tile, start, stride, a),
+        3 => line::<V, 3>(tile, start, stride, a),
+        4 => line::<V, 4>(tile, start, stride, a),
+        5 => line::<V, 5>(tile, start, stride, a),
+        6 => line::<V, 6>(tile, start, stride, a),
+        7 => line::<V, 7>(tile, start, stride, a),
+        _ => {
+            let mut v = eight(tile, start, stride);
+            transform8(&mut v, &a.sines[8]);
+            for q in 0..8 {
+                tile[start + q * stride] = v[q];
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn relax_text<V: Lanes>(task: &Task, solver: &Solver, a: &Operator) {
+    let Form::Diagonal { reciprocals, scalings } = &solver.form else { return };
+    let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
+    if is_cube(solver.shape) {
+        // SAFETY: as our caller promised.
+        unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
+    } else {
+        // SAFETY: as above.
+        unsafe { relax_any::<V>(task, solver.shape, reciprocals, scalings, a) };
+    }
+}
+
+type Scalings<'a> = Option<(&'a [Row], &'a [Row])>;
+
+#[inline(always)]
+fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
+    // SAFETY: a row has eight values.
+    unsafe { V::load(rows[r].0.as_ptr()) }
+}
+
+/// One block of 8 x 8 x 8: two turns a plane and way.
+#[inline(always)]
+unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
+    let mut tile = [V::splat(0.0); 64];
+    let ((u_row, u_plane), (f_row, f_plane)) = (task.strides, task.f_strides);
+    let reciprocals = &reciprocals[..64];
+    let sines = &a.sines[8];
+    for k in 0..8 {
+        let mut rows = [V::splat(0.0); 8];
+        for j in 0..8 {
+            task.ahead.fetch::<V>(j, k);
+            // SAFETY: as our caller promised: cell (0, j, k).
+            rows[j] = unsafe {
+                residual(task.u.add(k * u_plane + j * u_row), task.f.add(k * f_plane + j * f_row), 8, task.strides, a)
+            };
+        }
+        if let Some((before, _)) = scalings {
+            for j in 0..8 {
+                rows[j] = rows[j].mul(row(before, k * 8 + j));
+            }
+        }
+        transform8(&mut rows, sines);
+        V::transpose(&mut rows);
+        transform8(&mut rows, sines);
+        for x in 0..8 {
+            tile[k * 8 + x] = rows[x];
+        }
+    }
+    for x in 0..8 {
+        let mut line = eight(&tile, x, 8);
+        transform8(&mut line, sines);
+        for k in 0..8 {
+            line[k] = line[k].mul(row(reciprocals, k * 8 + x));
+        }
+        transform8(&mut line, sines);
+        for k in 0..8 {
+            tile[k * 8 + x] = line[k];
+        }
+    }
+    let omega = V::splat(task.omega);
+    for k in 0..8 {
+        let mut rows = eight(&tile, k * 8, 1);
+        transform8(&mut rows, sines);
+        V::transpose(&mut rows);
+        transform8(&mut rows, sines);
+        if let Some((_, after)) = scalings {
+            for j in 0..8 {
+                rows[j] = rows[j].mul(row(after, k * 8 + j));
+            }
+        }
+        for j in 0..8 {
+            let place = k * u_plane + j * u_row;
+            // SAFETY: as our caller promised.
+            unsafe { omega.mul_add(rows[j], V::load(task.u.add(place))).store(task.out.add(place)) };
+        }
+    }
+}
+
+/// Cells of a tile row that are side by side in memory, or not.
+struct Lines {
+    /// Values used.
+    used: usize,
+    /// Cells from the first to the last of them.
+    span: usize,
+    /// Where each is.
+    places: [usize; 8],
+}
+
+impl Lines {
+    #[inline(always)]
+    fn new(task: &Task, bx: usize) -> Self {
+        Self {
+            used: task.blocks * bx,
+            span: (task.blocks - 1) * task.pitch + bx,
+            places: std::array::from_fn(|l| l / bx * task.pitch + l % bx),
+        }
+    }
+
+    #[inline(always)]
+    fn together(&self) -> bool {
+        self.used == self.span
+    }
+}
+
+/// The residual of a tile row.
+///
+/// # Safety
+/// As for `relax`.
+#[inline(always)]
+unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+    // SAFETY: as the caller promised: cell (0, j, k), and the cells between blocks.
+    let (u, f) = unsafe {
+        (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
+    };
+    if lines.together() {
+        // SAFETY: as above.
+        return unsafe { residual(u, f, lines.used, task.strides, a) };
+    }
+    let mut all = [0.0; 16];
+    let first = lines.span.min(8);
+    // SAFETY: as above; the span is at most 15 cells.
+    unsafe {
+        residual::<V>(u, f, first, task.strides, a).store(all.as_mut_ptr());
+        if lines.span > 8 {
+            let rest = residual::<V>(u.add(8), f.add(8), lines.span - 8, task.strides, a);
+            rest.store(all.as_mut_ptr().add(8));
+        }
+    }
+    let mut picked = [0.0; 8];
+    for (l, v) in picked.iter_mut().enumerate().take(lines.used) {
+        *v = all[lines.places[l]];
+    }
+    // SAFETY: eight values.
+    unsafe { V::load(picked.as_ptr()) }
+}
+
+/// out = u + omega v on a tile row.
+///
+/// # Safety
+/// As for `relax`.
+#[inline(always)]
+unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
+    let place = k * task.strides.1 + j * task.strides.0;
+    let omega = V::splat(task.omega);
+    // SAFETY: as the caller promised: cell (0, j, k).
+    let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
+    if lines.together() {
+        // SAFETY: as above.
+        unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };
+        return;
+    }
+    let mut values = [0.0; 8];
+    // SAFETY: the places of the blocks' cells; eight values.
+    unsafe {
+        for l in 0..lines.used {
+            values[l] = *u.add(lines.places[l]);
+        }
+        omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
+        for l in 0..lines.used {
+            *out.add(lines.places[l]) = values[l];
+        }
+    }
+}
+
+/// Transforms along x: eight rows at a time are turned, whatever they are.
+#[inline(always)]
+fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
+    if bx == 1 {
+        return;
+    }
+    for first in (0..by * bz).step_by(8) {
+        let mut turned = eight(tile, first, 1);
+        V::transpose(&mut turned);
+        for block in 0..blocks {
+            transform_lines(&mut turned, block * bx, 1, bx, a);
+        }
+        V::transpose(&mut turned);
+        tile[first..first + 8].copy_from_slice(&turned);
+    }
+}
+
+/// Blocks of any shape.
+#[inline(always)]
+unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
+    let [bx, by, bz] = shape;
+    // Rows behind the last stay zero: turning takes eight at a time.
+    let mut tile = [V::splat(0.0); 64];
+    let lines = Lines::new(task, bx);
+    for k in 0..bz {
+        for j in 0..by {
+            task.ahead.fetch::<V>(j, k);
+            // SAFETY: as our caller promised.
+            let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
+            tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));
+        }
+        transform_lines(&mut tile, k * by, 1, by, a);
+    }
+    along_x(&mut tile, task.blocks, shape, a);
+    for j in 0..by {
+        transform_lines(&mut tile, j, by, bz, a);
+        for k in 0..bz {
+            let r = k * by + j;
+            tile[r] = tile[r].mul(row(reciprocals, r));
+        }
+        transform_lines(&mut tile, j, by, bz, a);
+    }
+    along_x(&mut tile, task.blocks, shape, a);
+    for k in 0..bz {
+        transform_lines(&mut tile, k * by, 1, by, a);
+        for j in 0..by {
+            let v = scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(row(after, k * by + j)));
+            // SAFETY: as our caller promised.
+            unsafe { tile_update(&lines, task, j, k, v) };
+        }
+    }
+}
+
+/// The block's cells as tile rows, row by row with the place of the first cell of each.
+#[inline(always)]
+fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..by * bz).map(move |r| (r * bx, r % by, r / by))
+}
+
+#[inline(always)]
+unsafe fn relax_dense_text<V: Lanes>(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) {
+    let Form::Dense(inverse) = &solver.form else { return };
+    let [bx, by, bz] = solver.shape;
+    let n = bx * by * bz;
+    let inverse = &inverse[..n * n];
+    let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
+    // One block: values one after the other. More: value t of task b at r[t * BATCH + b].
+    let step = if alone { 1 } else { BATCH };
+    for (b, task) in tasks.iter().enumerate() {
+        let lines = Lines::new(task, bx);
+        for (first, j, k) in tile_rows(solver.shape) {
+            let mut values = [0.0; 8];
+            // SAFETY: as our caller promised; eight values.
+            unsafe { tile_residual::<V>(&lines, task, j, k, a).store(values.as_mut_ptr()) };
+            for (i, v) in values.into_iter().enumerate().take(bx) {
+                r[(first + i) * step + b] = v;
+            }
+        }
+    }
+    if alone {
+        for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
+            *z = dense_dot::<V>(row, &r[..n]);
+        }
+    } else {
+        dense_product::<V>(inverse, n, r, z);
+    }
+    for (b, task) in tasks.iter().enumerate() {
+        let lines = Lines::new(task, bx);
+        for (first, j, k) in tile_rows(solver.shape) {
+            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * step + b] } else { 0.0 });
+            // SAFETY: as our caller promised; eight values.
+            unsafe { tile_update(&lines, task, j, k, V::load(values.as_ptr())) };
+        }
+    }
+}
+
+/// <a, b> in eight lanes.
+#[inline(always)]
+fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
+    let n = a.len().min(b.len());
+    let mut sum = V::splat(0.0);
+    for t in (0..n).step_by(8) {
+        let here = (n - t).min(8);
+        // SAFETY: t + here <= n.
+        sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
+    }
+    let mut lanes = [0.0; 8];
+    // SAFETY: eight values.
+    unsafe { sum.store(lanes.as_mut_ptr()) };
+    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+}
+
+/// z = inverse r for `BATCH` columns: eight rows by two vectors at a time.
+#[inline(always)]
+fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
+    const ROWS: usize = 8;
+    let (r, z) = (&r[..n * BATCH], &mut z[..n * BATCH]);
+    for first in (0..n).step_by(ROWS) {
+        let rows = ROWS.min(n - first);
+        let mut sums = [[V::splat(0.0); 2]; ROWS];
+        if rows == ROWS {
+            let matrix = &inverse[first * n..(first + ROWS) * n];
+            for t in 0..n {
+                // SAFETY: t < n, and r has n rows of two vectors.
+                let columns: [V; 2] =
+                    unsafe { [V::load(r.as_ptr().add(t * BATCH)), V::load(r.as_ptr().add(t * BATCH + 8))] };
+                for (q, sums) in sums.iter_mut().enumerate() {
+                    let entry = V::splat(matrix[q * n + t]);
+                    *sums = [entry.mul_add(columns[0], sums[0]), entry.mul_add(columns[1], sums[1])];
+                }
+            }
+        } else {
+            for (q, sums) in sums.iter_mut().enumerate().take(rows) {
+                for t in 0..n {
+                    let entry = V::splat(inverse[(first + q) * n + t]);
+                    for (h, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: t < n, and r has n rows of two vectors.
+                        *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH + 8 * h)) }, *sum);
+                    }
+                }
+            }
+        }
+        for (q, sums) in sums.into_iter().enumerate().take(rows) {
+            for (h, sum) in sums.into_iter().enumerate() {
+                // SAFETY: first + q < n, and z has n rows of two vectors.
+                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH + 8 * h)) };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn residual_row_text<V: Lanes>(
+    u: *const f64,
+    f: *const f64,
+    r: *mut f64,
+    n: usize,
+    strides: (usize, usize),
+    a: &Operator,
+) -> f64 {
+    let mut squares = V::splat(0.0);
+    for i in (0..n).step_by(8) {
+        let here = (n - i).min(8);
+        // SAFETY: as our caller promised; i + here <= n.
+        unsafe {
+            let v: V = residual(u.add(i), f.add(i), here, strides, a);
+            squares = v.mul_add(v, squares);
+            if !r.is_null() {
+                v.store_first(r.add(i), here);
+            }
+        }
+    }
+    let mut lanes = [0.0; 8];
+    // SAFETY: eight values.
+    unsafe { squares.store(lanes.as_mut_ptr()) };
+    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+}

@@ -1,0 +1,354 @@
+//! Eight values that are worked on together, for each instruction set. Every operation but `mul_add` gives the same bits
+//! on all of them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at most eight cells
+//! a side, whose lines along x are turned by register transposes (`rrbsolver-bench smoother` has both forms).
+
+/// Eight doubles.
+pub trait Lanes: Copy {
+    /// Eight times `x`.
+    fn splat(x: f64) -> Self;
+    /// The eight values from `p` on.
+    ///
+    /// # Safety
+    /// They may be read.
+    unsafe fn load(p: *const f64) -> Self;
+    /// The first `n` of them, zeros behind.
+    ///
+    /// # Safety
+    /// They may be read; n <= 8.
+    unsafe fn load_first(p: *const f64, n: usize) -> Self;
+    /// Writes all eight.
+    ///
+    /// # Safety
+    /// They may be written.
+    unsafe fn store(self, p: *mut f64);
+    /// Writes the first `n`.
+    ///
+    /// # Safety
+    /// They may be written; n <= 8.
+    unsafe fn store_first(self, p: *mut f64, n: usize);
+    /// a + b
+    fn add(self, b: Self) -> Self;
+    /// a - b
+    fn sub(self, b: Self) -> Self;
+    /// a b
+    fn mul(self, b: Self) -> Self;
+    /// a b + c; rounded once where the machine can, so that its last bit depends on the instruction set.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// rows[i][l] = rows[l][i]
+    fn transpose(rows: &mut [Self; 8]);
+    /// Asks for the cache line of `p`, which may be any address.
+    fn prefetch(_: *const f64) {}
+}
+
+/// Scalars, or what the compiler makes of them.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Portable([f64; 8]);
+
+impl Portable {
+    #[inline(always)]
+    fn zip(self, b: Self, f: impl Fn(f64, f64) -> f64) -> Self {
+        let mut c = self;
+        for l in 0..8 {
+            c.0[l] = f(self.0[l], b.0[l]);
+        }
+        c
+    }
+}
+
+impl Lanes for Portable {
+    #[inline(always)]
+    fn splat(x: f64) -> Self {
+        Self([x; 8])
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f64) -> Self {
+        // SAFETY: as the caller promised.
+        Self(unsafe { p.cast::<[f64; 8]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(p: *const f64, n: usize) -> Self {
+        let mut v = [0.0; 8];
+        for (l, v) in v.iter_mut().enumerate().take(n) {
+            // SAFETY: as the caller promised.
+            *v = unsafe { *p.add(l) };
+        }
+        Self(v)
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f64) {
+        // SAFETY: as the caller promised.
+        unsafe { p.cast::<[f64; 8]>().write_unaligned(self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, p: *mut f64, n: usize) {
+        for (l, v) in self.0.into_iter().enumerate().take(n) {
+            // SAFETY: as the caller promised.
+            unsafe { *p.add(l) = v };
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        self.zip(b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        self.zip(b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        self.zip(b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        self.mul(b).add(c)
+    }
+
+    #[inline(always)]
+    fn transpose(rows: &mut [Self; 8]) {
+        let from = *rows;
+        for (i, row) in rows.iter_mut().enumerate() {
+            for (to, from) in row.0.iter_mut().zip(&from) {
+                *to = from.0[i];
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+/// The methods may only be called inside functions that enable the instruction set, into which they are inlined.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Lanes;
+    use std::arch::x86_64::*;
+
+    /// One 512-bit register.
+    #[derive(Clone, Copy)]
+    pub struct Avx512(__m512d);
+
+    #[inline(always)]
+    fn first(n: usize) -> __mmask8 {
+        ((1u32 << n) - 1) as __mmask8
+    }
+
+    // SAFETY (all blocks below): kernels are instantiated with this type only in functions with the target feature, and
+    // `isa` names those only on machines that have it; pointers are as the trait's callers promised.
+    impl Lanes for Avx512 {
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_set1_pd(x) })
+        }
+
+        #[inline(always)]
+        unsafe fn load(p: *const f64) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_loadu_pd(p) })
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(p: *const f64, n: usize) -> Self {
+            // SAFETY: as above; what the mask leaves out is not read.
+            Self(unsafe { _mm512_maskz_loadu_pd(first(n), p) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, p: *mut f64) {
+            // SAFETY: as above.
+            unsafe { _mm512_storeu_pd(p, self.0) };
+        }
+
+        #[inline(always)]
+        unsafe fn store_first(self, p: *mut f64, n: usize) {
+            // SAFETY: as above; what the mask leaves out is not written.
+            unsafe { _mm512_mask_storeu_pd(p, first(n), self.0) };
+        }
+
+        #[inline(always)]
+        fn add(self, b: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_add_pd(self.0, b.0) })
+        }
+
+        #[inline(always)]
+        fn sub(self, b: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_sub_pd(self.0, b.0) })
+        }
+
+        #[inline(always)]
+        fn mul(self, b: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_mul_pd(self.0, b.0) })
+        }
+
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_fmadd_pd(self.0, b.0, c.0) })
+        }
+
+        #[inline(always)]
+        fn prefetch(p: *const f64) {
+            // SAFETY: a hint, which cannot fail.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
+        }
+
+        #[inline(always)]
+        fn transpose(rows: &mut [Self; 8]) {
+            let r = [rows[0].0, rows[1].0, rows[2].0, rows[3].0, rows[4].0, rows[5].0, rows[6].0, rows[7].0];
+            // SAFETY: as above.
+            unsafe {
+                let pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                let ((a0, a1), (a2, a3)) = (pair(r[0], r[1]), pair(r[2], r[3]));
+                let ((a4, a5), (a6, a7)) = (pair(r[4], r[5]), pair(r[6], r[7]));
+                // 128-bit parts: even ones of both, odd ones of both.
+                let even = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
+                let odd = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
+                // e02 holds columns 0 and 4 of rows 0..3, and so on.
+                let (e02, o02) = (even(a0, a2), odd(a0, a2));
+                let (e13, o13) = (even(a1, a3), odd(a1, a3));
+                let (e46, o46) = (even(a4, a6), odd(a4, a6));
+                let (e57, o57) = (even(a5, a7), odd(a5, a7));
+                *rows = [
+                    Self(even(e02, e46)),
+                    Self(even(e13, e57)),
+                    Self(even(o02, o46)),
+                    Self(even(o13, o57)),
+                    Self(odd(e02, e46)),
+                    Self(odd(e13, e57)),
+                    Self(odd(o02, o46)),
+                    Self(odd(o13, o57)),
+                ];
+            }
+        }
+    }
+
+    /// Two 256-bit registers.
+    #[derive(Clone, Copy)]
+    pub struct Avx2([__m256d; 2]);
+
+    impl Avx2 {
+        #[inline(always)]
+        fn zip(self, b: Self, f: impl Fn(__m256d, __m256d) -> __m256d) -> Self {
+            Self([f(self.0[0], b.0[0]), f(self.0[1], b.0[1])])
+        }
+    }
+
+    /// Rows of four.
+    #[inline(always)]
+    fn transpose4(r: [__m256d; 4]) -> [__m256d; 4] {
+        // SAFETY: as for `Avx512`.
+        unsafe {
+            let (a, b) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
+            let (c, d) = (_mm256_unpacklo_pd(r[2], r[3]), _mm256_unpackhi_pd(r[2], r[3]));
+            [
+                _mm256_permute2f128_pd::<0x20>(a, c),
+                _mm256_permute2f128_pd::<0x20>(b, d),
+                _mm256_permute2f128_pd::<0x31>(a, c),
+                _mm256_permute2f128_pd::<0x31>(b, d),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn first4(n: usize) -> __m256i {
+        const ONES: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
+        // SAFETY: as for `Avx512`; n <= 4, so that four entries from 4 - n on are inside.
+        unsafe { _mm256_loadu_si256(ONES.as_ptr().add(4 - n).cast()) }
+    }
+
+    // SAFETY (all blocks below): as for `Avx512`.
+    impl Lanes for Avx2 {
+        #[inline(always)]
+        fn splat(x: f64) -> Self {
+            // SAFETY: as above.
+            Self([unsafe { _mm256_set1_pd(x) }; 2])
+        }
+
+        #[inline(always)]
+        unsafe fn load(p: *const f64) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] })
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(p: *const f64, n: usize) -> Self {
+            let (low, high) = (n.min(4), n.saturating_sub(4));
+            // SAFETY: as above; what the masks leave out is not read.
+            Self(unsafe { [_mm256_maskload_pd(p, first4(low)), _mm256_maskload_pd(p.wrapping_add(4), first4(high))] })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, p: *mut f64) {
+            // SAFETY: as above.
+            unsafe {
+                _mm256_storeu_pd(p, self.0[0]);
+                _mm256_storeu_pd(p.add(4), self.0[1]);
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_first(self, p: *mut f64, n: usize) {
+            let (low, high) = (n.min(4), n.saturating_sub(4));
+            // SAFETY: as above; what the masks leave out is not written.
+            unsafe {
+                _mm256_maskstore_pd(p, first4(low), self.0[0]);
+                _mm256_maskstore_pd(p.wrapping_add(4), first4(high), self.0[1]);
+            }
+        }
+
+        #[inline(always)]
+        fn add(self, b: Self) -> Self {
+            // SAFETY: as above.
+            self.zip(b, |a, b| unsafe { _mm256_add_pd(a, b) })
+        }
+
+        #[inline(always)]
+        fn sub(self, b: Self) -> Self {
+            // SAFETY: as above.
+            self.zip(b, |a, b| unsafe { _mm256_sub_pd(a, b) })
+        }
+
+        #[inline(always)]
+        fn mul(self, b: Self) -> Self {
+            // SAFETY: as above.
+            self.zip(b, |a, b| unsafe { _mm256_mul_pd(a, b) })
+        }
+
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            // Machines with 256-bit vectors and without fused operations exist.
+            self.mul(b).add(c)
+        }
+
+        #[inline(always)]
+        fn prefetch(p: *const f64) {
+            // SAFETY: a hint, which cannot fail.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
+        }
+
+        #[inline(always)]
+        fn transpose(rows: &mut [Self; 8]) {
+            let r = *rows;
+            let quarter = |first: usize, half: usize| {
+                transpose4([r[first].0[half], r[first + 1].0[half], r[first + 2].0[half], r[first + 3].0[half]])
+            };
+            let (a, b, c, d) = (quarter(0, 0), quarter(4, 0), quarter(0, 1), quarter(4, 1));
+            for i in 0..4 {
+                rows[i] = Self([a[i], b[i]]);
+                rows[4 + i] = Self([c[i], d[i]]);
+            }
+        }
+    }
+}

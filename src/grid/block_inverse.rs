@@ -1,0 +1,333 @@
+//! Constant 7- and 27-point stencils in three dimensions, and the exact inverses of their diagonal blocks.
+//!
+//! A block of bx x by x bz cells has the matrix A_b, the stencil without what leaves the block. Where the stencil is,
+//! after a diagonal scaling d_x^i d_y^j d_z^k, even in x, y and z, A_b is a polynomial in the commuting matrices
+//! tridiag(1, 0, 1) of the three directions, so that
+//!
+//! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
+//! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
+//!
+//! with t the scaled stencil. A Kronecker sum of tridiagonal matrices (l, ., u) with l u > 0 is the case
+//! d = sqrt(l / u); stencils of finite elements and the Mehrstellen scheme have d = 1. Everything else has its dense
+//! inverse.
+
+use crate::error::{Error, Result, zeroed};
+
+/// Legs by offset: `legs[(c+1)*9 + (b+1)*3 + a+1]` belongs to u at (i + a, j + b, k + c).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stencil {
+    /// All 27, zero where there is none.
+    pub legs: [f64; 27],
+    /// 7 or 27.
+    pub points: usize,
+}
+
+/// Place of the leg at offset (a, b, c).
+pub const fn leg(a: i64, b: i64, c: i64) -> usize {
+    ((c + 1) * 9 + (b + 1) * 3 + a + 1) as usize
+}
+
+/// Places of the legs of a 7-point stencil in the order of the interface: center, west, east, south, north, bottom, top.
+pub const SEVEN: [usize; 7] =
+    [leg(0, 0, 0), leg(-1, 0, 0), leg(1, 0, 0), leg(0, -1, 0), leg(0, 1, 0), leg(0, 0, -1), leg(0, 0, 1)];
+
+impl Stencil {
+    /// From 7 values (center, west, east, south, north, bottom, top) or 27 (the cube, x fastest).
+    pub fn new(values: &[f64]) -> Self {
+        let mut legs = [0.0; 27];
+        if values.len() == 7 {
+            for (&place, &v) in SEVEN.iter().zip(values) {
+                legs[place] = v;
+            }
+        } else {
+            legs.copy_from_slice(values);
+        }
+        Self { legs, points: values.len() }
+    }
+
+    /// The entry of A between a cell and the one at offset (a, b, c).
+    pub fn at(&self, a: i64, b: i64, c: i64) -> f64 {
+        self.legs[leg(a, b, c)]
+    }
+
+    fn norm1(&self) -> f64 {
+        self.legs.iter().map(|v| v.abs()).sum()
+    }
+}
+
+/// Cells of a block, possibly cut short.
+pub type Shape = [usize; 3];
+
+/// Ratio of a pivot or an eigenvalue to the stencil's norm below which a block counts as singular: rounding of
+/// a few hundred operations.
+const SINGULAR: f64 = 1e-13;
+
+/// Largest condition of the scaling D for which `auto` takes the diagonalization: the error is about
+/// 2e-16 max(l/u, u/l)^((b-1)/2), and 300 keeps it below 1e-13.
+const MOST_SCALING: f64 = 300.0;
+
+/// The form of a stencil that sine transforms diagonalize.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Separable {
+    /// d_x, d_y, d_z.
+    pub scaling: [f64; 3],
+    /// t(|a|, |b|, |c|) at `|c| * 4 + |b| * 2 + |a|`.
+    even: [f64; 8],
+    norm1: f64,
+}
+
+impl Separable {
+    /// The form of `stencil`, if it has one.
+    pub fn of(stencil: &Stencil) -> Option<Self> {
+        let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));
+        let mut scaling = [1.0f64; 3];
+        for (d, (lower, upper)) in [pair(1, 0, 0), pair(0, 1, 0), pair(0, 0, 1)].into_iter().enumerate() {
+            if lower == upper {
+                continue;
+            }
+            let ratio = lower / upper;
+            if !(ratio > 0.0 && ratio.is_finite()) {
+                return None;
+            }
+            scaling[d] = ratio.sqrt();
+        }
+        let scaled = |a: i64, b: i64, c: i64| {
+            stencil.at(a, b, c) * scaling[0].powi(a as i32) * scaling[1].powi(b as i32) * scaling[2].powi(c as i32)
+        };
+        let mut even = [0.0; 8];
+        for (place, t) in even.iter_mut().enumerate() {
+            let (a, b, c) = ((place & 1) as i64, (place >> 1 & 1) as i64, (place >> 2) as i64);
+            *t = scaled(a, b, c);
+            for (x, y, z) in (0..8).map(|s| (a - (s & 1) * 2 * a, b - (s >> 1 & 1) * 2 * b, c - (s >> 2) * 2 * c)) {
+                // Three roundings in each of the three powers.
+                if (scaled(x, y, z) - *t).abs() > 16.0 * f64::EPSILON * t.abs() {
+                    return None;
+                }
+            }
+        }
+        Some(Self { scaling, even, norm1: stencil.norm1() })
+    }
+
+    /// Condition of D on a block: the product of max(d, 1/d)^(b-1).
+    pub fn scaling_condition(&self, shape: Shape) -> f64 {
+        (0..3).map(|d| self.scaling[d].max(1.0 / self.scaling[d]).powi(shape[d] as i32 - 1)).product()
+    }
+
+    /// Whether `auto` takes it for blocks of this shape.
+    pub fn well_conditioned(&self, shape: Shape) -> bool {
+        self.scaling_condition(shape) < MOST_SCALING
+    }
+
+    /// Lambda^-1 with the factors 2 / (b + 1) of the three inverse transforms, at `(r*by + q)*bx + p`.
+    pub fn reciprocals(&self, shape: Shape) -> Result<Vec<f64>> {
+        let [bx, by, bz] = shape;
+        let cosine = |p: usize, b: usize| 2.0 * cos_pi(p + 1, b + 1);
+        let weight = 8.0 / ((bx + 1) * (by + 1) * (bz + 1)) as f64;
+        let mut values = zeroed(bx * by * bz, "eigenvalues")?;
+        for r in 0..bz {
+            for q in 0..by {
+                for p in 0..bx {
+                    let (x, y, z) = (cosine(p, bx), cosine(q, by), cosine(r, bz));
+                    let t = &self.even;
+                    let plane = |c: usize| (t[c] + t[c + 1] * x) + (t[c + 2] + t[c + 3] * x) * y;
+                    let lambda = plane(0) + plane(4) * z;
+                    if lambda.abs() <= SINGULAR * self.norm1 {
+                        return Err(singular(shape));
+                    }
+                    values[(r * by + q) * bx + p] = weight / lambda;
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// D^-1 and D on a block, at `(k*by + j)*bx + i`; `None` where both are 1.
+    pub fn scalings(&self, shape: Shape) -> Result<Option<(Vec<f64>, Vec<f64>)>> {
+        if self.scaling == [1.0; 3] {
+            return Ok(None);
+        }
+        let [bx, by, bz] = shape;
+        let (mut before, mut after) = (zeroed(bx * by * bz, "scalings")?, zeroed(bx * by * bz, "scalings")?);
+        // Powers count from the middle, so that they stay close to 1 on both ends.
+        let power = |d: usize, i: usize, b: usize| self.scaling[d].powf(i as f64 - (b - 1) as f64 / 2.0);
+        for k in 0..bz {
+            for j in 0..by {
+                for i in 0..bx {
+                    let d = power(0, i, bx) * power(1, j, by) * power(2, k, bz);
+                    before[(k * by + j) * bx + i] = 1.0 / d;
+                    after[(k * by + j) * bx + i] = d;
+                }
+            }
+        }
+        Ok(Some((before, after)))
+    }
+}
+
+/// cos(p pi / n), exact at the middle.
+fn cos_pi(p: usize, n: usize) -> f64 {
+    if 2 * p == n { 0.0 } else { (std::f64::consts::PI * p as f64 / n as f64).cos() }
+}
+
+/// sin(p pi / n) for 0 <= p, by symmetry from the first quarter, so that equal values are equal bits.
+pub fn sin_pi(p: usize, n: usize) -> f64 {
+    let p = p % (2 * n);
+    if p > n {
+        return -sin_pi(p - n, n);
+    }
+    let p = p.min(n - p);
+    if p == 0 { 0.0 } else { (std::f64::consts::PI * p as f64 / n as f64).sin() }
+}
+
+fn singular(shape: Shape) -> Error {
+    // The caller knows a block of this shape and names it.
+    Error::Block { shape, place: None }
+}
+
+/// A_b of a shape, row by row.
+fn block_matrix(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
+    let [bx, by, bz] = shape.map(|b| b as i64);
+    let n = (bx * by * bz) as usize;
+    let mut matrix = zeroed(n * n, "a block")?;
+    for row in 0..n as i64 {
+        let (i, j, k) = (row % bx, row / bx % by, row / bx / by);
+        for c in -1..=1 {
+            for b in -1..=1 {
+                for a in -1..=1 {
+                    let (x, y, z) = (i + a, j + b, k + c);
+                    if (0..bx).contains(&x) && (0..by).contains(&y) && (0..bz).contains(&z) {
+                        matrix[row as usize * n + ((z * by + y) * bx + x) as usize] = stencil.at(a, b, c);
+                    }
+                }
+            }
+        }
+    }
+    Ok(matrix)
+}
+
+/// The dense inverse of the block of a shape, row by row. Cost: 2 n^3 flops, n = bx by bz.
+pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
+    let n: usize = shape.iter().product();
+    let mut a = block_matrix(stencil, shape)?;
+    // Gauss-Jordan in place, with row exchanges, which are column exchanges of the inverse.
+    let mut exchanged: Vec<usize> = (0..n).collect();
+    for p in 0..n {
+        let pivot_row = (p..n).max_by(|&r, &s| a[r * n + p].abs().total_cmp(&a[s * n + p].abs())).unwrap_or(p);
+        if a[pivot_row * n + p].abs() <= SINGULAR * stencil.norm1() {
+            return Err(singular(shape));
+        }
+        exchanged[p] = pivot_row;
+        if pivot_row != p {
+            for c in 0..n {
+                a.swap(p * n + c, pivot_row * n + c);
+            }
+        }
+        let pivot = 1.0 / a[p * n + p];
+        a[p * n + p] = 1.0;
+        for v in &mut a[p * n..][..n] {
+            *v *= pivot;
+        }
+        let (above, rest) = a.split_at_mut(p * n);
+        let (pivot_values, below) = rest.split_at_mut(n);
+        for row in above.chunks_exact_mut(n).chain(below.chunks_exact_mut(n)) {
+            let factor = std::mem::replace(&mut row[p], 0.0);
+            if factor != 0.0 {
+                for (v, q) in row.iter_mut().zip(&*pivot_values) {
+                    *v -= factor * q;
+                }
+            }
+        }
+    }
+    for p in (0..n).rev() {
+        let q = exchanged[p];
+        if q != p {
+            for r in 0..n {
+                a.swap(r * n + p, r * n + q);
+            }
+        }
+    }
+    Ok(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A_b^-1 r by the formula of the head, term by term.
+    fn diagonalized(form: &Separable, shape: Shape, r: &[f64]) -> Vec<f64> {
+        let [bx, by, bz] = shape;
+        let n = bx * by * bz;
+        let at = |p: usize| (p % bx, p / bx % by, p / bx / by);
+        let s = |p: usize, q: usize| {
+            let ((i, j, k), (x, y, z)) = (at(p), at(q));
+            sin_pi((i + 1) * (x + 1), bx + 1) * sin_pi((j + 1) * (y + 1), by + 1) * sin_pi((k + 1) * (z + 1), bz + 1)
+        };
+        let reciprocals = form.reciprocals(shape).unwrap();
+        let scalings = form.scalings(shape).unwrap().unwrap_or((vec![1.0; n], vec![1.0; n]));
+        let hat: Vec<f64> =
+            (0..n).map(|p| reciprocals[p] * (0..n).map(|q| s(p, q) * scalings.0[q] * r[q]).sum::<f64>()).collect();
+        (0..n).map(|p| scalings.1[p] * (0..n).map(|q| s(p, q) * hat[q]).sum::<f64>()).collect()
+    }
+
+    fn fe27() -> Stencil {
+        let (k, m) = ([-1.0, 2.0, -1.0], [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0]);
+        let mut values = [0.0; 27];
+        for (p, v) in values.iter_mut().enumerate() {
+            let (a, b, c) = (p % 3, p / 3 % 3, p / 9);
+            *v = k[a] * m[b] * m[c] + m[a] * k[b] * m[c] + m[a] * m[b] * k[c];
+        }
+        Stencil::new(&values)
+    }
+
+    #[test]
+    fn both_inverses_invert() {
+        let stencils = [
+            Stencil::new(&[6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]),
+            Stencil::new(&[2.22, -1.0, -1.0, -0.1, -0.1, -0.01, -0.01]),
+            Stencil::new(&[6.0, -1.5, -0.5, -1.25, -0.75, -1.0, -1.0]),
+            fe27(),
+        ];
+        for stencil in &stencils {
+            for shape in [[1, 1, 1], [2, 2, 2], [4, 2, 3], [5, 1, 4], [7, 3, 2], [4, 4, 4]] {
+                let n: usize = shape.iter().product();
+                let a = block_matrix(stencil, shape).unwrap();
+                let inverse = dense_inverse(stencil, shape).unwrap();
+                let form = Separable::of(stencil).expect("diagonalizable");
+                for column in 0..n {
+                    let e: Vec<f64> = (0..n).map(|p| f64::from(u8::from(p == column))).collect();
+                    let x = diagonalized(&form, shape, &e);
+                    for row in 0..n {
+                        let product: f64 = (0..n).map(|q| a[row * n + q] * inverse[q * n + column]).sum();
+                        // Rounding times a condition below 100.
+                        assert!((product - e[row]).abs() < 1e-13, "{shape:?} {product}");
+                        assert!((x[row] - inverse[row * n + column]).abs() < 1e-13, "{shape:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_diagonal_form() {
+        // Upwind, a sign change, and a mixed derivative.
+        assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0])).is_none());
+        assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.5, -1.0, -1.0, -1.0, -1.0])).is_none());
+        let mut mixed = fe27();
+        mixed.legs[leg(1, 1, 0)] += 0.1;
+        mixed.legs[leg(-1, -1, 0)] += 0.1;
+        assert!(Separable::of(&mixed).is_none());
+        // Strong convection has one that loses digits.
+        let strong = Separable::of(&Stencil::new(&[6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0])).unwrap();
+        assert!(!strong.well_conditioned([8; 3]) && strong.well_conditioned([2; 3]));
+    }
+
+    #[test]
+    fn singular_blocks_are_seen_by_both() {
+        let zero = Stencil::new(&[0.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]);
+        for shape in [[1, 1, 1], [3, 1, 1]] {
+            assert_eq!(dense_inverse(&zero, shape).unwrap_err(), singular(shape));
+            assert_eq!(Separable::of(&zero).unwrap().reciprocals(shape).unwrap_err(), singular(shape));
+        }
+        assert!(dense_inverse(&zero, [2, 1, 1]).is_ok());
+        assert!(Separable::of(&zero).unwrap().reciprocals([2, 1, 1]).is_ok());
+    }
+}

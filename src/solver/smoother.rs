@@ -1,0 +1,381 @@
+//! Block relaxation with exact block inverses: the methods of Rodriguez, Philip, Wang and Berrill, "Block-relaxation
+//! methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and a coloured Gauss-Seidel beside them.
+//!
+//!     block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
+//!     coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour after colour
+//!     chaotic Gauss-Seidel (algorithm 1): the same for all b, in whatever order
+//!
+//! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
+
+use crate::backend::blocks::{
+    BlockBackend, BlockSteps, Blocks, Inverse, Method, Parallel, PatchArrays, Swept, Watcher, Work,
+};
+use crate::error::{Error, Result};
+use crate::grid::block_inverse::{Separable, Shape, Stencil, dense_inverse};
+use crate::grid::patches::{Cut, Patch, PatchList};
+use crate::options::{Options, opt};
+use std::sync::Arc;
+
+/// The methods, one text for all backends.
+pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
+    let mut done = Swept::default();
+    if work.check_input {
+        done.bad = s.bad_cell();
+        if done.bad.is_some() {
+            return done;
+        }
+    }
+    if s.watched() {
+        s.exchange();
+        done.stopped = s.fill(BEFORE_SWEEPS);
+        done.initial_residual = s.residual();
+        done.residual = done.initial_residual;
+        done.stopped |= s.show(0, 1.0);
+    }
+    while done.sweeps < work.sweeps && !done.stopped {
+        s.exchange();
+        if s.fill(done.sweeps as i32) {
+            done.stopped = true;
+            break;
+        }
+        let cut = &work.cuts[done.sweeps % 2];
+        match work.method {
+            Method::Jacobi => s.jacobi(cut, work.omega),
+            Method::Coloured => s.all_colours(cut, work.omega, work.reverse),
+            Method::Chaotic => s.chaotic(cut, work.omega, work.reverse),
+        }
+        done.sweeps += 1;
+        if s.watched() {
+            s.exchange();
+            done.stopped = s.fill(BEFORE_SWEEPS);
+            done.residual = s.residual();
+            let relative = if done.initial_residual > 0.0 { done.residual / done.initial_residual } else { 0.0 };
+            done.stopped |= s.show(done.sweeps, relative);
+        }
+    }
+    s.settle();
+    done
+}
+
+/// What the ghost function is told when no sweep follows: the residual is computed.
+const BEFORE_SWEEPS: i32 = -1;
+
+/// Ghost cells alone.
+pub fn exchange(s: &mut dyn BlockSteps, _: &Work) -> Swept {
+    s.exchange();
+    Swept::default()
+}
+
+/// r = f - A u with fresh ghost cells, and its norm.
+pub fn residual(s: &mut dyn BlockSteps, _: &Work) -> Swept {
+    s.exchange();
+    let stopped = s.fill(BEFORE_SWEEPS);
+    Swept { stopped, residual: s.residual(), ..Swept::default() }
+}
+
+/// Numbers of the choices that this file asks for, as in the option table.
+mod choice {
+    pub const BACKEND_CPU: i64 = 1;
+    pub const BACKEND_CUDA: i64 = 2;
+    pub const BACKEND_REFERENCE: i64 = 3;
+    pub const MEMORY_DEVICE: i64 = 2;
+    pub const METHOD_BLOCK_JACOBI: i64 = 1;
+    pub const METHOD_CHAOTIC: i64 = 2;
+    pub const SOLVER_FAST_DIAGONALIZATION: i64 = 1;
+    pub const SOLVER_DENSE: i64 = 2;
+    pub const REMAINDER_OVERLAP: i64 = 1;
+    pub const PARALLEL_PATCH: i64 = 1;
+    pub const PARALLEL_BLOCK: i64 = 2;
+    pub const PARALLEL_NESTED: i64 = 3;
+    pub const STAGGER_EVEN: i64 = 2;
+}
+
+/// Relaxation of block Jacobi when the option is not set: the paper's.
+const JACOBI_OMEGA: f64 = 0.8;
+
+/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+pub type MakeBlockBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn BlockBackend>>;
+
+/// What a backend and its inverses were made for; another value needs another backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    backend: i64,
+    threads: usize,
+    diagonal: bool,
+}
+
+/// A list of patches with all that relaxing them needs.
+pub struct Smoother {
+    backend: Box<dyn BlockBackend>,
+    made_for: Made,
+    stencil: Stencil,
+    block: Shape,
+    form: Option<Separable>,
+    /// Patches with blocks that are cut short: in the plain cut, in the staggered one.
+    remainders: [Option<usize>; 2],
+    overlap: bool,
+    /// The staggered cut's inverses are there too.
+    staggers: bool,
+    inverses: usize,
+}
+
+impl Smoother {
+    /// Takes new patches; `previous` gives its memory and its inverses.
+    pub fn set_patches(
+        previous: Option<Self>,
+        (stencil, block): (&Stencil, Shape),
+        patches: Vec<Patch>,
+        options: &Options,
+        threads: usize,
+        make: MakeBlockBackend,
+    ) -> Result<Self> {
+        let backend = choose_backend(options)?;
+        check_memory(options)?;
+        let list = PatchList::new(patches)?;
+        let reference = backend == choice::BACKEND_REFERENCE;
+        let form = Separable::of(stencil);
+        let diagonal = !reference && choose_diagonal(options, form.as_ref(), block)?;
+        let made_for = Made { backend, threads, diagonal };
+        let mut smoother = match previous {
+            Some(smoother) if smoother.made_for == made_for => smoother,
+            other => {
+                // Its memory first.
+                drop(other);
+                Self {
+                    backend: make(reference, threads)?,
+                    made_for,
+                    stencil: stencil.clone(),
+                    block,
+                    form,
+                    remainders: [None; 2],
+                    overlap: false,
+                    staggers: false,
+                    inverses: 0,
+                }
+            }
+        };
+        smoother.overlap = options.int(opt::REMAINDER) == choice::REMAINDER_OVERLAP;
+        let plain = Cut::new(block);
+        smoother.remainders =
+            [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
+        smoother.staggers = false;
+        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list: Arc::new(list) })?;
+        smoother.prepare(options)?;
+        Ok(smoother)
+    }
+
+    /// Makes what changed options need: inverses of staggered blocks, a second array for Jacobi.
+    pub fn prepare(&mut self, options: &Options) -> Result<()> {
+        let staggers = options.int(opt::STAGGER) != 0;
+        self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
+        if staggers && !self.staggers {
+            self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
+            self.staggers = true;
+        }
+        self.backend.prepare(method(options))
+    }
+
+    fn add_inverses(&mut self, cut: Cut) -> Result<()> {
+        let Some(blocks) = self.backend.blocks() else { return Ok(()) };
+        let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
+        for (p, patch) in blocks.list.patches.iter().enumerate() {
+            for (mz, z) in cut.lengths(patch, 2) {
+                for (my, y) in cut.lengths(patch, 1) {
+                    for (mx, x) in cut.lengths(patch, 0) {
+                        let shape = [x, y, z];
+                        if !self.backend.has_inverse(shape) && wanted.iter().all(|w| w.0 != shape) {
+                            wanted.push((shape, p, [mx, my, mz]));
+                        }
+                    }
+                }
+            }
+        }
+        for (shape, p, m) in wanted {
+            let inverse = self.inverse(shape).map_err(|error| match error {
+                // A block of this shape, by its place.
+                Error::Block { shape, .. } => Error::Block { shape, place: self.place(&cut, p, m) },
+                other => other,
+            })?;
+            self.backend.add_inverse(shape, inverse)?;
+            self.inverses += 1;
+        }
+        Ok(())
+    }
+
+    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<(usize, [i64; 3])> {
+        let patch = &self.backend.blocks()?.list.patches[p];
+        Some((p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
+    }
+
+    fn inverse(&self, shape: Shape) -> Result<Inverse> {
+        match &self.form {
+            Some(form) if self.made_for.diagonal => {
+                Ok(Inverse::Diagonal { reciprocals: form.reciprocals(shape)?, scalings: form.scalings(shape)? })
+            }
+            _ => Ok(Inverse::Dense(dense_inverse(&self.stencil, shape)?)),
+        }
+    }
+
+    /// `sweeps` sweeps on the caller's arrays.
+    pub fn apply(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+        sweeps: usize,
+    ) -> Result<Swept> {
+        let work = self.work(options, sweeps);
+        self.check_overlap(&work)?;
+        check_memory(options)?;
+        if sweeps == 0 {
+            return Ok(Swept::default());
+        }
+        let done = self.backend.run(arrays, watcher, &work, relax)?;
+        match done.bad {
+            None => Ok(done),
+            Some(bad) => {
+                let lower = self.patches()[bad.patch].lower;
+                Err(Error::NotFiniteCell {
+                    name: bad.name,
+                    value: bad.value,
+                    patch: bad.patch,
+                    cell: std::array::from_fn(|d| lower[d] + bad.cell[d] as i64),
+                })
+            }
+        }
+    }
+
+    /// Ghost cells between patches.
+    pub fn exchange(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+    ) -> Result<()> {
+        check_memory(options)?;
+        let work = self.work(options, 0);
+        self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
+    }
+
+    /// r = f - A u with fresh ghost cells; its norm.
+    pub fn residual(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+    ) -> Result<Swept> {
+        check_memory(options)?;
+        let work = self.work(options, 0);
+        self.backend.run(arrays, watcher, &work, residual)
+    }
+
+    /// The list in use.
+    pub fn list(&self) -> Option<Arc<PatchList>> {
+        self.backend.blocks().map(|b| Arc::clone(&b.list))
+    }
+
+    /// The patches in use.
+    pub fn patches(&self) -> &[Patch] {
+        self.backend.blocks().map_or(&[], |b| &b.list.patches)
+    }
+
+    /// Boxes of ghost cells copied between patches.
+    pub fn ghost_copies(&self) -> usize {
+        self.backend.blocks().map_or(0, |b| b.list.copies.len())
+    }
+
+    fn work(&self, options: &Options, sweeps: usize) -> Work {
+        let method = method(options);
+        let omega = match options.real(opt::OMEGA) {
+            0.0 if method == Method::Jacobi => JACOBI_OMEGA,
+            0.0 => 1.0,
+            omega => omega,
+        };
+        let plain = Cut { overlap: self.overlap, ..Cut::new(self.block) };
+        let cuts = match options.int(opt::STAGGER) {
+            0 => [plain, plain],
+            choice::STAGGER_EVEN => [plain.staggered(), plain],
+            _ => [plain, plain.staggered()],
+        };
+        let parallel = match options.int(opt::PARALLEL) {
+            choice::PARALLEL_PATCH => Parallel::Patches,
+            choice::PARALLEL_BLOCK => Parallel::Blocks,
+            choice::PARALLEL_NESTED => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
+            _ => Parallel::Flat,
+        };
+        let (reverse, check_input) = (options.int(opt::REVERSE) != 0, options.int(opt::CHECK_INPUT) != 0);
+        Work { method, omega, sweeps, cuts, reverse, parallel, check_input }
+    }
+
+    /// Moved blocks share cells with their neighbours: only blocks that are done one after the other may.
+    fn check_overlap(&self, work: &Work) -> Result<()> {
+        let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
+        let used = if self.staggers { &self.remainders[..] } else { &self.remainders[..1] };
+        match used.iter().flatten().next() {
+            Some(patch) if self.overlap && !serial => Err(Error::Overlapping { patch: *patch }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.backend.bytes()
+    }
+
+    /// Threads in use.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    /// Number of the backend in use.
+    pub fn backend(&self) -> i64 {
+        self.made_for.backend
+    }
+
+    /// Number of the block solver in use.
+    pub fn block_solver(&self) -> i64 {
+        if self.made_for.diagonal { choice::SOLVER_FAST_DIAGONALIZATION } else { choice::SOLVER_DENSE }
+    }
+
+    /// Different blocks whose inverses are held.
+    pub fn inverses(&self) -> usize {
+        self.inverses
+    }
+}
+
+fn method(options: &Options) -> Method {
+    match options.int(opt::METHOD) {
+        choice::METHOD_BLOCK_JACOBI => Method::Jacobi,
+        choice::METHOD_CHAOTIC => Method::Chaotic,
+        _ => Method::Coloured,
+    }
+}
+
+fn choose_backend(options: &Options) -> Result<i64> {
+    match options.int(opt::BACKEND) {
+        choice::BACKEND_CUDA => Err(Error::Unsupported(
+            "backend = cuda: this build has no CUDA kernels for block smoothers; use auto, cpu or reference".to_owned(),
+        )),
+        choice::BACKEND_REFERENCE => Ok(choice::BACKEND_REFERENCE),
+        _ => Ok(choice::BACKEND_CPU),
+    }
+}
+
+fn check_memory(options: &Options) -> Result<()> {
+    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
+        return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
+    }
+    Ok(())
+}
+
+fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
+    match options.int(opt::BLOCK_SOLVER) {
+        choice::SOLVER_DENSE => Ok(false),
+        choice::SOLVER_FAST_DIAGONALIZATION if form.is_none() => Err(Error::Unsupported(
+            "block_solver = fast_diagonalization: no scaling makes this stencil even in x, y and z; use auto or dense"
+                .to_owned(),
+        )),
+        choice::SOLVER_FAST_DIAGONALIZATION => Ok(true),
+        _ => Ok(form.is_some_and(|f| f.well_conditioned(block))),
+    }
+}

@@ -1,0 +1,272 @@
+//! The `smoother_` family as the tests use it.
+
+use super::{Failure, outcome};
+pub use rrbsolver::ffi::smoother_handle as Handle;
+pub use rrbsolver::ffi::{
+    smoother_apply, smoother_create, smoother_destroy, smoother_device_pointers, smoother_download, smoother_exchange,
+    smoother_get_history, smoother_get_int, smoother_get_real, smoother_residual, smoother_set_ghost_fill,
+    smoother_set_int, smoother_set_monitor, smoother_set_options, smoother_set_patches, smoother_set_real,
+    smoother_set_stream, smoother_upload,
+};
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+
+/// Key numbers, typed here so that a change of a number fails a test.
+pub mod key {
+    pub const METHOD: i32 = 300;
+    pub const OMEGA: i32 = 301;
+    pub const STAGGER: i32 = 302;
+    pub const REVERSE: i32 = 303;
+    pub const BLOCK_SOLVER: i32 = 304;
+    pub const REMAINDER: i32 = 305;
+    pub const PARALLEL: i32 = 306;
+    pub const PATCH_THREADS: i32 = 307;
+    pub const TRANSFER: i32 = 308;
+    pub const INFO_BLOCK_SOLVER: i32 = 1200;
+    pub const INFO_BLOCK_INVERSES: i32 = 1201;
+    pub const INFO_GHOST_COPIES: i32 = 1202;
+    pub const INFO_CELLS: i32 = 1203;
+}
+
+pub const FAST_DIAGONALIZATION: i64 = 1;
+pub const DENSE: i64 = 2;
+
+/// The stencils of `golden/smoother.csv` by name.
+pub fn stencil(name: &str) -> Vec<f64> {
+    match name {
+        "poisson7" => vec![6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0],
+        "aniso7" => vec![2.22, -1.0, -1.0, -0.1, -0.1, -0.01, -0.01],
+        "anisoz7" => vec![2.22, -0.01, -0.01, -0.1, -0.1, -1.0, -1.0],
+        "conv7" => vec![6.0, -1.5, -0.5, -1.25, -0.75, -1.0, -1.0],
+        "fe27" => {
+            let (k, m) = ([-1.0, 2.0, -1.0], [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0]);
+            (0..27)
+                .map(|p| (p % 3, p / 3 % 3, p / 9))
+                .map(|(a, b, c)| k[a] * m[b] * m[c] + m[a] * k[b] * m[c] + m[a] * m[b] * k[c])
+                .collect()
+        }
+        // A mixed derivative: no sine transform diagonalizes it.
+        "mixed27" => {
+            let mut s = stencil("fe27");
+            for (p, v) in [(17, 0.05), (9, 0.05), (11, -0.05), (15, -0.05)] {
+                s[p] += v;
+            }
+            s
+        }
+        _ => panic!("unknown stencil {name}"),
+    }
+}
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// In [0, 1).
+    pub fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Patches with their arrays.
+#[derive(Clone)]
+pub struct Level {
+    pub lower: Vec<[i64; 3]>,
+    pub size: Vec<[i64; 3]>,
+    pub u: Vec<Vec<f64>>,
+    pub f: Vec<Vec<f64>>,
+}
+
+impl Level {
+    /// Zero u and f.
+    pub fn new(patches: &[([i64; 3], [i64; 3])]) -> Level {
+        let count = |s: &[i64; 3], ghosts: i64| s.iter().map(|n| (n + ghosts) as usize).product();
+        Level {
+            lower: patches.iter().map(|p| p.0).collect(),
+            size: patches.iter().map(|p| p.1).collect(),
+            u: patches.iter().map(|p| vec![0.0; count(&p.1, 2)]).collect(),
+            f: patches.iter().map(|p| vec![0.0; count(&p.1, 0)]).collect(),
+        }
+    }
+
+    /// One patch of n^3 cells from (0, 0, 0).
+    pub fn cube(n: i64) -> Level {
+        Level::new(&[([0; 3], [n; 3])])
+    }
+
+    /// n^3 cells in parts^3 patches.
+    pub fn cut_cube(n: i64, parts: i64) -> Level {
+        let side = n / parts;
+        let corner = |q: i64| [q % parts * side, q / parts % parts * side, q / parts / parts * side];
+        Level::new(&(0..parts.pow(3)).map(|q| (corner(q), [side; 3])).collect::<Vec<_>>())
+    }
+
+    pub fn cells(&self) -> usize {
+        self.f.iter().map(Vec::len).sum()
+    }
+
+    /// Sets u, ghosts left alone, and f by global cell.
+    pub fn set(&mut self, u: impl Fn([i64; 3]) -> f64, f: impl Fn([i64; 3]) -> f64) {
+        for p in 0..self.u.len() {
+            let ([nx, ny, nz], [x, y, z]) = (self.size[p], self.lower[p]);
+            for k in 0..nz {
+                for j in 0..ny {
+                    for i in 0..nx {
+                        let cell = [x + i, y + j, z + k];
+                        self.u[p][(((k + 1) * (ny + 2) + j + 1) * (nx + 2) + i + 1) as usize] = u(cell);
+                        self.f[p][((k * ny + j) * nx + i) as usize] = f(cell);
+                    }
+                }
+            }
+        }
+    }
+
+    /// u of one whole cube in random numbers of [0, 1), cell order, as the golden numbers were made; zero f.
+    pub fn golden(n: i64, parts: i64) -> Level {
+        let mut random = Random(42);
+        let values: Vec<f64> = (0..n * n * n).map(|_| random.uniform()).collect();
+        let mut level = if parts == 1 { Level::cube(n) } else { Level::cut_cube(n, parts) };
+        level.set(|[i, j, k]| values[((k * n + j) * n + i) as usize], |_| 0.0);
+        level
+    }
+
+    /// Random u, ghosts included, and f.
+    pub fn random(&mut self, seed: u64) {
+        let mut random = Random(seed);
+        for v in self.u.iter_mut().chain(&mut self.f).flatten() {
+            *v = random.uniform() - 0.5;
+        }
+    }
+
+    /// Value of u at a global cell.
+    pub fn at(&self, cell: [i64; 3]) -> f64 {
+        for p in 0..self.u.len() {
+            let at: Vec<i64> = (0..3).map(|d| cell[d] - self.lower[p][d]).collect();
+            if (0..3).all(|d| at[d] >= 0 && at[d] < self.size[p][d]) {
+                let [nx, ny, _] = self.size[p];
+                return self.u[p][(((at[2] + 1) * (ny + 2) + at[1] + 1) * (nx + 2) + at[0] + 1) as usize];
+            }
+        }
+        panic!("no patch has {cell:?}");
+    }
+
+    pub fn u_table(&mut self) -> Vec<*mut f64> {
+        self.u.iter_mut().map(|u| u.as_mut_ptr()).collect()
+    }
+
+    pub fn f_table(&self) -> Vec<*const f64> {
+        self.f.iter().map(|f| f.as_ptr()).collect()
+    }
+}
+
+/// One handle.
+pub struct Smoother {
+    pub handle: *mut Handle,
+}
+
+// SAFETY: the contract lets a handle move between threads.
+unsafe impl Send for Smoother {}
+
+impl Drop for Smoother {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from smoother_create and is destroyed once.
+        assert_eq!(unsafe { smoother_destroy(&mut self.handle) }, 0);
+        assert!(self.handle.is_null());
+    }
+}
+
+impl Smoother {
+    pub fn try_new(stencil: &[f64], [bx, by, bz]: [i64; 3]) -> Result<Smoother, Failure> {
+        let mut handle = null_mut();
+        // SAFETY: `handle` outlives the call; the stencil has the length passed.
+        outcome(unsafe { smoother_create(stencil.len() as i32, stencil.as_ptr(), bx, by, bz, &mut handle) })?;
+        Ok(Smoother { handle })
+    }
+
+    /// A handle with options.
+    #[track_caller]
+    pub fn new(stencil: &[f64], block: [i64; 3], options: &str) -> Smoother {
+        let smoother = Smoother::try_new(stencil, block).expect("create");
+        smoother.options(options).expect("options");
+        smoother
+    }
+
+    /// A handle with options and patches.
+    #[track_caller]
+    pub fn of(stencil: &[f64], block: [i64; 3], options: &str, level: &Level) -> Smoother {
+        let smoother = Smoother::new(stencil, block, options);
+        smoother.patches(level).expect("set_patches");
+        smoother
+    }
+
+    pub fn options(&self, text: &str) -> Result<i32, Failure> {
+        let text = CString::new(text).expect("no NUL in options");
+        // SAFETY: a live handle and a NUL-terminated string.
+        outcome(unsafe { smoother_set_options(self.handle, text.as_ptr()) })
+    }
+
+    pub fn patches(&self, level: &Level) -> Result<i32, Failure> {
+        let count = level.lower.len() as i64;
+        // SAFETY: a live handle and lists of the length passed.
+        outcome(unsafe { smoother_set_patches(self.handle, count, level.lower.as_ptr(), level.size.as_ptr()) })
+    }
+
+    pub fn apply(&self, level: &mut Level, sweeps: i32) -> Result<i32, Failure> {
+        let (u, f) = (level.u_table(), level.f_table());
+        // SAFETY: a live handle; the arrays have the sizes of the patches.
+        outcome(unsafe { smoother_apply(self.handle, u.as_ptr(), f.as_ptr(), sweeps) })
+    }
+
+    #[track_caller]
+    pub fn exchange(&self, level: &mut Level) {
+        let u = level.u_table();
+        // SAFETY: as for apply.
+        outcome(unsafe { smoother_exchange(self.handle, u.as_ptr()) }).expect("exchange");
+    }
+
+    /// ||f - A u||_2
+    #[track_caller]
+    pub fn norm(&self, level: &mut Level) -> f64 {
+        let (u, f) = (level.u_table(), level.f_table());
+        let mut norm = f64::NAN;
+        // SAFETY: as for apply; no residual is wanted.
+        outcome(unsafe { smoother_residual(self.handle, u.as_ptr(), f.as_ptr(), null(), &mut norm) })
+            .expect("residual");
+        norm
+    }
+
+    /// f - A u
+    #[track_caller]
+    pub fn residual(&self, level: &mut Level) -> Vec<Vec<f64>> {
+        let mut r: Vec<Vec<f64>> = level.f.iter().map(|f| vec![f64::NAN; f.len()]).collect();
+        let table: Vec<*mut f64> = r.iter_mut().map(|r| r.as_mut_ptr()).collect();
+        let (u, f) = (level.u_table(), level.f_table());
+        // SAFETY: as for apply; the residuals have the sizes of the patches.
+        outcome(unsafe { smoother_residual(self.handle, u.as_ptr(), f.as_ptr(), table.as_ptr(), null_mut()) })
+            .expect("residual");
+        r
+    }
+
+    #[track_caller]
+    pub fn int(&self, key: i32) -> i64 {
+        let mut value = i64::MIN;
+        // SAFETY: a live handle, `value` outlives the call.
+        outcome(unsafe { smoother_get_int(self.handle, key, &mut value) }).expect("get_int");
+        value
+    }
+
+    #[track_caller]
+    pub fn real(&self, key: i32) -> f64 {
+        let mut value = f64::NAN;
+        // SAFETY: a live handle, `value` outlives the call.
+        outcome(unsafe { smoother_get_real(self.handle, key, &mut value) }).expect("get_real");
+        value
+    }
+}
