@@ -1,8 +1,9 @@
 //! Where the arithmetic runs. The traits name the steps of the method; `reference` has them as plain loops
 //! over natural storage (the papers' S1) and is the oracle; `cpu` has them over r1/r2/b1/b2 storage, with one
-//! thread (S2) or many (S3).
+//! thread (S2) or many (S3); `cuda` has them on a device.
 
 pub mod cpu;
+pub mod cuda;
 pub mod reference;
 mod sums;
 
@@ -127,6 +128,12 @@ pub struct Arrays<'a> {
     pub ld: usize,
     /// The one that is written.
     pub output: &'a mut [f64],
+    /// Addresses of arrays that are on a device; 0: the slice has the array. An array on a device has an empty slice.
+    pub device_input: u64,
+    /// The same of the output.
+    pub device_output: u64,
+    /// Values of each array.
+    pub len: usize,
 }
 
 /// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b or, for 5
@@ -193,10 +200,61 @@ pub trait PcgSteps {
         self.multiply()
     }
 
+    /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
+    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`.
+    fn iterate(&mut self, _test: &LoopTest) -> Option<Result<LoopEnd>> {
+        None
+    }
+
     /// Tells the observer; `true` asks to stop.
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.
     fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// Where a loop of PCG begins, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopTest {
+    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    pub preconditioned: bool,
+    /// The loop ends with a norm at most this.
+    pub threshold: f64,
+    /// What residuals are reported relative to.
+    pub reference: f64,
+    /// Norms at most this may have squares that vanish.
+    pub vanishing: f64,
+    /// Iterations done before.
+    pub iterations: usize,
+    /// Iterations at most.
+    pub max_iter: usize,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>.
+    pub sigma: f64,
+}
+
+/// How a loop of PCG ended; x has all steps.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopEnd {
+    /// Iterations done.
+    pub iterations: usize,
+    /// The last tested norm.
+    pub norm: f64,
+    /// The observer asked to stop.
+    pub stopped: bool,
+    /// Why.
+    pub ending: LoopEnding,
+}
+
+/// Why a loop of PCG ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnding {
+    /// The recurred residual meets the test.
+    Met,
+    /// Squares have vanished.
+    Spent,
+    /// `max_iter` was reached, or the observer asked.
+    Cut,
 }
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
@@ -238,14 +296,89 @@ pub trait RrbSteps: PcgSteps {
 /// One text that all members of a team run.
 pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync);
 
+/// What the first look at a matrix is to heed.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Refuse entries that are not finite.
+    pub finite: bool,
+    /// Row sums within this part of the center count as zero.
+    pub zero_row_sum: f64,
+    /// Constants on singular components are to be projected out.
+    pub project: bool,
+    /// Row padding and border of r1/r2/b1/b2 grids.
+    pub block: usize,
+}
+
+/// What it finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Examined {
+    /// Couplings above zero.
+    pub positive: usize,
+    /// The largest center.
+    pub center_max: f64,
+}
+
+/// The first look at a matrix on the host: refuses entries that are not finite and centers that are not positive, finds
+/// the components.
+pub fn examine_on_host(a: &StencilView, look: &Look, components: &mut Components) -> Result<Examined> {
+    if look.finite {
+        check_finite(a)?;
+    }
+    check_centers(a)?;
+    components.find(a, look.zero_row_sum, look.project)?;
+    let center_max = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold(0.0, |m, &c| c.max(m));
+    Ok(Examined { positive: a.positive_couplings(), center_max })
+}
+
+fn check_finite(a: &StencilView) -> Result<()> {
+    for j in 0..a.grid.ny {
+        for (name, start, values) in a.entries(j) {
+            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_centers(a: &StencilView) -> Result<()> {
+    for j in 0..a.grid.ny {
+        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
+            let c = a.center.row(j)[i];
+            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
+        }
+    }
+    Ok(())
+}
+
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
+    /// Works on the caller's stream from now on; 0: on one of its own.
+    fn use_stream(&mut self, _stream: usize) -> Result<()> {
+        Ok(())
+    }
+    /// Looks at a matrix before anything is made of it. `factorize` of the same matrix follows, or nothing.
+    fn examine(&mut self, a: &StencilView, look: &Look, components: &mut Components) -> Result<Examined> {
+        examine_on_host(a, look, components)
+    }
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Bytes of all arrays.
+    /// Bytes of all arrays in host memory.
     fn bytes(&self) -> usize;
+    /// Bytes of all arrays in device memory.
+    fn device_bytes(&self) -> usize {
+        0
+    }
+    /// Ordinal of the device in use.
+    fn device(&self) -> Option<i32> {
+        None
+    }
+    /// Of the last run, seconds of copies between host and device.
+    fn seconds_transfer(&self) -> f64 {
+        0.0
+    }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;
     /// Members of the team.
@@ -297,17 +430,17 @@ pub fn checked_pivot(pivot: Pivot, center: f64, floating: bool, node: impl FnOnc
     if floating && pivot.d == 0.0 && node.may_float {
         return Ok(node.center);
     }
-    let why = if pivot.d.is_finite() {
+    Err(refused_pivot(pivot.d, center, node.level, node.i, node.j))
+}
+
+/// The sentence about a refused pivot at node (i, j) of the finest grid.
+pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
+    let why = if d.is_finite() {
         "the matrix is not positive definite, or needs compensation of positive couplings"
     } else {
         "entries of the matrix are too large or too small for double precision"
     };
-    Err(Error::Matrix {
-        reason: format!("pivot {:e} is not positive (center {center:e}): {why}", pivot.d),
-        level: node.level,
-        i: node.i,
-        j: node.j,
-    })
+    Error::Matrix { reason: format!("pivot {d:e} is not positive (center {center:e}): {why}"), level, i, j }
 }
 
 /// Where a doubtful pivot lies on the finest grid.

@@ -1,6 +1,7 @@
 //! Connected components of the matrix graph, and which of them are singular with the constant vector as
 //! null space: a component is singular iff |row sum| <= tolerance * center in all its rows.
 
+use super::levels::Grid;
 use super::stencil::StencilView;
 use crate::error::{Result, reset, zeroed};
 
@@ -22,6 +23,8 @@ pub struct Components {
     /// Components, singular or not.
     pub count: usize,
     projected: bool,
+    /// All nodes are one singular component: no labels are kept.
+    whole: bool,
     parent: Vec<u32>,
     coupled: Vec<bool>,
     row: Vec<f64>,
@@ -47,6 +50,7 @@ impl Components {
     /// Singular component of node (i, j), counted from 0.
     pub fn singular_of(&self, nx: usize, i: usize, j: usize) -> Option<usize> {
         match self.singular_label.get(j * nx + i) {
+            _ if self.whole => Some(0),
             None | Some(0) => None,
             Some(&q) => Some(q as usize - 1),
         }
@@ -56,6 +60,7 @@ impl Components {
     /// Memory is kept from call to call.
     pub fn find(&mut self, a: &StencilView, tolerance: f64, project: bool) -> Result<()> {
         self.projected = project;
+        self.whole = false;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let n = nx * ny;
         if self.parent.len() != n {
@@ -83,6 +88,29 @@ impl Components {
         self.row = sum;
         self.number_roots(nx);
         Ok(())
+    }
+
+    /// All nodes of `grid` are one component, as somebody else has found out.
+    pub fn set_whole(&mut self, grid: Grid, singular: bool, project: bool) {
+        let lone = grid.nodes() == 1;
+        self.projected = project;
+        self.whole = singular && !lone;
+        self.count = usize::from(!lone);
+        self.singular_label.clear();
+        self.first_node.clear();
+        self.size.clear();
+        if self.whole {
+            self.first_node.push((0, 0));
+            self.size.push(grid.nodes());
+        }
+    }
+
+    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects.
+    pub fn labels_to_refuse(&self, nodes: usize) -> Option<Vec<u32>> {
+        if self.projected || self.size.is_empty() {
+            return None;
+        }
+        Some(if self.whole { vec![1; nodes] } else { self.singular_label.clone() })
     }
 
     fn number_roots(&mut self, nx: usize) {

@@ -1,7 +1,7 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
 use super::krylov::{Norm, Test, not_negative, pcg};
-use crate::backend::{Arrays, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Look, Lumping, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::levels::Grid;
@@ -24,6 +24,7 @@ pub struct Rrb {
 struct Made {
     backend: i64,
     threads: usize,
+    device: i64,
 }
 
 /// Results of a factorization.
@@ -46,7 +47,6 @@ mod choice {
     pub const BACKEND_CPU: i64 = 1;
     pub const BACKEND_CUDA: i64 = 2;
     pub const BACKEND_REFERENCE: i64 = 3;
-    pub const MEMORY_DEVICE: i64 = 2;
     pub const NULL_SPACE_NONE: i64 = 1;
     pub const NULL_SPACE_CONSTANT: i64 = 2;
     pub const COMPENSATION_NEVER: i64 = 1;
@@ -54,8 +54,43 @@ mod choice {
     pub const CYCLE_V: i64 = 1;
 }
 
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
+/// A concrete backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Threads of the host.
+    Cpu,
+    /// A CUDA device.
+    Cuda,
+    /// The oracle.
+    Reference,
+}
+
+impl Kind {
+    fn number(self) -> i64 {
+        match self {
+            Self::Cpu => choice::BACKEND_CPU,
+            Self::Cuda => choice::BACKEND_CUDA,
+            Self::Reference => choice::BACKEND_REFERENCE,
+        }
+    }
+}
+
+/// Makes a backend (kind, threads, device): the one place where a concrete one is named, handed in by the boundary.
+pub type MakeBackend = fn(kind: Kind, threads: usize, device: i64) -> Result<Box<dyn RrbBackend>>;
+
+/// From so many nodes on, `backend=auto` takes a device where there is one: below, launches cost more than the work.
+const WORTH_A_DEVICE: usize = 65_536;
+
+/// The backend that `options` ask for on a machine with so many devices.
+pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> Kind {
+    match options.int(opt::BACKEND) {
+        choice::BACKEND_CUDA => Kind::Cuda,
+        choice::BACKEND_REFERENCE => Kind::Reference,
+        choice::BACKEND_CPU => Kind::Cpu,
+        _ if options.int(opt::DEVICE) < i64::from(devices) && grid.nodes() >= WORTH_A_DEVICE => Kind::Cuda,
+        _ => Kind::Cpu,
+    }
+}
 
 impl Rrb {
     /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
@@ -64,24 +99,21 @@ impl Rrb {
         previous: Option<Self>,
         a: &StencilView,
         options: &Options,
+        kind: Kind,
         threads: usize,
+        stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        let backend = choose_backend(options)?;
         check_offered(options)?;
-        if options.int(opt::CHECK_INPUT) != 0 {
-            check_finite(a)?;
-        }
-        check_centers(a)?;
-
-        let made_for = Made { backend, threads };
+        let device = if kind == Kind::Cuda { options.int(opt::DEVICE) } else { -1 };
+        let made_for = Made { backend: kind.number(), threads, device };
         let mut rrb = match previous {
             Some(rrb) if rrb.made_for == made_for => rrb,
             other => {
                 // Its memory first.
                 drop(other);
                 Self {
-                    backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
+                    backend: make(kind, threads, device)?,
                     made_for,
                     components: Components::default(),
                     center_max: 0.0,
@@ -91,15 +123,22 @@ impl Rrb {
         };
         let null_space = options.int(opt::NULL_SPACE);
         let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-        rrb.components.find(a, zero_row_sum, null_space != choice::NULL_SPACE_NONE)?;
+        let block = options.int(opt::COMPUTE_BLOCK) as usize;
+        let look = Look {
+            finite: options.int(opt::CHECK_INPUT) != 0,
+            zero_row_sum,
+            project: null_space != choice::NULL_SPACE_NONE,
+            block,
+        };
+        rrb.backend.use_stream(stream)?;
+        let examined = rrb.backend.examine(a, &look, &mut rrb.components)?;
+        rrb.center_max = examined.center_max;
         if null_space == choice::NULL_SPACE_CONSTANT {
             check_all_singular(&rrb.components)?;
         }
 
-        let positive =
-            if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { a.positive_couplings() };
-        let levels = choose_levels(a.grid, options)?;
-        let block = options.int(opt::COMPUTE_BLOCK) as usize;
+        let positive = if options.int(opt::COMPENSATION) == choice::COMPENSATION_NEVER { 0 } else { examined.positive };
+        let levels = choose_levels(a.grid, options, kind)?;
         let setup = Setup {
             levels,
             lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
@@ -111,9 +150,8 @@ impl Rrb {
             fused: options.int(opt::FUSION) != 0,
         };
         rrb.backend.factorize(a, &setup, &rrb.components)?;
-        rrb.center_max = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold(0.0, |m, &c| c.max(m));
         rrb.done = Done {
-            backend,
+            backend: kind.number(),
             levels,
             components: rrb.components.count,
             singular_components: rrb.components.singular(),
@@ -148,9 +186,29 @@ impl Rrb {
             .map(|_| ())
     }
 
-    /// Bytes of all arrays.
+    /// The caller's stream for what follows; 0: the backend's own.
+    pub fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.backend.use_stream(stream)
+    }
+
+    /// Bytes of all arrays in host memory.
     pub fn bytes(&self) -> usize {
         self.backend.bytes() + self.components.bytes()
+    }
+
+    /// Bytes of all arrays in device memory.
+    pub fn device_bytes(&self) -> usize {
+        self.backend.device_bytes()
+    }
+
+    /// Ordinal of the device in use.
+    pub fn device(&self) -> Option<i32> {
+        self.backend.device()
+    }
+
+    /// Of the last run, seconds of copies between host and device.
+    pub fn seconds_transfer(&self) -> f64 {
+        self.backend.seconds_transfer()
     }
 
     /// r1/r2/b1/b2 grids in use.
@@ -381,16 +439,6 @@ fn power_of_two_below(v: f64) -> f64 {
     f64::from_bits(exponent << 52)
 }
 
-fn choose_backend(options: &Options) -> Result<i64> {
-    match options.int(opt::BACKEND) {
-        choice::BACKEND_CUDA => Err(Error::Unsupported(
-            "backend=cuda is not in this build of the library: use backend=cpu or auto".to_owned(),
-        )),
-        choice::BACKEND_REFERENCE => Ok(choice::BACKEND_REFERENCE),
-        _ => Ok(choice::BACKEND_CPU),
-    }
-}
-
 fn check_offered(options: &Options) -> Result<()> {
     let only = |key: i32, allowed: i64, name: &str, what: &str| {
         let value = options.int(key);
@@ -401,37 +449,7 @@ fn check_offered(options: &Options) -> Result<()> {
         }
     };
     only(opt::PRECISION, choice::PRECISION_F64, "precision", "f64")?;
-    only(opt::CYCLE, choice::CYCLE_V, "cycle", "v")?;
-    check_memory(options)
-}
-
-/// The caller's arrays must be where the backend can read them.
-pub fn check_memory(options: &Options) -> Result<()> {
-    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
-        return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
-    }
-    Ok(())
-}
-
-fn check_finite(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        for (name, start, values) in a.entries(j) {
-            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_centers(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
-            let c = a.center.row(j)[i];
-            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
-        }
-    }
-    Ok(())
+    only(opt::CYCLE, choice::CYCLE_V, "cycle", "v")
 }
 
 fn check_all_singular(components: &Components) -> Result<()> {
@@ -446,11 +464,14 @@ fn check_all_singular(components: &Components) -> Result<()> {
 }
 
 /// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
-fn choose_levels(grid: Grid, options: &Options) -> Result<usize> {
+fn choose_levels(grid: Grid, options: &Options, kind: Kind) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
     let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
     let wanted = options.int(opt::LEVELS) as usize;
+    if wanted == 0 && kind == Kind::Cuda {
+        return Ok(grid.default_device_levels());
+    }
     if wanted == 0 {
         return Ok((grid.default_levels()..=all).find(|&l| fits(l)).unwrap_or(all));
     }
@@ -492,7 +513,7 @@ mod tests {
     fn levels_too_few_for_memory_name_the_smallest_feasible() {
         let mut o = Options::new(crate::options::Family::Rrb);
         o.set_text("levels=2").unwrap();
-        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o).unwrap_err();
+        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o, Kind::Cpu).unwrap_err();
         assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
         assert!(e.sentence(0).ends_with("smallest feasible levels is 4"), "{e}");
