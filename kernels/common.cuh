@@ -19,11 +19,10 @@
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
-// Fixed, so that sums have one shape on every device; enough to fill the largest one several times over.
-constexpr int MOST_BLOCKS = 1056;
-// Grids at most: 2^32 nodes in a row have 32.
-constexpr int MOST_GRIDS = 33;
-
+// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all at
+// once (RESIDENT), so that none waits for a second turn.
+constexpr int MOST_BLOCKS = 528;
+constexpr int RESIDENT = 4;
 enum Colour { R1, R2, B1, B2 };
 enum Straight { W, E, S, N };
 enum Diagonal { SW, SE, NW, NE };
@@ -102,6 +101,7 @@ struct Scalars {
     int32_t ring_used;
     int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
     double sum;               // of the last dot product
+    double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess, not_finite;
     unsigned ticket;
     unsigned unused;

@@ -24,7 +24,7 @@ struct FirstArgs {
 };
 
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; rho and <r, r> in parts.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_descend_first_f64(FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs a) {
     const Geometry &g = a.v.k.g;
     const int64_t p = g.plane, n = g.stride;
     const Scalars &s = *a.v.scalars;
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_descend_first_f64(Firs
 }
 
 // z on b1 and b2 from the kept values, for the plain steps.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_ascend_first_f64(FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs a) {
     const Geometry &g = a.v.k.g;
     const int64_t p = g.plane;
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_ascend_first_f64(First
 }
 
 // First half of B0: z as above, x += alpha p, p = z + beta p. When the loop has ended, x alone.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_advance_first_f64(FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs a) {
     const Geometry &g = a.v.k.g;
     const int64_t p = g.plane;
     const Scalars &s = *a.v.scalars;
@@ -130,7 +130,7 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 }
 
 // Second half of B0: q = S1 p, sigma = <p, q>; the end of an iteration.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_first_f64(FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(FirstArgs a) {
     const Geometry &g = a.v.k.g;
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
@@ -157,9 +157,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_first_f64(Fir
 }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_residual_first_f64(FirstArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(FirstArgs a) {
     const Geometry &g = a.v.k.g;
     Scalars &s = *a.v.scalars;
+    // After the loop: not if it goes on.
+    if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;
     over_area(g, [&](int i, int j) {

@@ -6,15 +6,16 @@
 // Node k = line * length + along, lines along the shorter side; `couplings` holds w values a node: those to k + 1 .. k + w.
 #include "common.cuh"
 
-constexpr int MOST_REMAINDER = 1024;
-// Half bandwidth at most: lines of 32 nodes and the diagonal neighbour on the next.
-constexpr int MOST_BAND = 33;
+constexpr int MOST_REMAINDER = 992;
+// Half bandwidth at most: lines of 31 nodes and the diagonal neighbour on the next. A warp has a row of the band.
+constexpr int BAND = 32;
 
 struct BandArgs {
     Rules rules;
     const double *natural;  // diagonal (excess), east, north, northeast, northwest: nx * ny values each
-    int nx, ny, n, w;
-    double *couplings;      // n * w
+    int nx, ny, n;
+    double *couplings;      // n * BAND: of node k to k + 1 + p
+    double *back;           // n * BAND: of node k to k - 1 - p
     double *inverse_pivot;  // n
 };
 
@@ -24,131 +25,145 @@ __device__ inline int natural_of(int k, int nx, int ny) {
     return k % ny * nx + k / ny;
 }
 
-// One block: gathers and factorizes. The rows that the pivot changes, and its own, are in shared memory.
+// One block: gathers and factorizes. Row k of the band and those that it changes are in shared memory; warp p changes row
+// k + 1 + p, and warp 0, whose row is the next pivot's, goes on to that pivot, so that a step has one barrier.
+constexpr int WINDOW = BAND + 2;
+
 extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
-    __shared__ double window[(MOST_BAND + 1) * MOST_BAND], row_excess[MOST_BAND + 1], pivot_row[MOST_BAND];
-    __shared__ double pivot_inverse, pivot_excess;
-    const int t = threadIdx.x, m = a.n, w = a.w, rows = w + 1;
+    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2];
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, m = a.n;
     const bool along_x = a.nx <= a.ny;
     const int length = along_x ? a.nx : a.ny;
     const double *east = a.natural + m, *north = a.natural + 2 * m, *northeast = a.natural + 3 * m, *northwest = a.natural + 4 * m;
-    // Coupling of node k to k + 1 + p.
-    auto coupling = [&](int k, int p) -> double {
-        const int l = k + 1 + p;
-        if (k >= m || l >= m) return 0.0;
-        const int lines = l / length - k / length, along = l % length - k % length;
-        const int at = natural_of(k, a.nx, a.ny), to = natural_of(l, a.nx, a.ny);
-        if (lines == 0 && along == 1) return along_x ? east[at] : north[at];
-        if (lines == 1 && along == 0) return along_x ? north[at] : east[at];
-        if (lines == 1 && along == 1) return northeast[at];
-        // Along x: to (i - 1, j + 1). Along y: to (i + 1, j - 1), whose northwest neighbour is this one.
-        if (lines == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
-        return 0.0;
-    };
-    for (int e = t; e < rows * w; e += blockDim.x) window[e] = coupling(e / w, e % w);
-    for (int k = t; k < rows; k += blockDim.x) row_excess[k] = k < m ? a.natural[natural_of(k, a.nx, a.ny)] : 0.0;
+    for (int e = t; e < m * BAND; e += 1024) {
+        const int k = e / BAND, l = k + 1 + e % BAND;
+        double v = 0.0;
+        if (l < m) {
+            const int lines = l / length - k / length, along = l % length - k % length;
+            const int at = natural_of(k, a.nx, a.ny), to = natural_of(l, a.nx, a.ny);
+            if (lines == 0 && along == 1) v = along_x ? east[at] : north[at];
+            if (lines == 1 && along == 0) v = along_x ? north[at] : east[at];
+            if (lines == 1 && along == 1) v = northeast[at];
+            // Along x: to (i - 1, j + 1). Along y: to (i + 1, j - 1), whose northwest neighbour is this one.
+            if (lines == 1 && along == -1) v = along_x ? northwest[at] : northwest[to];
+        }
+        a.couplings[e] = v;
+        a.back[e] = 0.0;
+    }
     __syncthreads();
+    auto raw = [&](int k) { return k < m ? a.couplings[k * BAND + lane] : 0.0; };
+    auto raw_excess = [&](int k) { return k < m ? a.natural[natural_of(k, a.nx, a.ny)] : 0.0; };
+    for (int k = warp; k < WINDOW - 1; k += 32) {
+        window[k][lane] = raw(k);
+        if (lane == 0) row_excess[k] = raw_excess(k);
+    }
+    // The pivot of node k, by warp 0: `v` is its row, one value a lane, `s` its excess.
+    auto pivot = [&](int k, double v, double s) {
+        int nonzero = v != 0.0;
+        for (int step = 16; step > 0; step /= 2) {
+            v += __shfl_xor_sync(0xffffffffu, v, step);
+            nonzero |= __shfl_xor_sync(0xffffffffu, nonzero, step);
+        }
+        if (lane == 0) {
+            const double d = s - v;
+            const int at = natural_of(k, a.nx, a.ny);
+            const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, d, s, d, nonzero == 0).inverse;
+            inverse_of[k & 1] = inverse;
+            excess_of[k & 1] = s;
+            a.inverse_pivot[k] = inverse;
+        }
+    };
+    __syncthreads();
+    if (warp == 0) pivot(0, window[0][lane], row_excess[0]);
     int slot = 0;
     for (int k = 0; k < m; ++k) {
-        if (t < 32) {
-            double *row = window + slot * w;
-            double sum = 0.0;
-            int nonzero = 0;
-            for (int p = t; p < w; p += 32) {
-                const double v = row[p];
-                sum += v;
-                nonzero |= v != 0.0;
-                pivot_row[p] = v;
-                a.couplings[int64_t(k) * w + p] = v;
-                row[p] = coupling(k + rows, p);
-            }
-            for (int step = 16; step > 0; step /= 2) {
-                sum += __shfl_xor_sync(0xffffffffu, sum, step);
-                nonzero |= __shfl_xor_sync(0xffffffffu, nonzero, step);
-            }
-            if (t == 0) {
-                const double s = row_excess[slot], d = s - sum;
-                const int at = natural_of(k, a.nx, a.ny);
-                pivot_inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, d, s, d, nonzero == 0).inverse;
-                pivot_excess = s;
-                a.inverse_pivot[k] = pivot_inverse;
-                row_excess[slot] = k + rows < m ? a.natural[natural_of(k + rows, a.nx, a.ny)] : 0.0;
-            }
-        }
+        const double next = warp == 31 ? raw(k + WINDOW - 1) : 0.0;
+        const double next_excess = warp == 31 && lane == 0 ? raw_excess(k + WINDOW - 1) : 0.0;
         __syncthreads();
-        // Row k + 1 + p, column k + 1 + q, q > p; its place in that row is q - p - 1.
-        for (int p = t / 32; p < w; p += 32) {
-            int to = slot + 1 + p;
-            if (to >= rows) to -= rows;
-            const double scaled = pivot_row[p] * pivot_inverse;
-            for (int q = t % 32; q < w; q += 32) {
-                if (q > p) window[to * w + q - p - 1] -= scaled * pivot_row[q];
-                else if (q == p) row_excess[to] -= scaled * pivot_excess;
-            }
+        const double *row = window[slot];
+        const double l = row[warp] * inverse_of[k & 1];
+        int to = slot + 1 + warp;
+        if (to >= WINDOW) to -= WINDOW;
+        double v = window[to][lane];
+        if (lane + warp + 1 < BAND) {
+            v -= l * row[lane + warp + 1];
+            window[to][lane] = v;
         }
-        slot = slot + 1 == rows ? 0 : slot + 1;
-        __syncthreads();
+        const double s = row_excess[to] - l * excess_of[k & 1];
+        if (lane == 0) row_excess[to] = s;
+        if (warp == 0 && k + 1 < m) pivot(k + 1, v, s);
+        if (warp == 30) {
+            a.couplings[k * BAND + lane] = row[lane];
+            if (k + 1 + lane < m) a.back[(k + 1 + lane) * BAND + lane] = row[lane];
+        }
+        // The row before this one is done with: its place is that of the row which the next step needs first.
+        const int before = slot == 0 ? WINDOW - 1 : slot - 1;
+        if (warp == 31) {
+            window[before][lane] = next;
+            if (lane == 0) row_excess[before] = next_excess;
+        }
+        slot = slot + 1 == WINDOW ? 0 : slot + 1;
     }
 }
 
 struct InverseArgs {
-    const double *couplings, *inverse_pivot;
+    const double *couplings, *back, *inverse_pivot;
     double *inverse;  // n * n values, symmetric, natural order
-    int nx, ny, n, w;
+    int nx, ny, n;
 };
 
-// Columns of the inverse: L D L^T z = e_c, one thread a column, so that a warp shares what it reads of the factor. The
-// last w values of each column are in shared memory.
-constexpr int COLUMNS = 32;
+// Columns of the inverse, L D L^T z = e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
+// and hands it on to the lane before from node to node. Column c is written as row c.
+constexpr int COLUMNS = 4;
 
-extern "C" __global__ void __launch_bounds__(COLUMNS) rrb_inverse_f64(InverseArgs a) {
-    __shared__ double window[MOST_BAND + 1][COLUMNS];
-    const int t = threadIdx.x, w = a.w, rows = w + 1, m = a.n, first = blockIdx.x * COLUMNS, column = first + t;
-    const bool present = column < m;
-    double *out = a.inverse + (present ? natural_of(column, a.nx, a.ny) : 0);
-    for (int p = 0; p < rows; ++p) window[p][t] = 0.0;
-    // Forward from the first column of this block on; before, all is zero. y_k = (e_k - sum_l a_lk y_l) / d_k.
-    for (int k = 0; k < first; ++k) {
-        if (present) out[int64_t(natural_of(k, a.nx, a.ny)) * m] = 0.0;
-    }
-    int slot = 0;
-    for (int k = first; k < m; ++k) {
-        double sum[2] = {0.0, 0.0};
-        const int back = min(w, k - first);
-        const double *row = a.couplings + int64_t(k - back) * w + back - 1;
-        int from = slot - back;
-        if (from < 0) from += rows;
-        for (int p = 0; p < back; ++p) {
-            // p-th of the nodes k - back .. k - 1.
-            const double term = row[int64_t(p) * (w - 1)] * window[from][t];
-            if (p & 1) sum[1] += term;
-            else sum[0] += term;
-            from = from + 1 == rows ? 0 : from + 1;
+extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(InverseArgs a) {
+    const int lane = threadIdx.x % 32, m = a.n, column = blockIdx.x * COLUMNS + threadIdx.x / 32;
+    if (column >= m) return;
+    double *out = a.inverse + int64_t(natural_of(column, a.nx, a.ny)) * m;
+    // Forward from the column's own node on: y_k = v_k / d_k, v_(k+1+l) -= a_kl y_k. Lane l holds v_(k+l).
+    double v = lane == 0 ? 1.0 : 0.0, kept = 0.0;
+    for (int k = lane; k < column; k += 32) out[natural_of(k, a.nx, a.ny)] = 0.0;
+    constexpr int AHEAD = 4;
+    for (int k0 = column; k0 < m; k0 += AHEAD) {
+        double row[AHEAD], inverse[AHEAD];
+        for (int u = 0; u < AHEAD; ++u) {
+            const int k = min(k0 + u, m - 1);
+            row[u] = a.couplings[k * BAND + lane];
+            inverse[u] = a.inverse_pivot[k];
         }
-        const double y = ((k == column ? 1.0 : 0.0) - (sum[0] + sum[1])) * a.inverse_pivot[k];
-        window[slot][t] = y;
-        slot = slot + 1 == rows ? 0 : slot + 1;
-        if (present) out[int64_t(natural_of(k, a.nx, a.ny)) * m] = y;
-    }
-    // Backward: z_k = y_k - (sum_l a_kl z_l) / d_k.
-    for (int p = 0; p < rows; ++p) window[p][t] = 0.0;
-    slot = 0;
-    for (int k = m - 1; k >= 0; --k) {
-        double sum[2] = {0.0, 0.0};
-        const double *row = a.couplings + int64_t(k) * w;
-        int from = slot;
-        for (int p = 0; p < w; ++p) {
-            // Node k + 1 + p was p + 1 rounds ago; rounds before the first left zeros.
-            from = from == 0 ? rows - 1 : from - 1;
-            const double term = row[p] * window[from][t];
-            if (p & 1) sum[1] += term;
-            else sum[0] += term;
+        for (int u = 0; u < AHEAD && k0 + u < m; ++u) {
+            const int k = k0 + u;
+            const double y = __shfl_sync(0xffffffffu, v, 0) * inverse[u];
+            double up = __shfl_down_sync(0xffffffffu, v, 1);
+            if (lane == 31) up = 0.0;
+            v = up - row[u] * y;
+            if (lane == k % 32) kept = y;
+            if (k % 32 == 31 || k == m - 1) {
+                const int own = k / 32 * 32 + lane;
+                if (own <= k && own >= column) out[natural_of(own, a.nx, a.ny)] = kept;
+            }
         }
-        const int64_t place = int64_t(natural_of(k, a.nx, a.ny)) * m;
-        const double z = (present ? out[place] : 0.0) - (sum[0] + sum[1]) * a.inverse_pivot[k];
-        window[slot][t] = z;
-        slot = slot + 1 == rows ? 0 : slot + 1;
-        if (present) out[place] = z;
+    }
+    // Backward: z_k = y_k - v_k / d_k, v_(k-1-l) += a_(k-1-l)l z_k. Lane l holds v_(k-l).
+    v = 0.0;
+    double y = 0.0;
+    for (int k0 = m - 1; k0 >= 0; k0 -= AHEAD) {
+        double row[AHEAD], inverse[AHEAD];
+        for (int u = 0; u < AHEAD; ++u) {
+            const int k = max(k0 - u, 0);
+            row[u] = a.back[k * BAND + lane];
+            inverse[u] = a.inverse_pivot[k];
+        }
+        for (int u = 0; u < AHEAD && k0 - u >= 0; ++u) {
+            const int k = k0 - u, own = k / 32 * 32 + lane;
+            if (k == m - 1 || k % 32 == 31) y = own < m ? out[natural_of(own, a.nx, a.ny)] : 0.0;
+            const double z = __shfl_sync(0xffffffffu, y, k % 32) - inverse[u] * __shfl_sync(0xffffffffu, v, 0);
+            double up = __shfl_down_sync(0xffffffffu, v, 1);
+            if (lane == 31) up = 0.0;
+            v = up + row[u] * z;
+            if (lane == k % 32) kept = z;
+            if (k % 32 == 0 && own < m) out[natural_of(own, a.nx, a.ny)] = kept;
+        }
     }
 }
 
@@ -174,7 +189,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(Remainde
     double sum = 0.0;
     if (row < a.n) {
         const double *values = a.inverse + int64_t(row) * a.n;
-        for (int k = t % 32; k < a.n; k += 32) sum += values[k] * a.r[k];
+        // All loads at once: none waits for another.
+        constexpr int EACH = MOST_REMAINDER / 32;
+        double v[EACH], r[EACH];
+#pragma unroll
+        for (int u = 0; u < EACH; ++u) {
+            const int k = t % 32 + 32 * u;
+            v[u] = k < a.n ? values[k] : 0.0;
+            r[u] = k < a.n ? a.r[k] : 0.0;
+        }
+#pragma unroll
+        for (int u = 0; u < EACH; ++u) sum += v[u] * r[u];
     }
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     double product = 0.0;

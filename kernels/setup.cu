@@ -76,7 +76,7 @@ struct CopyArgs {
 };
 
 // A from the caller's arrays, and the first look at it. One thread a natural node.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_copy_f64(CopyArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0;
     const int across = (g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
@@ -141,7 +141,7 @@ __device__ inline void diagonal_couplings(const Geometry &g, const double *of, i
 }
 
 // Row sums of A as M takes them; positive couplings that are moved to the diagonals leave them as they are.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_excess_f64(ExcessArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
     bool counts = false;
@@ -173,7 +173,7 @@ struct CouplingArgs {
 };
 
 // Where CG runs on A: M starts from its couplings, with compensation without the positive ones.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_start_couplings_f64(CouplingArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(CouplingArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     over_area(g, [&](int i, int j) {
@@ -255,7 +255,7 @@ struct LevelArgs {
 };
 
 // The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_eliminate_reds_f64(LevelArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.lost;
@@ -287,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_eliminate_reds_f64(Lev
 }
 
 // The skew stencil on black nodes: what the odd level leaves.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_form_skew_f64(LevelArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double keeps = a.rules.black_keeps;
@@ -313,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_form_skew_f64(LevelArg
 }
 
 // The even level: lumps and eliminates b1.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_eliminate_dropped_f64(LevelArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dropped_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     over_area(g, [&](int i, int j) {
@@ -339,7 +339,7 @@ struct CoarseArgs {
 };
 
 // The next grid's matrix, spread over its colours, or in plain arrays for the remainder.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_form_coarse_f64(CoarseArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
@@ -374,7 +374,7 @@ struct SchurCenterArgs {
 };
 
 // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9): its diagonal.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_schur_center_f64(SchurCenterArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_schur_center_f64(SchurCenterArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;

@@ -11,7 +11,7 @@ struct InspectArgs {
 };
 
 // max |input|, max |output|, and the first entry that is not finite: row by row, in a row the input before the output.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_inspect_f64(InspectArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     const int across = (a.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -68,8 +68,8 @@ __device__ inline void transfer(const TransferArgs &a) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_load_f64(TransferArgs a) { transfer<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_store_f64(TransferArgs a) { transfer<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_load_f64(TransferArgs a) { transfer<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_store_f64(TransferArgs a) { transfer<true>(a); }
 
 // max |x| over whole planes, padding too: it is zero.
 struct LargestArgs {
@@ -78,7 +78,7 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_largest_f64(LargestArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -100,11 +100,12 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how;                // NOTHING: to `sum`; else the turn with rho = <a, b>
+    int how;                // NOTHING: to `sum`, or `to`; else the turn with rho = <a, b>
+    double *to;
 };
 
 // <a, b> over some planes.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_dot_f64(DotArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) {
     double sum = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -116,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_dot_f64(DotArgs a) {
     sum = sum_of(a.partial, gridDim.x);
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
-        if (a.how == NOTHING) a.scalars->sum = sum;
+        if (a.how == NOTHING) *(a.to ? a.to : &a.scalars->sum) = sum;
         else turn(*a.scalars, sum, norm2, a.how);
     }
 }
@@ -132,7 +133,7 @@ struct UpdateArgs {
 };
 
 // r -= alpha q (alpha from the scalars, or target += factor * source), <r, r> in parts.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_add_scaled_f64(UpdateArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
     over_area(a.g, [&](int i, int j) {
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_add_scaled_f64(UpdateA
 }
 
 // x += alpha p and p = z + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it ended.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_advance_f64(UpdateArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) {
     const double alpha = a.scalars->alpha, beta = a.scalars->beta;
     const bool ended = a.scalars->code != RUNNING;
     over_area(a.g, [&](int i, int j) {
@@ -165,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_advance_f64(UpdateArgs
 }
 
 // target = source + factor * target; a plain copy with factor 0.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_direction_f64(UpdateArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) {
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int k = 0; k < a.count; ++k) {
@@ -212,7 +213,7 @@ __device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
 }
 
 // out = A v; with `partial` sigma = <v, A v> and the end of an iteration.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_f64(ProductOfA a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductOfA a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
         return;
@@ -237,8 +238,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_f64(ProductOf
     }
 }
 
-// out = b - A v, its square to `sum` and `norm2`.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_residual_f64(ProductOfA a) {
+// out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
+    // After the loop: not if it goes on.
+    if (a.how == LOOP && (a.scalars->code == PAUSED || a.scalars->code == RUNNING)) return;
     double norm2 = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -253,8 +256,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_residual_f64(ProductOf
     if (!last_block(&a.scalars->ticket)) return;
     norm2 = sum_of(a.partial, gridDim.x);
     if (thread_of_block() == 0) {
-        a.scalars->sum = norm2;
         if (a.out) a.scalars->norm2 = norm2;
+        else a.scalars->whole_norm2 = norm2;
     }
 }
 
@@ -264,7 +267,7 @@ struct ReduceArgs {
 };
 
 // b1 = b_b - A_br D_r^-1 b_r (report, 2.10).
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_reduce_f64(ReduceArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p, *b1 = a.b + R1 * p, *b2 = a.b + R2 * p;
@@ -279,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_reduce_f64(ReduceArgs 
 }
 
 // x_r = D_r^-1 (b_r - A_rb x_b).
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_back_substitute_f64(ReduceArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     over_area(g, [&](int i, int j) {

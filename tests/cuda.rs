@@ -137,7 +137,7 @@ fn variants() {
         ("poisson", poisson(61, 70)),
         ("anisotropic", aniso(50, 10.0)),
         ("inclusions", inclusions(64, 1e3)),
-        ("nine points", nine_point(33, 40, "fe")),
+        ("nine points", nine_point(33, 40, "fe_bilinear")),
         ("elements", fe_aniso(40, 33, 5.0)),
         ("rotated", rot(40, 40, 0.1, 15.0)),
         ("neumann", neumann_const(65, 50)),
@@ -201,7 +201,7 @@ fn same_bits() {
             let (x, result) = solver.solve_from_zero(&b);
             assert!(result == status::OK && bits(&x) == bits(&first.x));
             let mut other = a.clone();
-            other.center.iter_mut().for_each(|c| *c *= 2.0);
+            other.scale(4.0);
             solver.factorize(&other).unwrap();
             solver.solve_from_zero(&b);
             let bytes = solver.int(key::INFO_BYTES_DEVICE);

@@ -6,8 +6,8 @@
 //! Level 2q + 1 eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2), level 2q + 2 those black
 //! nodes that are not kept.
 
-/// Nodes of a remainder that is solved by an explicit inverse, at most: 31 x 31 and a little more.
-pub const MOST_INVERTED: usize = 1024;
+/// Nodes of a remainder that is solved by an explicit inverse, at most: 31 x 32, so that half a band has 32 values.
+pub const MOST_INVERTED: usize = 992;
 
 /// One grid of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,12 +50,16 @@ inline double __longlong_as_double(long long v) {
     std::memcpy(&r, &v, 8);
     return r;
 }
-template <class T> inline T __shfl_xor_sync(unsigned, T v, int mask) {
+template <class T> inline T emulated_shuffle(T v, int from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     emulated_warp_barrier();
     std::memcpy(&emulated_lanes[t], &v, sizeof(T));
     emulated_warp_barrier();
     T r;
-    std::memcpy(&r, &emulated_lanes[t ^ mask], sizeof(T));
+    std::memcpy(&r, &emulated_lanes[t / 32 * 32 + from], sizeof(T));
     return r;
 }
+inline int emulated_lane() { return (threadIdx.x + blockDim.x * threadIdx.y) % 32; }
+template <class T> inline T __shfl_xor_sync(unsigned, T v, int mask) { return emulated_shuffle(v, emulated_lane() ^ mask); }
+template <class T> inline T __shfl_sync(unsigned, T v, int from) { return emulated_shuffle(v, from % 32); }
+template <class T> inline T __shfl_down_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() + by < 32 ? emulated_lane() + by : emulated_lane()); }

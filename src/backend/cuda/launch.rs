@@ -10,12 +10,15 @@ pub type Address = u64;
 /// Threads across and down a tile, in a block, and blocks at most: kernels/common.cuh.
 pub const TILE: (u32, u32) = (32, 8);
 const THREADS: u32 = TILE.0 * TILE.1;
-pub const MOST_BLOCKS: u32 = 1056;
+pub const MOST_BLOCKS: u32 = 528;
 /// Entries of the ring of iterations.
 pub const RING: usize = 1024;
-/// Rows of the remainder's inverse that a block multiplies, columns that a block computes.
+/// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
 const PRODUCT_ROWS: u32 = THREADS / 32;
-const INVERSE_COLUMNS: u32 = 32;
+const INVERSE_COLUMNS: u32 = 4;
+const SWEEP_THREADS: u32 = 320;
+/// Values that the band factor keeps for each node.
+pub const BAND: usize = 32;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,6 +136,8 @@ pub struct Scalars {
     pub ring_used: i32,
     pub parity: i32,
     pub sum: f64,
+    pub b_norm2: f64,
+    pub whole_norm2: f64,
     pub largest: u64,
     pub largest_guess: u64,
     pub not_finite: u64,
@@ -160,6 +165,8 @@ impl Scalars {
         ring_used: 0,
         parity: 0,
         sum: 0.0,
+        b_norm2: 0.0,
+        whole_norm2: 0.0,
         largest: 0,
         largest_guess: 0,
         not_finite: u64::MAX,
@@ -279,8 +286,8 @@ pub struct BandArgs {
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
-    pub w: i32,
     pub couplings: Address,
+    pub back: Address,
     pub inverse_pivot: Address,
 }
 
@@ -288,12 +295,12 @@ pub struct BandArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct InverseArgs {
     pub couplings: Address,
+    pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
-    pub w: i32,
 }
 
 #[repr(C)]
@@ -395,6 +402,7 @@ pub struct DotArgs {
     pub norm_partial: Address,
     pub norm_count: i32,
     pub how: i32,
+    pub to: Address,
 }
 
 #[repr(C)]
@@ -500,13 +508,13 @@ kernels! {
     /// Band factor of the remainder.
     Band band(BandArgs) = "rrb_band_f64", |_a| 1, (1024, 1);
     /// Its inverse.
-    Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (INVERSE_COLUMNS, 1);
+    Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.n as usize), (THREADS, 1);
     /// Down a grid.
-    Descend descend(SweepArgs) = "rrb_descend_f64", |a| a.k.g.blocks(), OVER_AREA;
+    Descend descend(SweepArgs) = "rrb_descend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
     /// Up a grid.
-    Ascend ascend(SweepArgs) = "rrb_ascend_f64", |a| a.k.g.blocks(), OVER_AREA;
+    Ascend ascend(SweepArgs) = "rrb_ascend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
     /// Down the first grid of S1, with r -= alpha q in the loop.
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
     /// Up it, to z.

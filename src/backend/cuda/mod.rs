@@ -15,6 +15,7 @@ use super::reference::Reference;
 use super::{Arrays, Examined, Look, Program, RrbBackend, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use driver::{Device, Stream};
@@ -99,7 +100,7 @@ impl RrbBackend for Cuda {
                 self.staging = packed.staging.take();
             }
             if self.staging.is_none() {
-                let bytes = 16 * a.grid.nodes();
+                let bytes = staging_bytes(a.grid);
                 let what = "arrays that are on the host";
                 self.staging = Some(driver::Memory::zeroed(&self.device, stream!(self), bytes, what)?);
             }
@@ -198,6 +199,11 @@ impl RrbBackend for Cuda {
     fn threads(&self) -> usize {
         1
     }
+}
+
+/// Room for b and x, and for a row of every array of a matrix.
+fn staging_bytes(grid: Grid) -> usize {
+    (16 * grid.nodes()).max(40 * grid.nx)
 }
 
 fn no_source() -> Error {

@@ -3,7 +3,7 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, Findings, Geometry, Grid, Kept, MOST_BLOCKS, Matrix, Scalars, SchurArrays, remainder_blocks,
+    self, Address, BAND, Findings, Geometry, Grid, Kept, MOST_BLOCKS, Matrix, Scalars, SchurArrays, remainder_blocks,
 };
 use super::projection::Projection;
 use crate::backend::Setup;
@@ -146,6 +146,7 @@ pub struct RemainderPlaces {
     pub r: Address,
     pub z: Address,
     pub couplings: Address,
+    pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     pub rho: Address,
@@ -235,13 +236,14 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         grid = grid.coarse();
     }
     let n = grid.nodes();
-    let band = matches!(kind, Remainder::Inverse).then(|| grid.remainder(0).bandwidth().max(1));
+    let band = if matches!(kind, Remainder::Inverse) { n } else { 0 };
     let mut rest = RemainderPlaces {
         natural: plan.take(5 * n),
         r: plan.take(n),
         z: plan.take(n),
-        couplings: plan.take(band.map_or(0, |w| n * w)),
-        inverse_pivot: plan.take(if band.is_some() { n } else { 0 }),
+        couplings: plan.take(band * BAND),
+        back: plan.take(band * BAND),
+        inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         rho: 0,
     };
@@ -356,7 +358,7 @@ impl Packed {
 
     /// Room for both arrays of a caller that has them on the host.
     pub fn stage(&mut self, stream: &Stream) -> Result<Address> {
-        let bytes = 16 * self.shape.source.grid.nodes();
+        let bytes = super::staging_bytes(self.shape.source.grid);
         if self.staging.is_none() {
             self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
         }

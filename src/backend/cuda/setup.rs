@@ -227,12 +227,15 @@ impl Packed {
         let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let w = grid.remainder(0).bandwidth().max(1) as i32;
             let rest = &self.rest;
-            let (couplings, inverse_pivot) = (rest.couplings, rest.inverse_pivot);
+            let (couplings, back, inverse_pivot) = (rest.couplings, rest.back, rest.inverse_pivot);
             let rules = rules(setup.levels + 1, &embedding);
-            launch::band(stream, &BandArgs { rules, natural: rest.natural, nx, ny, n, w, couplings, inverse_pivot })?;
-            launch::inverse(stream, &InverseArgs { couplings, inverse_pivot, inverse: rest.inverse, nx, ny, n, w })?;
+            launch::band(
+                stream,
+                &BandArgs { rules, natural: rest.natural, nx, ny, n, couplings, back, inverse_pivot },
+            )?;
+            let inverse = rest.inverse;
+            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, nx, ny, n })?;
         }
         stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;

@@ -40,13 +40,24 @@ pub struct Run<'a> {
     /// Addresses of the caller's arrays on the device, or of their copies there, and their leading dimensions.
     input: (Address, usize),
     output: (Address, usize),
-    /// Scalars that a fused stage has fetched.
+    /// The guess was loaded.
+    guess: bool,
     ready: Ready,
 }
 
+/// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
 #[derive(Clone, Copy, Default)]
 struct Ready {
+    b_norm2: Option<f64>,
+    whole_norm2: Option<f64>,
+    /// r = b - A x is there.
+    residual: bool,
+    norm2: Option<f64>,
     rho: Option<f64>,
+    sigma: Option<f64>,
+    /// Red values of x are there.
+    substituted: bool,
+    largest: Option<f64>,
 }
 
 impl<'a> Run<'a> {
@@ -63,7 +74,8 @@ impl<'a> Run<'a> {
         let input = place(arrays.device_input, staging);
         let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
         let ready = Ready::default();
-        Ok(Self { k, source, stream, arrays, observer, failed: None, seconds_transfer: 0.0, input, output, ready })
+        let (failed, seconds_transfer, guess) = (None, 0.0, false);
+        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, guess, ready })
     }
 
     /// Does `f` unless something failed before; keeps its failure.
@@ -99,21 +111,8 @@ impl<'a> Run<'a> {
     }
 
     /// <a, b> over the planes first .. first + count.
-    fn dot(&mut self, a: Address, b: Address, (first, count): (i32, i32)) -> Result<f64> {
-        let k = &*self.k;
-        let arguments = DotArgs {
-            g: self.source.g,
-            a,
-            b,
-            first,
-            count,
-            partial: k.partial,
-            scalars: k.scalars_at,
-            norm_partial: 0,
-            norm_count: 0,
-            how: How::Nothing as i32,
-        };
-        launch::dot(self.stream, &arguments)?;
+    fn dot(&mut self, a: Address, b: Address, planes: (i32, i32)) -> Result<f64> {
+        launch::dot(self.stream, &self.k.dot_args(a, b, planes, 0))?;
         Ok(self.fetch()?.sum)
     }
 
@@ -147,6 +146,23 @@ impl Packed {
             norm_partial: self.norm_partial,
             how: how as i32,
             conditional,
+        }
+    }
+
+    /// <a, b> to one of the scalars.
+    fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
+        DotArgs {
+            g: self.grids[0].k.g,
+            a,
+            b,
+            first,
+            count,
+            partial: self.partial,
+            scalars: self.scalars_at,
+            norm_partial: 0,
+            norm_count: 0,
+            how: How::Nothing as i32,
+            to: if to > 0 { self.scalars_at + to as u64 } else { 0 },
         }
     }
 
@@ -249,22 +265,16 @@ impl Packed {
 
     /// One iteration of the plain steps.
     fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
-        let (g, (first, count), scalars) = (source.g, self.system(), self.scalars_at);
+        let (g, scalars) = (source.g, self.scalars_at);
         let vector = UpdateArgs { scalars, ..self.update(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
         let z = self.grids[0].k.z;
         let turn = DotArgs {
-            g,
-            a: self.r,
-            b: z,
-            first,
-            count,
-            partial: self.partial,
-            scalars,
             norm_partial: self.norm_partial,
             norm_count: g.blocks() as i32,
             how: How::Loop as i32,
+            ..self.dot_args(self.r, z, self.system(), 0)
         };
         launch::dot(stream, &turn)?;
         launch::advance(stream, &UpdateArgs { target: self.p, other: self.x, source: z, ..vector })?;
@@ -274,6 +284,52 @@ impl Packed {
             let product = product(self, source, self.p, self.q);
             launch::multiply(stream, &ProductArgs { how: How::Loop as i32, conditional, ..product })
         }
+    }
+
+    /// <r, r> and rho of the r that is there.
+    fn start_down(&mut self, stream: &Stream) -> Result<()> {
+        if self.fused() {
+            return self.fused_down(stream, How::Start);
+        }
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), offset_of!(Scalars, norm2)))?;
+        self.sweeps(stream)?;
+        launch::dot(stream, &self.dot_args(self.r, self.grids[0].k.z, self.system(), offset_of!(Scalars, rho)))
+    }
+
+    /// p = z, q = A p, sigma.
+    fn start_up(&self, stream: &Stream, source: &Source) -> Result<()> {
+        if self.fused() {
+            return self.fused_up(stream, How::Start, 0);
+        }
+        launch::direction(stream, &self.update(self.p, self.grids[0].k.z, 0.0))?;
+        if self.shape.schur {
+            launch::multiply_first(stream, &self.first_args(How::Start, 0))
+        } else {
+            launch::multiply(stream, &ProductArgs { how: How::Start as i32, ..product(self, source, self.p, self.q) })
+        }
+    }
+
+    /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
+    fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
+        if self.shape.schur {
+            launch::residual_first(stream, &self.first_args(how, 0))
+        } else {
+            launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
+        }
+    }
+
+    /// Red values of x, where CG runs on S1.
+    fn back_substitute(&self, stream: &Stream) -> Result<()> {
+        if !self.shape.schur {
+            return Ok(());
+        }
+        launch::back_substitute(stream, &ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x })
+    }
+
+    /// max |x| to the scalars.
+    fn largest(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)?;
+        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
     }
 
     /// Records the loop, where it is not recorded yet. Arrays keep their places from one factorization to the next.
@@ -298,13 +354,11 @@ impl Packed {
 
 impl PcgSteps for Run<'_> {
     fn residual(&mut self) {
-        self.step(|s| {
-            if s.k.shape.schur {
-                launch::residual_first(s.stream, &s.k.first_args(How::Nothing, 0))
-            } else {
-                launch::residual(s.stream, &s.product(s.k.x, s.k.r))
-            }
-        });
+        if std::mem::take(&mut self.ready.residual) {
+            return;
+        }
+        self.ready = Ready::default();
+        self.step(|s| s.k.residual(s.stream, s.source, How::Nothing));
     }
 
     fn residual_from_rhs(&mut self) {
@@ -350,32 +404,45 @@ impl PcgSteps for Run<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        self.ready.rho = None;
-        if alpha.is_some() || !self.k.fused() || self.k.recorded.is_none() {
+        if alpha.is_some() || self.k.recorded.is_none() {
+            self.ready = Ready::default();
             return self.textbook_descend(alpha);
         }
+        if let Some(norm2) = self.ready.norm2.take() {
+            return norm2;
+        }
         self.scalar(|s| {
-            s.k.fused_down(s.stream, How::Start)?;
+            s.k.start_down(s.stream)?;
+            s.k.start_up(s.stream, s.source)?;
             let scalars = s.fetch()?;
-            let (rho, norm2) = (scalars.rho, scalars.norm2);
-            s.ready.rho = Some(rho);
+            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, scalars.sigma);
+            (s.ready.rho, s.ready.sigma) = (Some(rho), Some(sigma));
             Ok(norm2)
         })
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        match self.ready.rho {
-            Some(rho) => rho,
-            None => self.precondition(),
+        if let Some(rho) = self.ready.rho.take() {
+            return rho;
         }
+        if self.k.recorded.is_none() {
+            return self.precondition();
+        }
+        self.scalar(|s| {
+            s.k.start_down(s.stream)?;
+            Ok(s.fetch()?.rho)
+        })
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if step.is_some() || self.ready.rho.is_none() {
+        if let Some(sigma) = self.ready.sigma.take() {
+            return sigma;
+        }
+        if step.is_some() || self.k.recorded.is_none() {
             return self.textbook_ascend(step);
         }
         self.scalar(|s| {
-            s.k.fused_up(s.stream, How::Start, 0)?;
+            s.k.start_up(s.stream, s.source)?;
             Ok(s.fetch()?.sigma)
         })
     }
@@ -411,6 +478,7 @@ impl Run<'_> {
         (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
         let mut iterations = test.iterations;
         let mut stopped = false;
+        self.ready = Ready::default();
         loop {
             let s = &mut *self.k.scalars;
             (s.code, s.ring_used) = (code::RUNNING, 0);
@@ -419,6 +487,10 @@ impl Run<'_> {
             if let Some((recorded, _)) = &self.k.recorded {
                 recorded.launch(self.stream)?;
             }
+            // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
+            self.k.residual(self.stream, self.source, How::Loop)?;
+            self.k.back_substitute(self.stream)?;
+            self.k.largest(self.stream)?;
             let whole = offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>();
             self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, whole)?;
             self.stream.wait()?;
@@ -442,10 +514,16 @@ impl Run<'_> {
                     stopped = observer.iteration(iterations, relative);
                 }
             }
+            self.ready.norm2 = Some(s.norm2);
+            (self.ready.residual, self.ready.substituted) = (true, true);
+            self.ready.largest = Some(f64::from_bits(s.largest));
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
             return match s.code {
-                code::PAUSED if !stopped => continue,
+                code::PAUSED if !stopped => {
+                    self.ready = Ready::default();
+                    continue;
+                }
                 code::PAUSED | code::MAX_ITER => end(LoopEnding::Cut),
                 code::MET => end(LoopEnding::Met),
                 code::SPENT | code::SIGMA_VANISHED => end(LoopEnding::Spent),
@@ -560,6 +638,7 @@ impl RrbSteps for Run<'_> {
     }
 
     fn load(&mut self, scale: f64, guess: bool) {
+        (self.guess, self.ready) = (guess, Ready::default());
         self.step(|s| {
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
@@ -575,6 +654,7 @@ impl RrbSteps for Run<'_> {
     }
 
     fn project_rhs(&mut self) {
+        self.ready = Ready::default();
         self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.b, false));
     }
 
@@ -583,17 +663,34 @@ impl RrbSteps for Run<'_> {
     }
 
     fn rhs_norm2(&mut self) -> f64 {
-        self.scalar(|s| s.dot(s.k.b, s.k.b, (0, 4)))
+        if let Some(known) = self.ready.b_norm2 {
+            return known;
+        }
+        self.scalar(|s| {
+            let to = offset_of!(Scalars, b_norm2);
+            launch::dot(s.stream, &s.k.dot_args(s.k.b, s.k.b, (0, 4), to))?;
+            if s.guess {
+                launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            }
+            let scalars = s.fetch()?;
+            let (b_norm2, whole) = (scalars.b_norm2, scalars.whole_norm2);
+            (s.ready.b_norm2, s.ready.whole_norm2) = (Some(b_norm2), s.guess.then_some(whole));
+            Ok(b_norm2)
+        })
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
+        if let Some(known) = self.ready.whole_norm2.take() {
+            return known;
+        }
         self.scalar(|s| {
             launch::residual(s.stream, &s.product(s.k.x, 0))?;
-            Ok(s.fetch()?.sum)
+            Ok(s.fetch()?.whole_norm2)
         })
     }
 
     fn reduce(&mut self) {
+        self.ready = Ready::default();
         self.step(|s| {
             if s.k.shape.schur {
                 launch::reduce(s.stream, &ReduceArgs { k: s.k.grids[0].k, b: s.k.b, x: s.k.x })?;
@@ -603,19 +700,19 @@ impl RrbSteps for Run<'_> {
     }
 
     fn take_z(&mut self) {
+        self.ready = Ready::default();
         self.step(|s| launch::direction(s.stream, &s.k.update(s.k.x, s.k.grids[0].k.z, 0.0)));
     }
 
     fn back_substitute(&mut self) {
-        self.step(|s| {
-            if s.k.shape.schur {
-                launch::back_substitute(s.stream, &ReduceArgs { k: s.k.grids[0].k, b: s.k.b, x: s.k.x })?;
-            }
-            Ok(())
-        });
+        if std::mem::take(&mut self.ready.substituted) {
+            return;
+        }
+        self.step(|s| s.k.back_substitute(s.stream));
     }
 
     fn shift_means(&mut self, restore: bool) {
+        self.ready = Ready::default();
         self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
     }
 
@@ -624,9 +721,11 @@ impl RrbSteps for Run<'_> {
     }
 
     fn solution_max(&mut self) -> f64 {
+        if let Some(largest) = self.ready.largest.take() {
+            return largest;
+        }
         self.scalar(|s| {
-            s.stream.fill(s.k.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)?;
-            launch::largest(s.stream, &LargestArgs { g: s.source.g, v: s.k.x, scalars: s.k.scalars_at })?;
+            s.k.largest(s.stream)?;
             Ok(f64::from_bits(s.fetch()?.largest))
         })
     }
