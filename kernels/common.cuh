@@ -91,7 +91,7 @@ struct Step {
 // The scalars of a solve, on the device. The host writes the first part before the loop.
 struct Scalars {
     double threshold;
-    double vanishing;         // norms at most this may have vanishing squares
+    double vanishing;         // residuals of at most this 2-norm may have squares that vanish
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
@@ -170,6 +170,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
         return;
     }
     s.iteration += 1;
+    if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : norm2);
     Step &step = s.ring[s.ring_used++];
     step.norm = s.norm;
@@ -179,7 +180,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
     if (s.preconditioned && !(rho >= 0.0 && is_finite(rho))) s.code = RHO_NEGATIVE;
     else if (s.norm <= s.threshold) s.code = MET;
     else if (s.iteration >= s.max_iter) s.code = MAX_ITER;
-    else if (rho == 0.0 && s.norm <= s.vanishing) s.code = SPENT;
+    else if (rho <= 0.0 && sqrt(norm2) <= s.vanishing) s.code = SPENT;
     else if (!(rho > 0.0 && is_finite(rho))) s.code = RHO_BAD;
     else {
         s.beta = rho / s.rho;
@@ -191,7 +192,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
 __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     s.sigma = sigma;
     if (how == LOOP) {
-        if (sigma == 0.0 && s.norm <= s.vanishing) s.code = SIGMA_VANISHED;
+        if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
         else if (s.iteration >= s.pause_at) s.code = PAUSED;
     } else {

@@ -8,7 +8,7 @@ struct Findings {
     uint64_t not_finite;  // smallest ((j * 5 + array) * nx + i)
     uint64_t bad_center;  // smallest j * nx + i
     uint64_t positive;    // couplings above zero
-    uint64_t center_max;  // bits
+    uint64_t center_max, center_min, coupling_max;  // bits
     uint64_t uncoupled;   // east or north couplings that are zero
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
@@ -78,7 +78,7 @@ struct CopyArgs {
 // A from the caller's arrays, and the first look at it. One thread a natural node.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
-    uint64_t positive = 0, uncoupled = 0, largest = 0;
+    uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
     const int across = (g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
@@ -90,23 +90,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
                              corners && east_is && north_is ? a.northeast[k] : 0.0,
                              corners && i > 0 && north_is ? a.northwest[k] : 0.0};
         for (int e = 0; e < 5; ++e) {
-            if (!is_finite(v[e])) atomic_min(&a.findings->not_finite, (uint64_t(j) * 5 + e) * g.nx + i);
-            positive += e > 0 && v[e] > 0.0;
+            const uint64_t m = magnitude(v[e]);
+            if (m >= 0x7ff0000000000000ull) atomic_min(&a.findings->not_finite, (uint64_t(j) * 5 + e) * g.nx + i);
+            if (e == 0) continue;
+            positive += v[e] > 0.0;
+            coupling = max(coupling, m);
         }
         if (!(v[0] > 0.0)) atomic_min(&a.findings->bad_center, uint64_t(j) * g.nx + i);
-        else largest = max(largest, magnitude(v[0]));
+        largest = max(largest, magnitude(v[0]));
+        smallest = min(smallest, magnitude(v[0]));
         uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     }
     // Whole numbers and maxima: the order does not matter.
-    if (positive) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->positive), (unsigned long long)positive);
-    if (uncoupled) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->uncoupled), (unsigned long long)uncoupled);
-    __shared__ unsigned long long block_largest;
-    if (thread_of_block() == 0) block_largest = 0;
+    __shared__ unsigned long long block[5];
+    if (thread_of_block() < 5) block[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
     __syncthreads();
-    if (largest) atomicMax(&block_largest, (unsigned long long)largest);
+    if (largest) atomicMax(&block[0], (unsigned long long)largest);
+    if (smallest != ~0ull) atomicMin(&block[1], (unsigned long long)smallest);
+    if (coupling) atomicMax(&block[2], (unsigned long long)coupling);
+    if (positive) atomicAdd(&block[3], (unsigned long long)positive);
+    if (uncoupled) atomicAdd(&block[4], (unsigned long long)uncoupled);
     __syncthreads();
-    if (thread_of_block() == 0) atomic_max(&a.findings->center_max, block_largest);
+    if (thread_of_block() == 0) {
+        atomic_max(&a.findings->center_max, block[0]);
+        atomic_min(&a.findings->center_min, block[1]);
+        atomic_max(&a.findings->coupling_max, block[2]);
+        if (block[3]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->positive), block[3]);
+        if (block[4]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->uncoupled), block[4]);
+    }
 }
 
 struct ExcessArgs {

@@ -78,6 +78,7 @@ fn memory() {
 
     solving_takes_no_memory();
     ten_thousand_steps_take_no_memory();
+    refactorizing_a_coast_takes_no_memory();
     bytes_host_is_what_is_held();
 }
 
@@ -179,6 +180,30 @@ fn ten_thousand_steps_take_no_memory() {
     }
     // Thread bookkeeping of the standard library may settle by a little, once.
     assert!(live() - before < 4096, "{} bytes stayed after 100 handles", live() - before);
+}
+
+/// Land in many pieces and closed basins among them, on grids of one member and of a team.
+fn refactorizing_a_coast_takes_no_memory() {
+    for (nx, ny) in [(70, 45), (130, 90)] {
+        let mut a = neumann_const(nx, ny);
+        let land = |k: usize| k % 7 == 3 || k % 11 == 5;
+        for k in (0..nx * ny).filter(|&k| land(k)) {
+            a.decouple(k % nx, k / nx, 1.0);
+        }
+        a.set_row_sums(|k| if land(k) { 1.0 } else { 0.0 });
+        for threads in [1, 2, 5] {
+            let solver = Solver::of(&a, &format!("backend=cpu threads={threads}"));
+            assert!(solver.int(key::INFO_SINGULAR_COMPONENTS) > 0);
+            let bytes = solver.int(key::INFO_BYTES_HOST);
+            let taken = calls(|| {
+                for _ in 0..3 {
+                    solver.factorize(&a).unwrap();
+                }
+            });
+            assert_eq!(taken, 0, "refactorizing took memory: {nx} x {ny}, {threads} threads");
+            assert_eq!(solver.int(key::INFO_BYTES_HOST), bytes);
+        }
+    }
 }
 
 /// `bytes_host` is the memory of the handle, and that is a small multiple of the matrix.

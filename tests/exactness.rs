@@ -15,9 +15,10 @@ const VARIANTS: [(bool, f64); 6] = [(false, 0.0), (false, 1.0), (true, 0.0), (tr
 /// number stays below some hundred, so that 1e-13 is a few hundred roundings. (An independent program saw 4e-15.)
 const TOLERANCE: f64 = 1e-13;
 
+/// The V-cycle: a recursive cycle is another M.
 fn options(backend: &str, levels: usize, both: bool, omega: f64) -> String {
     let lumping = if both { "m2" } else { "m1" };
-    format!("backend={backend} threads=1 levels={levels} lumping={lumping} relaxation={omega}")
+    format!("backend={backend} threads=1 levels={levels} lumping={lumping} relaxation={omega} cycle=v")
 }
 
 /// Largest entry of M^-1 (A - R) - I.

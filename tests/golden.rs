@@ -111,7 +111,7 @@ fn table_5_3() {
 fn table_5_3_in_the_true_norm() {
     for (n, expected) in [(256, 25), (512, 28), (1024, 29), (2048, 30)] {
         let (a, b) = by_name("poisson_f", n - 1, n - 1);
-        let run = run(&a, &b, "backend=cpu threads=1 levels=12 norm=true2 rel_tol=1e-6");
+        let run = run(&a, &b, "backend=cpu threads=1 levels=12 precision=f64 cycle=v norm=true2 rel_tol=1e-6");
         assert!(count_is_right(&run.history, expected, 1e-6), "h^-1 = {n}: {} iterations", run.iterations);
     }
 }

@@ -594,7 +594,13 @@ fn coarse_memory() {
 #[test]
 fn unsupported() {
     let (solver, a) = good("");
-    for option in ["backend=cuda", "precision=bf16", "precision=f32", "cycle=k", "memory=device"] {
+    let mut devices = 0;
+    // SAFETY: `devices` outlives the call.
+    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut devices) }, status::OK);
+    for option in ["backend=cuda", "precision=mixed", "memory=device"] {
+        if option == "backend=cuda" && devices > 0 {
+            continue;
+        }
         solver.options(option).unwrap_or_else(|f| panic!("{option}: {f:?}"));
         let failure = solver.factorize(&a).unwrap_err();
         assert!([status::UNSUPPORTED, status::NO_DEVICE].contains(&failure.status), "{option}: {failure:?}");
@@ -604,6 +610,32 @@ fn unsupported() {
         solver.options(&format!("{name}=auto")).unwrap();
     }
     assert_alive(&solver, &a);
+}
+
+/// A recursion starts on a grid of rows and columns, which every second level leaves; 0 leaves the choice, and whatever
+/// the grid is too small for does nothing.
+#[test]
+fn spacing_of_recursions() {
+    let (solver, a) = good("");
+    for cycle in ["auto", "v", "amli", "k"] {
+        for odd in [1, 3, 63] {
+            solver.options(&format!("cycle={cycle} cycle_spacing={odd}")).unwrap();
+            let failure = solver.factorize(&a).unwrap_err();
+            failure.expect(status::ARGUMENT, &["cycle_spacing", "even", &format!("got {odd}")]);
+            solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &[]);
+        }
+        for even in [0, 2, 4, 64] {
+            solver.options(&format!("cycle_spacing={even}")).unwrap();
+            assert_alive(&solver, &a);
+        }
+    }
+    for (key, name, wrong) in
+        [(key::CYCLE_SPACING, "cycle_spacing", [-2, 66]), (key::CYCLE_STEPS, "cycle_steps", [0, 9])]
+    {
+        for value in wrong {
+            solver.set_int(key, value).unwrap_err().expect(status::ARGUMENT, &[name, &value.to_string()]);
+        }
+    }
 }
 
 /// A solution that no double can hold, or a guess beyond all measure, is never called a success.

@@ -4,13 +4,20 @@
 
 pub mod cpu;
 pub mod cuda;
+pub mod cycle;
 pub mod reference;
-mod sums;
+pub mod storage;
+pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::inspection::{Inspection, Questions};
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
+use cycle::{Cycle, Recursion};
+use std::ops::Range;
+use storage::Storage;
 
 /// Which nodes of a level take part in lumping (Ciarlet's M1, M2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +47,12 @@ pub struct Setup {
     pub zero_row_sum: f64,
     /// Fused stages, where the backend has them.
     pub fused: bool,
+    /// Format of the stored preconditioner.
+    pub storage: Storage,
+    /// Power of two near the largest center: short formats keep M / unit. One for f64.
+    pub unit: f64,
+    /// Where M recurses.
+    pub cycle: Cycle,
 }
 
 impl Setup {
@@ -57,6 +70,11 @@ impl Setup {
     pub fn excess(&self, center: f64, couplings: f64) -> f64 {
         let excess = center + couplings;
         if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
+    }
+
+    /// A coupling of M as it is stored.
+    pub fn kept(&self, coupling: f64) -> f64 {
+        self.storage.round(coupling / self.unit) * self.unit
     }
 
     /// Part of the couplings between black nodes that stays: all in M1, none in M2.
@@ -140,10 +158,10 @@ pub struct Arrays<'a> {
 /// points, S1 x_b = b1. Every member of a team calls them in the same order; scalars have the same bits on
 /// every member.
 pub trait PcgSteps {
-    /// r = b - A x.
-    fn residual(&mut self);
-    /// r = b.
-    fn residual_from_rhs(&mut self);
+    /// r = b - A x; returns <r, r>.
+    fn residual(&mut self) -> f64;
+    /// r = b, which is the residual of x = 0; returns <r, r>.
+    fn residual_from_rhs(&mut self) -> f64;
     /// <r, r>.
     fn residual_norm2(&mut self) -> f64;
     /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
@@ -261,15 +279,15 @@ pub enum LoopEnding {
 pub trait RrbSteps: PcgSteps {
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// Copies input * scale and, with `guess`, output * scale; else x = 0.
-    fn load(&mut self, scale: f64, guess: bool);
+    /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
+    fn load(&mut self, scale: f64, guess: bool) -> f64;
     /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
     fn project_rhs(&mut self);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
-    /// <b, b> on the whole grid.
+    /// <b, b> on the whole grid, after a projection.
     fn rhs_norm2(&mut self) -> f64;
     /// |b - A x|^2 on the whole grid, before `reduce`.
     fn whole_residual_norm2(&mut self) -> f64;
@@ -277,13 +295,13 @@ pub trait RrbSteps: PcgSteps {
     fn reduce(&mut self);
     /// x_b = z, as `rrb_apply` wants it.
     fn take_z(&mut self);
-    /// x_r = D_r^-1 (b_r - A_rb x_b); nothing to do where CG runs on A.
-    fn back_substitute(&mut self);
+    /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.
+    fn back_substitute(&mut self) -> f64;
     /// Shifts x to the remembered means (`restore`), or to mean zero.
     fn shift_means(&mut self, restore: bool);
     /// x = 0.
     fn clear_solution(&mut self);
-    /// max |x|, NaN if any value is.
+    /// max |x| after a shift, NaN if any value is.
     fn solution_max(&mut self) -> f64;
     /// output = x / scale.
     fn store(&mut self, scale: f64);
@@ -299,56 +317,14 @@ pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync)
 /// What the first look at a matrix is to heed.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// Refuse entries that are not finite.
-    pub finite: bool,
-    /// Row sums within this part of the center count as zero.
-    pub zero_row_sum: f64,
+    /// What is asked of the entries.
+    pub questions: Questions,
     /// Constants on singular components are to be projected out.
     pub project: bool,
+    /// Members at most that share the rows.
+    pub members: usize,
     /// Row padding and border of r1/r2/b1/b2 grids.
     pub block: usize,
-}
-
-/// What it finds.
-#[derive(Clone, Copy, Debug)]
-pub struct Examined {
-    /// Couplings above zero.
-    pub positive: usize,
-    /// The largest center.
-    pub center_max: f64,
-}
-
-/// The first look at a matrix on the host: refuses entries that are not finite and centers that are not positive, finds
-/// the components.
-pub fn examine_on_host(a: &StencilView, look: &Look, components: &mut Components) -> Result<Examined> {
-    if look.finite {
-        check_finite(a)?;
-    }
-    check_centers(a)?;
-    components.find(a, look.zero_row_sum, look.project)?;
-    let center_max = (0..a.grid.ny).flat_map(|j| a.center.row(j)).fold(0.0, |m, &c| c.max(m));
-    Ok(Examined { positive: a.positive_couplings(), center_max })
-}
-
-fn check_finite(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        for (name, start, values) in a.entries(j) {
-            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                return Err(Error::NotFinite { name, value: values[i], i: start + i, j });
-            }
-        }
-    }
-    Ok(())
-}
-
-fn check_centers(a: &StencilView) -> Result<()> {
-    for j in 0..a.grid.ny {
-        if let Some(i) = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan()) {
-            let c = a.center.row(j)[i];
-            return Err(Error::Matrix { reason: format!("center {c:e} is not positive"), level: 0, i, j });
-        }
-    }
-    Ok(())
 }
 
 /// A matrix with its RRB factorization.
@@ -358,13 +334,24 @@ pub trait RrbBackend: Send {
         Ok(())
     }
     /// Looks at a matrix before anything is made of it. `factorize` of the same matrix follows, or nothing.
-    fn examine(&mut self, a: &StencilView, look: &Look, components: &mut Components) -> Result<Examined> {
-        examine_on_host(a, look, components)
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        inspection.start(look.members)?;
+        let shared = &*inspection;
+        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
+        inspection.finish(a, look.project)
+    }
+    /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
+    /// ascending order of both. There are at most as many members as the backend was made for.
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        work(0, 0..grid.ny);
+        Ok(())
     }
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `program` on every member.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// The cycle in use, and what its recursions were found to need.
+    fn recursion(&self) -> Recursion;
     /// Bytes of all arrays in host memory.
     fn bytes(&self) -> usize;
     /// Bytes of all arrays in device memory.
@@ -396,6 +383,9 @@ pub struct Pivot {
     pub d: f64,
     /// Row sum after lumping: what the node hands to its black neighbours, times -a / d.
     pub excess: f64,
+    /// s: d = s - sum of kept couplings.
+    pub stored: f64,
+    kept: f64,
 }
 
 impl Pivot {
@@ -409,28 +399,81 @@ impl Pivot {
     /// all sum to zero: any positive pivot will do (z is projected, or another piece carries the Dirichlet
     /// part), and the center of A has the right scale. It is the caller's business to refuse this where A
     /// itself is singular and nobody projects.
+    #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
-        let sum = (kept[0] + kept[1]) + (kept[2] + kept[3]);
+        let sum = Self::sum(kept);
         let lumped_excess = excess - lost * lumped;
         let center = excess - lumped;
-        if kept == [0.0; 4] && lumped_excess < ROW_SUM_WORTH * center {
-            return Self { d: center, excess };
-        }
-        Self { d: lumped_excess - sum, excess: lumped_excess }
+        // Selects, not branches, for loops over rows.
+        let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
+        let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
+        let stored = if lone { center } else { lumped_excess };
+        let kept = if lone { 0.0 } else { sum };
+        Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }
     }
-}
 
-/// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `center_of_a` is looked up for
-/// such nodes only.
-pub fn checked_pivot(pivot: Pivot, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<f64> {
-    if pivot.d > f64::EPSILON * center && pivot.d.is_finite() {
-        return Ok(pivot.d);
+    #[inline(always)]
+    fn sum(kept: [f64; 4]) -> f64 {
+        (kept[0] + kept[1]) + (kept[2] + kept[3])
     }
-    let node = node();
-    if floating && pivot.d == 0.0 && node.may_float {
-        return Ok(node.center);
+
+    /// The node's center before lumping.
+    #[inline(always)]
+    pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+        excess - Self::sum(kept) - lumped
     }
-    Err(refused_pivot(pivot.d, center, node.level, node.i, node.j))
+
+    /// The last pivots are kept in double precision: s - sum(kept).
+    pub fn exact(excess: f64, kept: f64) -> Self {
+        Self { d: excess - kept, excess, stored: excess, kept }
+    }
+
+    /// Whether d > eps * center.
+    #[inline(always)]
+    pub fn beyond_doubt(&self, center: f64) -> bool {
+        (self.d > f64::EPSILON * center) & self.d.is_finite()
+    }
+
+    /// With s as it is stored.
+    #[inline(always)]
+    pub fn keep(self, stored: f64) -> Self {
+        Self { d: stored - self.kept, stored, ..self }
+    }
+
+    /// The least pivot in a short format: sweeps in f32 divide by d / unit.
+    pub fn least(unit: f64) -> f64 {
+        unit * f64::from(f32::MIN_POSITIVE)
+    }
+
+    /// Refuses a pivot d <= eps * center, or replaces that of a floating piece. `node` looks the node up, for
+    /// doubtful pivots only.
+    pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
+        if self.beyond_doubt(center) {
+            return Ok(self);
+        }
+        let node = node();
+        if floating && self.d == 0.0 && node.may_float {
+            (self.d, self.stored) = (node.center, node.center);
+            return Ok(self);
+        }
+        Err(refused_pivot(self.d, center, node.level, node.i, node.j))
+    }
+
+    /// The same, then rounds it to what is stored.
+    pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
+        let exact = self.accepted(center, floating, &node)?;
+        if setup.storage == Storage::F64 {
+            return Ok(exact);
+        }
+        let rounded = exact.keep(setup.kept(exact.stored));
+        if rounded.d < Self::least(setup.unit) {
+            return Err(node().refuse(format!(
+                "pivot {:e} is lost in a short format beside a largest center of about {:e}: use precision=f64",
+                exact.d, setup.unit
+            )));
+        }
+        Ok(rounded)
+    }
 }
 
 /// The sentence about a refused pivot at node (i, j) of the finest grid.
@@ -456,6 +499,12 @@ pub struct PivotNode {
     pub center: f64,
     /// Not a singular component that is left unprojected.
     pub may_float: bool,
+}
+
+impl PivotNode {
+    fn refuse(self, reason: String) -> Error {
+        Error::Matrix { reason, level: self.level, i: self.i, j: self.j }
+    }
 }
 
 /// What backends look up on the finest grid when a pivot is doubtful.

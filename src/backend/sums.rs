@@ -1,46 +1,52 @@
 //! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
 
+use super::storage::Real;
+
 /// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
 const LANES: usize = 16;
 
-/// <a, b>: lane l sums the products at l, l + 16, ...; lanes are added by halves, the tail last.
+/// <a, b> in the type of b: lane l sums the products at l, l + 16, ...; lanes are added by halves, the tail last.
 #[inline(always)]
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     let n = a.len().min(b.len());
     let (a, b) = (&a[..n], &b[..n]);
-    let mut lanes = [0.0; LANES];
+    let product = |x: &A, y: &B| B::narrow(x.wide()) * *y;
+    let mut lanes = [B::default(); LANES];
     let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let mut tail = 0.0;
+    let mut tail = B::default();
     for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
-        tail += x * y;
+        tail += product(x, y);
     }
     for (x, y) in ca.zip(cb) {
         for l in 0..LANES {
-            lanes[l] += x[l] * y[l];
+            lanes[l] += product(&x[l], &y[l]);
         }
     }
-    add_lanes(lanes) + tail
+    (add_lanes(&lanes) + tail).wide()
 }
 
 /// Sum of a.
-pub fn sum(a: &[f64]) -> f64 {
+pub fn sum<R: Real>(a: &[R]) -> f64 {
     let mut lanes = [0.0; LANES];
     let chunks = a.chunks_exact(LANES);
-    let tail: f64 = chunks.remainder().iter().sum();
+    let tail: f64 = chunks.remainder().iter().map(|v| v.wide()).sum();
     for x in chunks {
         for l in 0..LANES {
-            lanes[l] += x[l];
+            lanes[l] += x[l].wide();
         }
     }
-    add_lanes(lanes) + tail
+    add_lanes(&lanes) + tail
 }
 
-#[inline(always)]
-fn add_lanes(mut lanes: [f64; LANES]) -> f64 {
+/// Not inlined: its pairs would make the compiler keep lanes in vectors of two.
+#[inline(never)]
+fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
+    let mut lanes = *lanes;
     let mut width = LANES / 2;
     while width > 0 {
         for l in 0..width {
-            lanes[l] += lanes[l + width];
+            let upper = lanes[l + width];
+            lanes[l] += upper;
         }
         width /= 2;
     }
@@ -60,6 +66,7 @@ pub fn pairwise(a: &[f64]) -> f64 {
 
 /// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top: a
 /// comparison with NaN would raise the trap of a host that has set one.
+#[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
     f64::from_bits(a.iter().fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))

@@ -13,8 +13,8 @@ use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::{History, Observer, Outcome, StopReason};
-use crate::solver::krylov::lanczos_extremes;
-use crate::solver::rrb::{Kind, Rrb, choose_backend};
+use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
+use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 use std::time::Instant;
@@ -595,7 +595,8 @@ impl rrb_handle {
         }
         let len = self.array_len()?;
         check_pair((input_name, input), (output_name, output), len)?;
-        let kind = if self.core.as_ref().is_some_and(|c| c.device().is_some()) { Kind::Cuda } else { Kind::Cpu };
+        let on_device = self.core.as_ref().is_some_and(|c| c.device().is_some());
+        let kind = if on_device { BackendKind::Cuda } else { BackendKind::Cpu };
         let device_input = self.device_address(input_name, input, kind)?;
         let device_output = self.device_address(output_name, output, kind)?;
         // SAFETY: not NULL, not on a device, of the promised length, and just seen to be disjoint.
@@ -606,13 +607,13 @@ impl rrb_handle {
     }
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.
-    fn device_address(&self, name: &'static str, array: *const f64, kind: Kind) -> Result<u64> {
+    fn device_address(&self, name: &'static str, array: *const f64, kind: BackendKind) -> Result<u64> {
         let memory = self.options.int(opt::MEMORY);
-        if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != Kind::Cuda) {
+        if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != BackendKind::Cuda) {
             return Ok(0);
         }
         let wrong = |value: String, allowed: String| Err(Error::Range { name, value, allowed });
-        if kind != Kind::Cuda {
+        if kind != BackendKind::Cuda {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
@@ -711,8 +712,8 @@ impl rrb_handle {
             info::CUDA_KERNELS => f64::from(u8::from(backend::cuda::driver::HAS_KERNELS)),
             info::THREADS => self.core.as_ref().map_or(0, Rrb::threads) as f64,
             info::LEVELS => done.levels as f64,
-            // The stored preconditioner is f64 and its cycle v: the only ones that factorize accepts.
-            info::PRECISION | info::CYCLE => used(1.0),
+            info::PRECISION => used(done.precision as f64),
+            info::CYCLE => used(done.cycle as f64),
             info::COMPONENTS => done.components as f64,
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
@@ -724,11 +725,11 @@ impl rrb_handle {
 }
 
 /// Concrete backends are named here and nowhere else.
-fn make_backend(kind: Kind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
+fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
     Ok(match kind {
-        Kind::Reference => Box::new(backend::reference::Reference::default()),
-        Kind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
-        Kind::Cuda => Box::new(backend::cuda::Cuda::new(device)?),
+        BackendKind::Reference => Box::new(backend::reference::Reference::default()),
+        BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
+        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device)?),
     })
 }
 

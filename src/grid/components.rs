@@ -1,9 +1,13 @@
 //! Connected components of the matrix graph, and which of them are singular with the constant vector as
 //! null space: a component is singular iff |row sum| <= tolerance * center in all its rows.
+//!
+//! Union-find works on runs, the pieces of a row that nonzero east couplings hold together: a sea without land
+//! has one to a row. [`super::inspection`] finds them.
 
 use super::levels::Grid;
 use super::stencil::StencilView;
-use crate::error::{Result, reset, zeroed};
+use crate::error::{Error, Result, zeroed};
+use std::ops::Range;
 
 /// Row sums below this part of the center count as zero (`null_space = auto`).
 pub const ZERO_ROW_SUM: f64 = 1e-12;
@@ -13,9 +17,6 @@ pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
 /// Components of at least two nodes. A lone node (land) has no couplings and belongs to none.
 #[derive(Clone, Debug, Default)]
 pub struct Components {
-    /// Per node, row by row: 0 for regular nodes, q for nodes of singular component q = 1, 2, ...
-    /// Empty where nothing is singular.
-    pub singular_label: Vec<u32>,
     /// First node (i, j) of each singular component.
     pub first_node: Vec<(usize, usize)>,
     /// Nodes of each singular component.
@@ -23,11 +24,8 @@ pub struct Components {
     /// Components, singular or not.
     pub count: usize,
     projected: bool,
-    /// All nodes are one singular component: no labels are kept.
-    whole: bool,
-    parent: Vec<u32>,
-    coupled: Vec<bool>,
-    row: Vec<f64>,
+    /// Its parents are labels here: 0 for regular runs, q for runs of singular component q = 1, 2, ...
+    runs: Runs,
 }
 
 impl Components {
@@ -38,7 +36,7 @@ impl Components {
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
-        4 * (self.singular_label.capacity() + self.parent.len()) + self.coupled.len() + 8 * self.row.len()
+        self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
     /// Whether a vanishing last pivot at node (i, j) is no defect: not on a singular component that nobody
@@ -47,151 +45,275 @@ impl Components {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 
-    /// Singular component of node (i, j), counted from 0.
+    /// Singular component of node (i, j), counted from 0. Cost: a search among the runs of the row.
     pub fn singular_of(&self, nx: usize, i: usize, j: usize) -> Option<usize> {
-        match self.singular_label.get(j * nx + i) {
-            _ if self.whole => Some(0),
-            None | Some(0) => None,
-            Some(&q) => Some(q as usize - 1),
+        assert!(i < nx, "a node of the grid");
+        if self.size.is_empty() {
+            return None;
         }
+        let row = self.runs.row(j);
+        let later = self.runs.start[row.clone()].partition_point(|&start| start as usize <= i);
+        (self.runs.parent[row.start + later - 1] as usize).checked_sub(1)
     }
 
-    /// Finds the components of `a`; `project`: constants on the singular ones are to be projected out.
-    /// Memory is kept from call to call.
-    pub fn find(&mut self, a: &StencilView, tolerance: f64, project: bool) -> Result<()> {
-        self.projected = project;
-        self.whole = false;
-        let (nx, ny) = (a.grid.nx, a.grid.ny);
-        let n = nx * ny;
-        if self.parent.len() != n {
-            self.parent = zeroed(n, "component labels")?;
-            self.coupled = zeroed(n, "component flags")?;
-            self.row = zeroed(nx, "a row of sums")?;
-        }
-        self.unite(a);
+    /// Columns and component of the runs of row j that lie in singular components, from west to east.
+    pub fn singular_runs(&self, j: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        let row = if self.size.is_empty() { 0..0 } else { self.runs.row(j) };
+        row.clone().filter_map(move |k| {
+            let component = (self.runs.parent[k] as usize).checked_sub(1)?;
+            Some((self.runs.columns(&row, k), component))
+        })
+    }
 
-        // Per root: bit 0 set by a row with a nonzero sum. Labels reuse the array once roots are final.
-        reset(&mut self.singular_label, n, "component labels")?;
-        let regular = 1u32;
-        let mut sum = std::mem::take(&mut self.row);
-        for j in 0..ny {
-            sum.copy_from_slice(a.center.row(j));
-            a.add_couplings(j, &mut sum);
-            for (i, (s, c)) in sum.iter().zip(a.center.row(j)).enumerate() {
-                if s.abs() > tolerance * c {
-                    let root = self.root((j * nx + i) as u32) as usize;
-                    self.singular_label[root] = regular;
+    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects. None where
+    /// there are none.
+    pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
+        if self.projected || self.size.is_empty() {
+            return Ok(None);
+        }
+        let mut labels = zeroed(grid.nodes(), "component labels")?;
+        for j in 0..grid.ny {
+            for (columns, component) in self.singular_runs(j) {
+                labels[j * grid.nx..][columns].fill(component as u32 + 1);
+            }
+        }
+        Ok(Some(labels))
+    }
+
+    /// The runs, for the next matrix; until it is set there are no components.
+    pub(super) fn take_runs(&mut self) -> Runs {
+        self.first_node.clear();
+        self.size.clear();
+        self.count = 0;
+        std::mem::take(&mut self.runs)
+    }
+
+    /// Numbers the components of a whole grid in order of their first node; `project`: constants on the
+    /// singular ones are to be projected out.
+    pub(super) fn set(&mut self, runs: Runs, project: bool) -> Result<()> {
+        self.take_runs();
+        self.projected = project;
+        self.runs = runs;
+        let Runs { start, parent, flags, .. } = &mut self.runs;
+        // Parents come before their children, so that one sweep leads all to their roots.
+        for k in 0..parent.len() {
+            let root = parent[parent[k] as usize] as usize;
+            parent[k] = root as u32;
+            if root != k {
+                flags[root] |= COUPLED;
+            }
+        }
+        let is_root = |k: usize| parent[k] as usize == k;
+        let singular = (0..start.len()).filter(|&k| is_root(k) && flags[k] == COUPLED).count();
+        self.first_node.try_reserve(singular).map_err(no_memory)?;
+        self.size.try_reserve(singular).map_err(no_memory)?;
+
+        // A root turns into the label of its component before any run asks for it.
+        for j in 0..self.runs.rows() {
+            let row = self.runs.row(j);
+            for k in row.clone() {
+                let columns = self.runs.columns(&row, k);
+                let up = self.runs.parent[k] as usize;
+                let label = if up != k {
+                    self.runs.parent[up]
+                } else if self.runs.flags[k] == COUPLED {
+                    self.first_node.push((columns.start, j));
+                    self.size.push(0);
+                    self.size.len() as u32
+                } else {
+                    0
+                };
+                self.count += usize::from(up == k && self.runs.flags[k] & COUPLED != 0);
+                self.runs.parent[k] = label;
+                if label > 0 {
+                    self.size[label as usize - 1] += columns.len();
                 }
             }
         }
-        // Number the singular roots in order of their first node; lone nodes are their own roots.
-        self.row = sum;
-        self.number_roots(nx);
+        Ok(())
+    }
+}
+
+/// The component has two nodes or more.
+const COUPLED: u8 = 1;
+/// A row of the component has a sum beyond the tolerance.
+const REGULAR: u8 = 2;
+
+/// Consecutive coupled nodes of rows, and which of them hang together. Every node lies in one run. Numbers fit
+/// 32 bits as those of nodes do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    nx: usize,
+    /// First column of a run, which ends where the next one of its row starts.
+    start: Vec<u32>,
+    /// A run further up in the tree of its component. A root is its own, and the first run of its component.
+    parent: Vec<u32>,
+    /// What is known of the component, at its root.
+    flags: Vec<u8>,
+    /// Runs of row j: row_start[j] .. row_start[j + 1].
+    row_start: Vec<u32>,
+}
+
+fn no_memory(_: std::collections::TryReserveError) -> Error {
+    Error::Memory("no memory for the runs of coupled nodes".to_owned())
+}
+
+impl Runs {
+    /// One component of all nodes of `grid`; `regular`: a row of it has a sum that counts.
+    pub fn make_whole(&mut self, grid: Grid, regular: bool) -> Result<()> {
+        self.clear(grid.nx)?;
+        for rows in [&mut self.start, &mut self.parent, &mut self.row_start] {
+            rows.try_reserve(grid.ny + 1).map_err(no_memory)?;
+        }
+        self.flags.try_reserve(grid.ny).map_err(no_memory)?;
+        self.row_start.clear();
+        self.row_start.extend(0..=grid.ny as u32);
+        self.start.resize(grid.ny, 0);
+        self.parent.resize(grid.ny, 0);
+        self.flags.resize(grid.ny, 0);
+        let coupled = if grid.nodes() > 1 { COUPLED } else { 0 };
+        self.flags[0] = coupled | if regular { REGULAR } else { 0 };
         Ok(())
     }
 
-    /// All nodes of `grid` are one component, as somebody else has found out.
-    pub fn set_whole(&mut self, grid: Grid, singular: bool, project: bool) {
-        let lone = grid.nodes() == 1;
-        self.projected = project;
-        self.whole = singular && !lone;
-        self.count = usize::from(!lone);
-        self.singular_label.clear();
-        self.first_node.clear();
-        self.size.clear();
-        if self.whole {
-            self.first_node.push((0, 0));
-            self.size.push(grid.nodes());
-        }
+    /// No rows, of a grid with nx columns.
+    pub fn clear(&mut self, nx: usize) -> Result<()> {
+        self.nx = nx;
+        self.start.clear();
+        self.parent.clear();
+        self.flags.clear();
+        self.row_start.clear();
+        self.row_start.try_reserve(1).map_err(no_memory)?;
+        self.row_start.push(0);
+        Ok(())
     }
 
-    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects.
-    pub fn labels_to_refuse(&self, nodes: usize) -> Option<Vec<u32>> {
-        if self.projected || self.size.is_empty() {
-            return None;
-        }
-        Some(if self.whole { vec![1; nodes] } else { self.singular_label.clone() })
+    pub fn bytes(&self) -> usize {
+        4 * (self.start.capacity() + self.parent.capacity() + self.row_start.capacity()) + self.flags.capacity()
     }
 
-    fn number_roots(&mut self, nx: usize) {
-        let n = self.parent.len();
-        self.count = 0;
-        self.first_node.clear();
-        self.size.clear();
-        self.coupled.fill(false);
-        for k in 0..n {
-            let root = self.root(k as u32) as usize;
-            if root != k {
-                self.coupled[root] = true;
-            }
-        }
-        // Roots are the smallest node of their component, so they come first in this sweep.
-        for k in 0..n {
-            let root = self.root(k as u32) as usize;
-            if root == k {
-                let regular = std::mem::take(&mut self.singular_label[k]) == 1;
-                if self.coupled[k] {
-                    self.count += 1;
-                    if !regular {
-                        self.first_node.push((k % nx, k / nx));
-                        self.size.push(1);
-                        self.singular_label[k] = self.size.len() as u32;
-                    }
-                }
-            } else {
-                let label = self.singular_label[root];
-                self.singular_label[k] = label;
-                if label > 0 {
-                    self.size[label as usize - 1] += 1;
+    fn rows(&self) -> usize {
+        self.row_start.len() - 1
+    }
+
+    /// Runs of row j.
+    fn row(&self, j: usize) -> Range<usize> {
+        self.row_start[j] as usize..self.row_start[j + 1] as usize
+    }
+
+    /// Nodes of run k, which is one of `row`.
+    fn columns(&self, row: &Range<usize>, k: usize) -> Range<usize> {
+        let end = if k + 1 < row.end { self.start[k + 1] as usize } else { self.nx };
+        self.start[k] as usize..end
+    }
+
+    /// Adds the runs of the next row from its couplings to the east; `whole`: none of them is zero.
+    pub fn push_row(&mut self, east: &[f64], whole: bool) -> Result<()> {
+        self.row_start.try_reserve(1).map_err(no_memory)?;
+        let mut start = 0;
+        if !whole {
+            // A word of bits at a time, so that open water between coasts costs no branches.
+            const WORD: usize = u64::BITS as usize;
+            for (k, couplings) in east.chunks(WORD).enumerate() {
+                let bit = |(b, &coupling): (usize, &f64)| u64::from(coupling == 0.0) << b;
+                let mut zeros = couplings.iter().enumerate().map(bit).fold(0, |word, bit| word | bit);
+                while zeros != 0 {
+                    let next = k * WORD + zeros.trailing_zeros() as usize + 1;
+                    self.push(start, next)?;
+                    start = next;
+                    zeros &= zeros - 1;
                 }
             }
         }
-        if self.size.is_empty() {
-            self.singular_label.clear();
+        self.push(start, self.nx)?;
+        self.row_start.push(self.start.len() as u32);
+        Ok(())
+    }
+
+    fn push(&mut self, start: usize, end: usize) -> Result<()> {
+        self.start.try_reserve(1).map_err(no_memory)?;
+        self.parent.try_reserve(1).map_err(no_memory)?;
+        self.flags.try_reserve(1).map_err(no_memory)?;
+        self.parent.push(self.start.len() as u32);
+        self.flags.push(if end - start > 1 { COUPLED } else { 0 });
+        self.start.push(start as u32);
+        Ok(())
+    }
+
+    /// Unites the runs of the last two rows, which are j - 1 and j of `a`, that its couplings join.
+    pub fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
+        self.unite_rows(a, j, self.rows() - 1);
+    }
+
+    /// The same where row j of `a` is the `upper`-th one here.
+    fn unite_rows(&mut self, a: &StencilView, j: usize, upper: usize) {
+        self.unite_along(upper, a.north_row(j - 1), 0, 0);
+        self.unite_along(upper, a.northeast_row(j - 1), 0, 1);
+        self.unite_along(upper, a.northwest_row(j - 1), 1, 0);
+    }
+
+    /// Entry t of `couplings` is that between node `from` + t of the row below `upper` and node `to` + t of `upper`.
+    fn unite_along(&mut self, upper: usize, couplings: &[f64], from: usize, to: usize) {
+        let (low, high) = (self.row(upper - 1), self.row(upper));
+        let (mut k, mut l, mut t) = (low.start, high.start, 0);
+        while t < couplings.len() {
+            let ends = (self.columns(&low, k).end - from, self.columns(&high, l).end - to);
+            let end = ends.0.min(ends.1).min(couplings.len());
+            let (a, b) = (self.root(k), self.root(l));
+            if a != b && couplings[t..end].iter().any(|&coupling| coupling != 0.0) {
+                // The smaller root wins.
+                self.parent[a.max(b)] = a.min(b) as u32;
+                self.flags[a.min(b)] |= self.flags[a.max(b)];
+            }
+            k += usize::from(end == ends.0);
+            l += usize::from(end == ends.1);
+            t = end;
         }
     }
 
-    /// Union of the two ends of every nonzero coupling; the smaller root wins.
-    fn unite(&mut self, a: &StencilView) {
-        let nx = a.grid.nx;
-        for (k, p) in self.parent.iter_mut().enumerate() {
-            *p = k as u32;
-        }
-        for j in 0..a.grid.ny {
-            for (i, &c) in a.east_row(j).iter().enumerate() {
-                self.join(c, j * nx + i, j * nx + i + 1);
-            }
-            for (i, &c) in a.north_row(j).iter().enumerate() {
-                self.join(c, j * nx + i, (j + 1) * nx + i);
-            }
-            for (i, &c) in a.northeast_row(j).iter().enumerate() {
-                self.join(c, j * nx + i, (j + 1) * nx + i + 1);
-            }
-            for (i, &c) in a.northwest_row(j).iter().enumerate() {
-                self.join(c, j * nx + i + 1, (j + 1) * nx + i);
-            }
-        }
-    }
-
-    fn join(&mut self, coupling: f64, k: usize, l: usize) {
-        if coupling != 0.0 {
-            let (a, b) = (self.root(k as u32), self.root(l as u32));
-            self.parent[a.max(b) as usize] = a.min(b);
-        }
-    }
-
-    fn root(&mut self, mut k: u32) -> u32 {
-        while self.parent[k as usize] != k {
-            let up = self.parent[self.parent[k as usize] as usize];
-            self.parent[k as usize] = up;
-            k = up;
+    fn root(&mut self, mut k: usize) -> usize {
+        while self.parent[k] as usize != k {
+            let up = self.parent[self.parent[k] as usize];
+            self.parent[k] = up;
+            k = up as usize;
         }
         k
+    }
+
+    /// Hands every run of the last row, but those of components that are known to be regular, to `is_regular`
+    /// as its columns.
+    pub fn mark_last_row(&mut self, mut is_regular: impl FnMut(Range<usize>) -> bool) {
+        let row = self.row(self.rows() - 1);
+        for k in row.clone() {
+            let root = self.root(k);
+            if self.flags[root] & REGULAR == 0 && is_regular(self.columns(&row, k)) {
+                self.flags[root] |= REGULAR;
+            }
+        }
+    }
+
+    /// Adds the rows of `next`, which start with row j of `a`, after those that are here.
+    pub fn append(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
+        let (runs, rows) = (self.start.len() as u32, self.rows());
+        self.start.try_reserve(next.start.len()).map_err(no_memory)?;
+        self.parent.try_reserve(next.start.len()).map_err(no_memory)?;
+        self.flags.try_reserve(next.start.len()).map_err(no_memory)?;
+        self.row_start.try_reserve(next.rows()).map_err(no_memory)?;
+        self.start.extend_from_slice(&next.start);
+        self.parent.extend(next.parent.iter().map(|k| k + runs));
+        self.flags.extend_from_slice(&next.flags);
+        self.row_start.extend(next.row_start[1..].iter().map(|k| k + runs));
+        if rows > 0 && next.rows() > 0 {
+            self.unite_rows(a, j, rows);
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::inspection::Inspection;
+    use super::super::inspection::tests::{ASKED, inspect};
     use super::super::{levels::Grid, stencil::View};
     use super::*;
 
@@ -205,9 +327,9 @@ mod tests {
             north: v("north", north),
             corners: None,
         };
-        let mut c = Components::default();
-        c.find(&a, ZERO_ROW_SUM, true).unwrap();
-        c
+        let mut inspection = Inspection::default();
+        inspect(&mut inspection, &a, 1, &ASKED).unwrap();
+        inspection.components
     }
 
     #[test]
@@ -215,15 +337,17 @@ mod tests {
         // x-x . x-x : the left pair is singular, the right one has an excess, the middle is land.
         let c = components(5, 1, &[1., 1., 3., 1., 1.5], &[-1., 0., 0., -1., f64::NAN], &[f64::NAN; 5]);
         assert_eq!((c.count, c.singular()), (2, 1));
-        assert_eq!(c.singular_label, [1, 1, 0, 0, 0]);
+        let labels: Vec<Option<usize>> = (0..5).map(|i| c.singular_of(5, i, 0)).collect();
+        assert_eq!(labels, [Some(0), Some(0), None, None, None]);
+        assert_eq!(c.singular_runs(0).collect::<Vec<_>>(), [(0..2, 0)]);
         assert_eq!((c.first_node[0], c.size[0]), ((0, 0), 2));
     }
 
     #[test]
-    fn nothing_singular_keeps_no_labels() {
+    fn nothing_singular() {
         let c = components(2, 2, &[4.0; 4], &[-1.0; 4], &[-1.0; 4]);
         assert_eq!((c.count, c.singular()), (1, 0));
-        assert!(c.singular_label.is_empty());
+        assert_eq!(c.singular_runs(0).count(), 0);
         assert_eq!(c.singular_of(2, 1, 1), None);
     }
 

@@ -79,6 +79,16 @@ impl Grid {
             .unwrap_or(all)
     }
 
+    /// The same for a recursive cycle, which solves the remainder some four times an iteration.
+    pub fn recursive_levels(self) -> usize {
+        let all = self.max_levels();
+        (0..=all)
+            .step_by(2)
+            .skip(1)
+            .find(|&levels| self.remainder(levels).band_entries() <= self.nodes() as u128 / 64)
+            .unwrap_or(all)
+    }
+
     /// The same on a device: the fewest, in pairs, whose remainder it can hand to an explicit inverse.
     pub fn default_device_levels(self) -> usize {
         let all = self.max_levels();

@@ -110,12 +110,25 @@ impl<'a> StencilView<'a> {
         ]
     }
 
-    /// Number of couplings a_ij > 0, each pair once.
-    pub fn positive_couplings(&self) -> usize {
-        (0..self.grid.ny)
-            .flat_map(|j| self.entries(j).into_iter().skip(1))
-            .map(|(_, _, values)| values.iter().filter(|&&a| a > 0.0).count())
-            .sum()
+    /// Sums of row j of the matrix, nx values.
+    pub fn sum_row(&self, j: usize, sum: &mut [f64]) {
+        let (nx, center) = (self.grid.nx, self.center.row(j));
+        if self.corners.is_some() || j == 0 || j + 1 == self.grid.ny || nx < 3 {
+            sum.copy_from_slice(center);
+            self.add_couplings(j, sum);
+            return;
+        }
+        // An inner row of 5 points: the same additions in one pass.
+        let (east, north, south) = (self.east_row(j), self.north_row(j), self.north_row(j - 1));
+        sum[0] = center[0] + east[0] + north[0] + south[0];
+        sum[nx - 1] = center[nx - 1] + east[nx - 2] + north[nx - 1] + south[nx - 1];
+        let sum = &mut sum[1..nx - 1];
+        let n = sum.len();
+        let (west, east) = (&east[..n], &east[1..][..n]);
+        let (center, north, south) = (&center[1..][..n], &north[1..][..n], &south[1..][..n]);
+        for i in 0..n {
+            sum[i] = center[i] + east[i] + west[i] + north[i] + south[i];
+        }
     }
 
     /// Adds to `sum` (nx values) the couplings of row j of the matrix: with the center, the row sum.
@@ -182,6 +195,17 @@ impl HalfStencil {
             northeast: array()?,
             northwest: array()?,
         })
+    }
+}
+
+impl HalfStencil {
+    /// The same values; both have the same extents.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.diagonal.copy_from_slice(&other.diagonal);
+        self.east.copy_from_slice(&other.east);
+        self.north.copy_from_slice(&other.north);
+        self.northeast.copy_from_slice(&other.northeast);
+        self.northwest.copy_from_slice(&other.northwest);
     }
 }
 

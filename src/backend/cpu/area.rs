@@ -2,68 +2,75 @@
 //! between two barriers; the borrow checker cannot see this, so access is unsafe and every step says why it
 //! is right.
 
-use crate::error::{Error, Result};
+use super::memory::Memory;
+use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
+use std::marker::PhantomData;
 use std::ops::Index;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
-/// One cache line of values.
-#[repr(align(64))]
-#[derive(Clone, Copy, Default)]
-#[expect(dead_code, reason = "read through a pointer to its first value")]
-struct Line([f64; 8]);
+/// Plain numbers that arrays hold.
+///
+/// # Safety
+/// Zero bytes must be a value (zero), and any thread may own one.
+pub unsafe trait Number: Copy + Send + Sync + 'static {}
 
-/// Cache lines of a page: sets of a first-level cache way on most machines.
-const SETS: usize = 64;
+// SAFETY: zero bytes are 0.0.
+unsafe impl Number for f64 {}
+// SAFETY: as above.
+unsafe impl Number for f32 {}
 
 /// Values shared by a team, on cache line boundaries, zero at first.
-pub struct Shared {
-    lines: Vec<Line>,
-    data: *mut f64,
+pub struct Shared<T = f64> {
+    memory: Arc<Memory>,
     len: usize,
+    holds: PhantomData<T>,
 }
 
 // SAFETY: the values are plain numbers; who may touch which of them when is the contract of the unsafe
 // functions below.
-unsafe impl Send for Shared {}
+unsafe impl<T: Number> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl<T: Number> Sync for Shared<T> {}
 
-impl Shared {
+impl<T: Number> Shared<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
-        // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
-        // blocks of memory all begin at the same place of a page.
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let skip = if len > SETS * 8 { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
-        let mut lines = Vec::new();
-        let count = len.div_ceil(8) + skip;
-        lines
-            .try_reserve_exact(count)
-            .map_err(|_| Error::Memory(format!("no memory for {} bytes of the solver's arrays", 64 * count as u128)))?;
-        lines.resize(count, Line::default());
-        let data = lines[skip..].as_mut_ptr().cast();
-        Ok(Self { lines, data, len })
+        let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
+        Ok(Self { memory: Arc::new(memory), len, holds: PhantomData })
     }
 
-    /// Bytes, without the lines skipped.
+    /// The same values under another name.
+    pub fn again(&self) -> Self {
+        Self { memory: Arc::clone(&self.memory), len: self.len, holds: PhantomData }
+    }
+
+    /// Bytes.
     pub fn bytes(&self) -> usize {
-        64 * self.len.div_ceil(8)
+        self.memory.bytes()
     }
 
     /// All zero again.
-    pub fn clear(&mut self) {
-        self.lines.fill(Line::default());
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.memory.clear() };
+    }
+
+    fn data(&self) -> *mut T {
+        self.memory.data().cast()
     }
 
     /// Values start .. start + len.
     ///
     /// # Safety
     /// Nobody may write these values while the slice is used.
-    pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &[T] {
         assert!(start + len <= self.len);
         // SAFETY: inside the array, as just checked; not written meanwhile, as the caller promised.
-        unsafe { std::slice::from_raw_parts(self.data.add(start), len) }
+        unsafe { std::slice::from_raw_parts(self.data().add(start), len) }
     }
 
     /// Values start .. start + len, to write.
@@ -71,22 +78,22 @@ impl Shared {
     /// # Safety
     /// Nobody else may read or write these values while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint parts")]
-    pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
+    pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start + len <= self.len);
         // SAFETY: inside the array, as just checked; not used by others, as the caller promised.
-        unsafe { std::slice::from_raw_parts_mut(self.data.add(start), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.data().add(start), len) }
     }
 }
 
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory.
-pub struct Area {
-    values: Shared,
+pub struct Area<T = f64> {
+    values: Shared<T>,
     stride: usize,
     block: usize,
     cx: usize,
 }
 
-impl Area {
+impl<T: Number> Area<T> {
     /// Zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         Ok(Self { values: Shared::zeroed(layout.len())?, stride: layout.stride(), block: layout.block, cx: layout.cx })
@@ -95,6 +102,11 @@ impl Area {
     /// None, where a method does not need it.
     pub fn absent() -> Result<Self> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0 })
+    }
+
+    /// The same array under another name.
+    pub fn again(&self) -> Self {
+        Self { values: self.values.again(), ..*self }
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
@@ -108,7 +120,7 @@ impl Area {
     ///
     /// # Safety
     /// Nobody may write this row while the slice is used.
-    pub unsafe fn row(&self, row: usize, shift: isize) -> &[f64] {
+    pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice(self.start(row as isize, shift), self.cx) }
     }
@@ -117,7 +129,7 @@ impl Area {
     ///
     /// # Safety
     /// Nobody may write that row while the slice is used.
-    pub unsafe fn below(&self, row: usize, shift: isize) -> &[f64] {
+    pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx) }
     }
@@ -127,7 +139,7 @@ impl Area {
     /// # Safety
     /// Nobody else may read or write this row while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
-    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [f64] {
+    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx) }
     }
@@ -138,34 +150,71 @@ impl Area {
     }
 
     /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
-        self.values.clear();
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.clear() };
+    }
+
+    /// All `value`, padding and border too.
+    pub fn fill(&mut self, value: T) {
+        // SAFETY: borrowed mutably.
+        unsafe { self.values.slice_mut(0, self.values.len) }.fill(value);
     }
 }
 
 /// A value per node, by colour; red areas may be absent.
-pub struct Four {
+pub struct Four<T = f64> {
     /// Between kept nodes of a row.
-    pub r1: Area,
+    pub r1: Area<T>,
     /// Between kept nodes of a column.
-    pub r2: Area,
+    pub r2: Area<T>,
     /// Eliminated by the even level.
-    pub b1: Area,
+    pub b1: Area<T>,
     /// Kept.
-    pub b2: Area,
+    pub b2: Area<T>,
 }
 
-impl Four {
+impl<T: Number> Four<T> {
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
     }
 
-    /// All zero again, padding and border too.
-    pub fn clear(&mut self) {
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
+    }
+
+    /// On the nodes that a grid eliminates: b1, and reds where they are wanted.
+    pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+    }
+
+    /// Reds, and a given b1.
+    pub fn reds(layout: &Layout, b1: Area<T>) -> Result<Self> {
+        Ok(Self { r1: Area::zeroed(layout)?, r2: Area::zeroed(layout)?, b1, b2: Area::absent()? })
+    }
+
+    /// All `value`, padding and border too.
+    pub fn fill(&mut self, value: T) {
         for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
-            area.clear();
+            area.fill(value);
+        }
+    }
+
+    /// All zero again, padding and border too.
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+            // SAFETY: as the caller promised.
+            unsafe { area.clear() };
         }
     }
 
@@ -175,10 +224,10 @@ impl Four {
     }
 }
 
-impl Index<Colour> for Four {
-    type Output = Area;
+impl<T> Index<Colour> for Four<T> {
+    type Output = Area<T>;
 
-    fn index(&self, colour: Colour) -> &Area {
+    fn index(&self, colour: Colour) -> &Area<T> {
         match colour {
             Colour::R1 => &self.r1,
             Colour::R2 => &self.r2,

@@ -15,35 +15,39 @@
 //! Between members, a stage needs at most a row of the member before or after: each posts when its first and
 //! last rows are done. One barrier stands between grids, one where a scalar is needed.
 
-use super::area::{Four, Shared};
-use super::kernels::{add_scaled, advance, difference, dot, nine_points, scale, solve, solve_in_place, subtract};
+use super::area::{Four, Number, Shared};
+use super::format::Format;
+use super::kernels::{
+    add_scaled, advance, advance_and_scale, difference, dot, narrow, nine_points, scale, scale_in_place, solve,
+    solve_in_place, subtract, widen,
+};
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
 use super::steps::{Member, collect, spread};
 use super::team::{Me, Point};
+use crate::backend::cycle::{CycleSteps, solve_section};
+use crate::backend::storage::Real;
 use crate::backend::sums::pairwise;
 use crate::error::{Result, zeroed};
 use crate::grid::layout::{Colour, Layout};
 use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError};
 
 /// One value per row and purpose, written by the row's owner, added by all after a barrier.
 pub struct StageSums {
     values: Shared,
-    /// Where the rho of grid q begins; the last one is that of the natural levels.
+    /// Where the rho of grid q begins.
     rho_start: Vec<usize>,
     rows: usize,
 }
 
 impl StageSums {
-    pub fn new(grids: &[PackedGrid]) -> Result<Self> {
+    pub fn new<F: Format>(grids: &[PackedGrid<F>]) -> Result<Self> {
         let rows = grids[0].layout.cy;
-        let mut rho_start = vec![2 * rows];
+        let mut rho_start = vec![3 * rows];
         for grid in grids {
             rho_start.push(rho_start[rho_start.len() - 1] + grid.layout.cy);
         }
-        let len = rho_start[grids.len()] + 1;
-        Ok(Self { values: Shared::zeroed(len)?, rho_start, rows })
+        Ok(Self { values: Shared::zeroed(rho_start[grids.len()])?, rho_start, rows })
     }
 
     /// # Safety
@@ -68,14 +72,20 @@ impl StageSums {
         self.rows..2 * self.rows
     }
 
-    fn rho(&self) -> Range<usize> {
-        2 * self.rows..self.rho_start[self.rho_start.len() - 1] + 1
+    /// rho of what lies below the levels of the first section, by row of its last grid or all in the first place.
+    fn below(&self) -> Range<usize> {
+        2 * self.rows..3 * self.rows
+    }
+
+    /// rho of the levels of the first `grids` grids.
+    fn rho(&self, grids: usize) -> Range<usize> {
+        self.rho_start[0]..self.rho_start[grids]
     }
 }
 
 /// Rows of one member, with a border of zeros left and right.
-pub struct Buffers {
-    values: Vec<f64>,
+pub struct Buffers<R> {
+    values: Vec<R>,
     stride: usize,
     block: usize,
 }
@@ -83,69 +93,79 @@ pub struct Buffers {
 /// Rows a stage keeps: two of each of three colours.
 const BUFFER_ROWS: usize = 6;
 
-impl Buffers {
+impl<R: Real + Number> Buffers<R> {
     pub fn new(layout: &Layout) -> Result<Self> {
         let stride = layout.stride();
         Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
     }
 
     /// Row k from I = shift on.
-    fn row(&self, k: usize, shift: isize, n: usize) -> &[f64] {
+    fn row(&self, k: usize, shift: isize, n: usize) -> &[R] {
         &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
     }
 
     /// Row k, to write; what stands behind its n values becomes zero, since grids of all sizes use it.
-    fn row_mut(&mut self, k: usize, n: usize) -> &mut [f64] {
+    fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
         let row = &mut self.values[k * self.stride + self.block..][..n + 1];
-        row[n] = 0.0;
+        row[n] = R::default();
         &mut row[..n]
     }
 }
 
-/// x = x + alpha p, p = z + beta p; p = z at a start.
-fn step_row(x: &mut [f64], p: &mut [f64], z: &[f64], step: Option<(f64, f64)>) {
+/// x = x + alpha p, p = scale z + beta p; p = scale z at a start.
+fn step_row<R: Real>(x: &mut [f64], p: &mut [f64], z: &[R], step: Option<(f64, f64)>, scale: f64) {
     match step {
-        None => p.copy_from_slice(z),
-        Some((alpha, beta)) => advance(x, p, z, alpha, beta),
+        None => widen(p, z, scale),
+        Some((alpha, beta)) => advance(x, p, z, alpha, beta, scale),
     }
 }
 
 /// The member after this one on a grid, if it has rows there.
-fn next(me: Me, grid: &PackedGrid) -> Option<usize> {
+fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
 }
 
 /// The member before.
-fn previous(me: Me, grid: &PackedGrid) -> Option<usize> {
+fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-impl Member<'_> {
-    fn buffers(&self) -> MutexGuard<'_, Buffers> {
-        self.k.buffers[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl<F: Format> Member<'_, F> {
     /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
-        self.stage += 1;
-        k.descend_first(me, self.stage, alpha, &mut self.buffers());
+        let stage = self.sections.next_stage(&k.grids[0]);
+        k.descend_first(me, stage, alpha, &mut self.sections.buffers());
         k.grids[0].barrier(me);
-        for q in 1..k.grids.len() {
-            self.stage += 1;
-            k.descend_grid(q, me, self.stage, &mut self.buffers());
-            k.grids[q].barrier(me);
-        }
+        let grids = self.sections.grids(0);
+        self.sections.descend(1..grids.end);
         let sums = &k.stage_sums;
-        if me.index == 0 {
+        let recursion = k.recursion();
+        if k.sections.len() > 1 {
+            if self.sections.takes_part(1) {
+                solve_section(&mut self.sections, 1, &recursion);
+            }
+            // <g, u> of the recursion: g still stands in the kept values of the grid above.
+            let above = &k.grids[grids.end - 1];
+            above.barrier(me);
+            let mut t = self.sections.buffers();
+            for row in above.rows(me) {
+                // SAFETY: the recursion is over and its grid only read; the place is that of a row of this member.
+                unsafe {
+                    k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
+                    let rho = dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx));
+                    sums.set(sums.below().start + row, rho);
+                }
+            }
+        } else if me.index == 0 {
             let rho = k.solve_natural();
             // SAFETY: only member 0 writes this place.
-            unsafe { sums.set(sums.rho().end - 1, rho) };
+            unsafe { sums.set(sums.below().start, rho) };
         }
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `ascend`.
         unsafe {
-            self.rho = sums.sum(sums.rho());
+            self.rho = (sums.sum(sums.rho(grids.end)) + sums.sum(sums.below())) / k.unit;
             sums.sum(sums.residual())
         }
     }
@@ -153,14 +173,11 @@ impl Member<'_> {
     /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let (k, me) = (self.k, self.me);
-        for q in (1..k.grids.len()).rev() {
-            k.grids[q].barrier(me);
-            self.stage += 1;
-            k.ascend_grid(q, me, self.stage, &mut self.buffers());
-        }
+        let grids = self.sections.grids(0);
+        self.sections.ascend(1..grids.end);
         k.grids[0].barrier(me);
-        self.stage += 1;
-        k.ascend_first(me, self.stage, step, &mut self.buffers());
+        let stage = self.sections.next_stage(&k.grids[0]);
+        k.ascend_first(me, stage, step, &mut self.sections.buffers());
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `descend`.
         unsafe { k.stage_sums.sum(k.stage_sums.sigma()) }
@@ -172,21 +189,23 @@ const FIRST_RED: usize = 0;
 const SECOND_RED: usize = 2;
 const DROPPED: usize = 4;
 
-impl Packed {
+impl<F: Format> Packed<F> {
     /// On S1: r = r - alpha q, and the even level of the first grid.
-    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, t: &mut Buffers) {
+    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, t: &mut Buffers<F::Real>) {
         let (grid, sums) = (&self.grids[0], &self.stage_sums);
         let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let m = F::sweep(grid);
         for row in rows.clone() {
             // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
             // member is read after that member has posted it.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
-                if let Some(alpha) = alpha {
-                    add_scaled(r, -alpha, self.q.b1.row(row, 0));
-                }
-                let rho = scale(t.row_mut(DROPPED + row % 2, n), grid.inverse.b1.row(row, 0), r);
-                sums.set(sums.rho_start[0] + row, rho);
+                let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
+                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
+                let out = t.row_mut(DROPPED + row % 2, n);
+                let (residual, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
+                sums.set(sums.rho(0).start + row, rho);
+                sums.set(sums.residual().start + row, residual);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
@@ -195,14 +214,17 @@ impl Packed {
             }
         }
         if let Some(last) = rows.clone().last() {
+            let end = t.row_mut(DROPPED + rows.end % 2, n);
             match next(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
                     // SAFETY: the next member has posted this row.
-                    let (h, r) = unsafe { (grid.inverse.b1.row(rows.end, 0), self.r.b1.row(rows.end, 0)) };
-                    scale(t.row_mut(DROPPED + rows.end % 2, n), h, r);
+                    unsafe {
+                        let (pivot, a) = (m.pivot.b1.row(rows.end, 0), m.diagonal.couplings(Colour::B1, rows.end));
+                        narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
+                    }
                 }
-                None => t.row_mut(DROPPED + rows.end % 2, n).fill(0.0),
+                None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
             unsafe { self.descend_first_kept(last, alpha, t) };
@@ -213,18 +235,18 @@ impl Packed {
     ///
     /// # Safety
     /// Row J must be this member's.
-    unsafe fn descend_first_kept(&self, row: usize, alpha: Option<f64>, t: &mut Buffers) {
+    unsafe fn descend_first_kept(&self, row: usize, alpha: Option<f64>, t: &mut Buffers<F::Real>) {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // SAFETY: rows of this member; the sum of squares of b1 in this row is added here.
+        // SAFETY: rows of this member; the sum of squares of b1 in this row is there already.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
-            let b1 = self.r.b1.row(row, 0);
-            self.stage_sums.set(self.stage_sums.residual().start + row, dot(r, r) + dot(b1, b1));
-            let a = grid.black_diagonal.couplings(Colour::B2, row);
-            difference(grid.z.b2.row_mut(row, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            let place = self.stage_sums.residual().start + row;
+            self.stage_sums.set(place, dot(r, r) + self.stage_sums.sum(place..place + 1));
+            let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
+            difference::<F>(grid.z.b2.row_mut(row, 0), r, a, diagonal_of(t, DROPPED, row, n));
             self.send(0, row);
         }
     }
@@ -242,53 +264,53 @@ impl Packed {
         }
     }
 
-    /// Both levels of a coarser grid.
-    fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers) {
+    /// Both levels of a grid.
+    pub(super) fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let (grid, sums) = (&self.grids[q], &self.stage_sums);
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
+        let m = F::sweep(grid);
         // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row
         // of b1 of the next member, which is read after that member has posted it.
         unsafe {
-            scale(
-                t.row_mut(FIRST_RED + (rows.start + 1) % 2, n),
-                grid.inverse.r1.below(rows.start, 0),
-                grid.z.r1.below(rows.start, 0),
-            );
-            let mut rho_r2 = scale(
-                t.row_mut(SECOND_RED + rows.start % 2, n),
-                grid.inverse.r2.row(rows.start, 0),
-                grid.z.r2.row(rows.start, 0),
-            );
+            let scaled = |colour: Colour, row: usize, out: &mut [F::Real]| {
+                let a = if colour == Colour::B1 {
+                    m.diagonal.couplings(colour, row)
+                } else {
+                    m.straight.couplings(colour, row)
+                };
+                scale::<F>(out, m.pivot[colour].row(row, 0), a, grid.z[colour].row(row, 0))
+            };
+            match rows.start.checked_sub(1) {
+                Some(before) => {
+                    scaled(Colour::R1, before, t.row_mut(FIRST_RED + before % 2, n));
+                }
+                None => t.row_mut(FIRST_RED + 1, n).fill(F::Real::default()),
+            }
+            let mut rho_r2 = scaled(Colour::R2, rows.start, t.row_mut(SECOND_RED + rows.start % 2, n));
             for row in rows.clone() {
-                let rho_r1 =
-                    scale(t.row_mut(FIRST_RED + row % 2, n), grid.inverse.r1.row(row, 0), grid.z.r1.row(row, 0));
-                let y = grid.z.b1.row_mut(row, 0);
+                let rho_r1 = scaled(Colour::R1, row, t.row_mut(FIRST_RED + row % 2, n));
                 let neighbours = [
                     t.row(SECOND_RED + row % 2, -1, n),
                     t.row(SECOND_RED + row % 2, 0, n),
                     t.row(FIRST_RED + (row + 1) % 2, 0, n),
                     t.row(FIRST_RED + row % 2, 0, n),
                 ];
-                subtract(y, grid.straight.couplings(Colour::B1, row), neighbours);
-                let rho_b1 = scale(t.row_mut(DROPPED + row % 2, n), grid.inverse.b1.row(row, 0), y);
-                sums.set(sums.rho_start[q] + row, (rho_r1 + rho_r2) + rho_b1);
+                subtract::<F>(grid.z.b1.row_mut(row, 0), m.straight.couplings(Colour::B1, row), neighbours);
+                let rho_b1 = scaled(Colour::B1, row, t.row_mut(DROPPED + row % 2, n));
+                sums.set(sums.rho(q).end + row, (rho_r1 + rho_r2) + rho_b1);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 }
 
-                rho_r2 = scale(
-                    t.row_mut(SECOND_RED + (row + 1) % 2, n),
-                    grid.inverse.r2.row(row + 1, 0),
-                    grid.z.r2.row(row + 1, 0),
-                );
+                rho_r2 = scaled(Colour::R2, row + 1, t.row_mut(SECOND_RED + (row + 1) % 2, n));
                 let neighbours = [
                     t.row(FIRST_RED + row % 2, 0, n),
                     t.row(FIRST_RED + row % 2, 1, n),
                     t.row(SECOND_RED + row % 2, 0, n),
                     t.row(SECOND_RED + (row + 1) % 2, 0, n),
                 ];
-                subtract(grid.z.b2.row_mut(row, 0), grid.straight.couplings(Colour::B2, row), neighbours);
+                subtract::<F>(grid.z.b2.row_mut(row, 0), m.straight.couplings(Colour::B2, row), neighbours);
                 if row > rows.start {
                     self.descend_kept(q, row - 1, t);
                 }
@@ -296,13 +318,9 @@ impl Packed {
             match next(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
-                    scale(
-                        t.row_mut(DROPPED + rows.end % 2, n),
-                        grid.inverse.b1.row(rows.end, 0),
-                        grid.z.b1.row(rows.end, 0),
-                    );
+                    scaled(Colour::B1, rows.end, t.row_mut(DROPPED + rows.end % 2, n));
                 }
-                None => t.row_mut(DROPPED + rows.end % 2, n).fill(0.0),
+                None => t.row_mut(DROPPED + rows.end % 2, n).fill(F::Real::default()),
             }
             self.descend_kept(q, last, t);
         }
@@ -310,12 +328,12 @@ impl Packed {
 
     /// # Safety
     /// Row J must be this member's.
-    unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers) {
+    unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let grid = &self.grids[q];
         // SAFETY: a row of this member.
         unsafe {
-            let a = grid.black_diagonal.couplings(Colour::B2, row);
-            subtract(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
+            let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
+            subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
             self.send(q, row);
         }
     }
@@ -324,11 +342,11 @@ impl Packed {
     ///
     /// # Safety
     /// Nobody may write the next grid, or on the last grid b2, in this stage.
-    unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers) {
+    unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let out = t.row_mut(k, grid.layout.cx);
         if !grid.layout.rows(Colour::B2).contains(&row) {
-            out.fill(0.0);
+            out.fill(F::Real::default());
             return;
         }
         // SAFETY: as the caller promised.
@@ -337,34 +355,35 @@ impl Packed {
                 Some(coarse) => {
                     let nx = coarse.layout.grid.nx;
                     collect(&coarse.layout, row, &coarse.z, &mut out[..nx]);
-                    out[nx..].fill(0.0);
+                    out[nx..].fill(F::Real::default());
                 }
                 None => out.copy_from_slice(grid.z.b2.row(row, 0)),
             }
         }
     }
 
-    /// Both levels of a coarser grid, upwards.
-    fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers) {
+    /// Both levels of a grid, upwards.
+    pub(super) fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
+        let m = F::sweep(grid);
         const KEPT: usize = FIRST_RED;
         // SAFETY: rows of this member are written, each before it is read; the first row of b1 of the next
         // member is read after that member has posted it; the next grid is only read.
         unsafe {
             match rows.start.checked_sub(1) {
                 Some(before) => self.fetch(q, before, KEPT + before % 2, t),
-                None => t.row_mut(KEPT + 1, n).fill(0.0),
+                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
             for row in rows.clone() {
                 self.fetch(q, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
-                solve_in_place(
+                solve_in_place::<F>(
                     grid.z.b1.row_mut(row, 0),
-                    grid.inverse.b1.row(row, 0),
-                    grid.black_diagonal.couplings(Colour::B1, row),
+                    m.pivot.b1.row(row, 0),
+                    m.diagonal.couplings(Colour::B1, row),
                     v,
                 );
                 if row == rows.start {
@@ -373,10 +392,10 @@ impl Packed {
                     self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
                 }
                 let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
-                solve_in_place(
+                solve_in_place::<F>(
                     grid.z.r2.row_mut(row, 0),
-                    grid.inverse.r2.row(row, 0),
-                    grid.straight.couplings(Colour::R2, row),
+                    m.pivot.r2.row(row, 0),
+                    m.straight.couplings(Colour::R2, row),
                     v,
                 );
                 if self.grids.len() > q + 1 {
@@ -395,45 +414,48 @@ impl Packed {
     ///
     /// # Safety
     /// Row J must be this member's, and b1 row J + 1 done.
-    unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[f64], east: &[f64]) {
-        let grid = &self.grids[q];
+    unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
+        let (grid, m) = (&self.grids[q], F::sweep(&self.grids[q]));
         // SAFETY: as the caller promised.
         unsafe {
             let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
-            solve_in_place(
+            solve_in_place::<F>(
                 grid.z.r1.row_mut(row, 0),
-                grid.inverse.r1.row(row, 0),
-                grid.straight.couplings(Colour::R1, row),
+                m.pivot.r1.row(row, 0),
+                m.straight.couplings(Colour::R1, row),
                 v,
             );
         }
     }
 
     /// On S1: the even level upwards, x, p, and q = S1 p.
-    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, t: &mut Buffers) {
+    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
+        let m = F::sweep(grid);
+        let scale = self.unit.recip();
         const KEPT: usize = FIRST_RED;
         // SAFETY: x, p and q are written in rows of this member; p rows of other members are read after they
         // have posted them; r and the next grid are only read.
         unsafe {
             match rows.start.checked_sub(1) {
                 Some(before) => self.fetch(0, before, KEPT + before % 2, t),
-                None => t.row_mut(KEPT + 1, n).fill(0.0),
+                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
             for row in rows.clone() {
                 self.fetch(0, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-                step_row(self.x.b2.row_mut(row, 0), self.p.b2.row_mut(row, 0), t.row(here, 0, n), step);
-                let (h, a) = (grid.inverse.b1.row(row, 0), grid.black_diagonal.couplings(Colour::B1, row));
+                step_row(self.x.b2.row_mut(row, 0), self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scale);
+                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let mut z = std::mem::take(&mut t.values);
                 {
                     let (rows, own) = z.split_at_mut(DROPPED * t.stride);
                     let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
                     let own = &mut own[t.block..][..n];
-                    solve(own, h, self.r.b1.row(row, 0), a, [of(below, -1), of(below, 0), of(here, -1), of(here, 0)]);
-                    step_row(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step);
+                    let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
+                    solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
+                    step_row(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
                 }
                 t.values = z;
                 if row == rows.start {
@@ -494,8 +516,14 @@ impl Packed {
     }
 }
 
+/// out = r / d, in the type of sweeps.
+fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[f64]) {
+    narrow(out, r);
+    scale_in_place::<F>(out, pivot, a);
+}
+
 /// b1 neighbours of row J of b2, from the two buffered rows of b1.
-fn diagonal_of(t: &Buffers, k: usize, row: usize, n: usize) -> Rows<'_> {
+fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
 }

@@ -3,8 +3,11 @@
 //! Every loop does the same operations in the same order whatever the instruction set (no fused
 //! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
 
-use super::neighbours::Rows;
-use crate::backend::sums;
+use super::format::{Double, Format};
+use super::neighbours::{EAST, NORTH, Rows};
+use crate::backend::storage::Real;
+use crate::backend::{Pivot, sums};
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// An instruction set that rows are compiled for.
@@ -39,6 +42,7 @@ fn best() -> Isa {
     if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
     {
         Isa::Avx512
     } else if is_x86_feature_detected!("avx2") {
@@ -55,109 +59,166 @@ fn best() -> Isa {
 
 /// Compiles a loop once for each instruction set, and a function that calls the chosen one.
 macro_rules! for_each_isa {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block)*) => {$(
+    ($($(#[$doc:meta])* fn $name:ident $(<$f:ident: $bound:ident>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
-        pub fn $name($($argument: $type),*) $(-> $result)? {
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn text($($argument: $type),*) $(-> $result)? $body
+            fn text $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
-                fn avx512($($argument: $type),*) $(-> $result)? { text($($argument),*) }
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
                 #[target_feature(enable = "avx2")]
-                fn avx2($($argument: $type),*) $(-> $result)? { text($($argument),*) }
+                #[allow(clippy::too_many_arguments)]
+                fn avx2 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
                 match isa() {
                     // SAFETY: `isa` names only instruction sets that this machine was seen to have.
-                    Isa::Avx512 => return unsafe { avx512($($argument),*) },
+                    Isa::Avx512 => return unsafe { avx512 $(::<$f>)? ($($argument),*) },
                     // SAFETY: as above.
-                    Isa::Avx2 => return unsafe { avx2($($argument),*) },
+                    Isa::Avx2 => return unsafe { avx2 $(::<$f>)? ($($argument),*) },
                     Isa::Portable => {}
                 }
             }
-            text($($argument),*)
+            text $(::<$f>)? ($($argument),*)
         }
     )*};
 }
 
 /// Four rows cut to n values.
 #[inline(always)]
-fn cut(rows: Rows, n: usize) -> Rows {
+fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
     [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
+}
+
+/// a_0 .. a_3 at i.
+#[inline(always)]
+fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
+    [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
 }
 
 /// a_0 v_0 + .. + a_3 v_3 at i.
 #[inline(always)]
-fn sum4(a: &Rows, v: &Rows, i: usize) -> f64 {
-    (a[0][i] * v[0][i] + a[1][i] * v[1][i]) + (a[2][i] * v[2][i] + a[3][i] * v[3][i])
+fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
+    (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
+}
+
+/// a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. (A closure would not be compiled for the instruction set.)
+#[inline(always)]
+fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
+    (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
 for_each_isa! {
     /// sum of a b.
-    fn dot(a: &[f64], b: &[f64]) -> f64 {
+    fn dot<R: Real>(a: &[R], b: &[R]) -> f64 {
         sums::dot(a, b)
     }
 
-    /// out = h y; returns y' out.
-    fn scale(out: &mut [f64], h: &[f64], y: &[f64]) -> f64 {
+    /// sum of a b, in the type of b.
+    fn dot_mixed<R: Real>(a: &[f64], b: &[R]) -> f64 {
+        sums::dot(a, b)
+    }
+
+    /// out = y / d; returns y' out.
+    fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
         let n = out.len();
-        let (h, y) = (&h[..n], &y[..n]);
+        let (pivot, a, y) = (&pivot[..n], cut(a, n), &y[..n]);
         for i in 0..n {
-            out[i] = h[i] * y[i];
+            out[i] = y[i] * F::inverse(pivot[i], read4::<F>(&a, i));
         }
         sums::dot(out, y)
     }
 
-    /// v = v h.
-    fn scale_in_place(v: &mut [f64], h: &[f64]) {
-        for (v, h) in v.iter_mut().zip(h) {
-            *v *= h;
+    /// r = r - alpha q where there is a step; out = r / d; returns r' r and r' out.
+    fn advance_and_scale<F: Format>(
+        r: &mut [f64], step: Option<(f64, &[f64])>, out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>
+    ) -> (f64, f64) {
+        let n = out.len();
+        let (r, pivot, a) = (&mut r[..n], &pivot[..n], cut(a, n));
+        if let Some((alpha, q)) = step {
+            for (r, q) in r.iter_mut().zip(q) {
+                *r -= alpha * q;
+            }
+        }
+        for i in 0..n {
+            out[i] = F::Real::narrow(r[i]) * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+        (sums::dot(r, r), sums::dot(r, out))
+    }
+
+    /// v = v / d.
+    fn scale_in_place<F: Format>(v: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>) {
+        let n = v.len();
+        let (pivot, a) = (&pivot[..n], cut(a, n));
+        for i in 0..n {
+            v[i] = v[i] * F::inverse(pivot[i], read4::<F>(&a, i));
         }
     }
 
     /// y = y - sum of a v.
-    fn subtract(y: &mut [f64], a: Rows, v: Rows) {
+    fn subtract<F: Format>(y: &mut [F::Real], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
         let (a, v) = (cut(a, n), cut(v, n));
-        for (i, y) in y.iter_mut().enumerate() {
-            *y -= sum4(&a, &v, i);
+        for i in 0..n {
+            y[i] -= sum4(read4::<F>(&a, i), &v, i);
         }
     }
 
     /// out = r - sum of a v.
-    fn difference(out: &mut [f64], r: &[f64], a: Rows, v: Rows) {
+    fn difference<F: Format>(out: &mut [F::Real], r: &[f64], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = out.len();
         let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = r[i] - sum4(&a, &v, i);
+            out[i] = F::Real::narrow(r[i]) - sum4(read4::<F>(&a, i), &v, i);
         }
     }
 
-    /// y = y - h (sum of a v).
-    fn subtract_scaled(y: &mut [f64], h: &[f64], a: Rows, v: Rows) {
+    /// y = y - (sum of a v) / d.
+    fn subtract_scaled<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
-        let (h, a, v) = (&h[..n], cut(a, n), cut(v, n));
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            y[i] -= h[i] * sum4(&a, &v, i);
+            let a = read4::<F>(&a, i);
+            y[i] -= F::inverse(pivot[i], a) * sum4(a, &v, i);
         }
     }
 
-    /// out = h (y - sum of a v).
-    fn solve(out: &mut [f64], h: &[f64], y: &[f64], a: Rows, v: Rows) {
+    /// out = (r - sum of a v) / d.
+    fn solve<F: Format>(
+        out: &mut [F::Real], pivot: &[F::Stored], r: &[f64], a: Rows<F::Stored>, v: Rows<F::Real>
+    ) {
         let n = out.len();
-        let (h, y, a, v) = (&h[..n], &y[..n], cut(a, n), cut(v, n));
+        let (pivot, r, a, v) = (&pivot[..n], &r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = h[i] * (y[i] - sum4(&a, &v, i));
+            let a = read4::<F>(&a, i);
+            out[i] = F::inverse(pivot[i], a) * (F::Real::narrow(r[i]) - sum4(a, &v, i));
         }
     }
 
-    /// y = h (y - sum of a v).
-    fn solve_in_place(y: &mut [f64], h: &[f64], a: Rows, v: Rows) {
+    /// y = (y - sum of a v) / d.
+    fn solve_in_place<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
-        let (h, a, v) = (&h[..n], cut(a, n), cut(v, n));
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            y[i] = h[i] * (y[i] - sum4(&a, &v, i));
+            let a = read4::<F>(&a, i);
+            y[i] = F::inverse(pivot[i], a) * (y[i] - sum4(a, &v, i));
+        }
+    }
+
+    /// out = s w + (sum of a (v - w) + sum of b (u - w)).
+    fn difference_form<F: Format>(
+        out: &mut [F::Real], s: &[F::Stored], w: &[F::Real],
+        a: Rows<F::Stored>, v: Rows<F::Real>, b: Rows<F::Stored>, u: Rows<F::Real>
+    ) {
+        let n = out.len();
+        let (s, w, a, v, b, u) = (&s[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
+        for i in 0..n {
+            let near = differences4(read4::<F>(&a, i), &v, w[i], i);
+            out[i] = F::read(s[i]) * w[i] + (near + differences4(read4::<F>(&b, i), &u, w[i], i));
         }
     }
 
@@ -166,7 +227,7 @@ for_each_isa! {
         let n = out.len();
         let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + sum4(&a, &v, i);
+            out[i] = c[i] * w[i] + sum4(read4::<Double>(&a, i), &v, i);
         }
     }
 
@@ -175,8 +236,37 @@ for_each_isa! {
         let n = out.len();
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + (sum4(&a, &v, i) + sum4(&b, &u, i));
+            out[i] = c[i] * w[i] + (sum4(read4::<Double>(&a, i), &v, i) + sum4(read4::<Double>(&b, i), &u, i));
         }
+    }
+
+    /// out = a b.
+    fn product(out: &mut [f64], a: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, b) = (&a[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = a[i] * b[i];
+        }
+    }
+
+    /// out = b - out.
+    fn subtract_from(out: &mut [f64], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = b - *out;
+        }
+    }
+
+    /// v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// max |v|, NaN if any entry is NaN.
+    fn largest_in(v: &[f64]) -> f64 {
+        sums::max_abs(v)
     }
 
     /// v = v + alpha w.
@@ -186,18 +276,68 @@ for_each_isa! {
         }
     }
 
-    /// x = x + alpha p, p = z + beta p.
-    fn advance(x: &mut [f64], p: &mut [f64], z: &[f64], alpha: f64, beta: f64) {
+    /// x = x + alpha p, p = scale z + beta p.
+    fn advance<R: Real>(x: &mut [f64], p: &mut [f64], z: &[R], alpha: f64, beta: f64, scale: f64) {
         let n = x.len();
         let (p, z) = (&mut p[..n], &z[..n]);
         for i in 0..n {
             x[i] += alpha * p[i];
-            p[i] = z[i] + beta * p[i];
+            p[i] = scale * z[i].wide() + beta * p[i];
+        }
+    }
+
+    /// v = scale z + beta v.
+    fn direct<R: Real>(v: &mut [f64], z: &[R], beta: f64, scale: f64) {
+        for (v, z) in v.iter_mut().zip(z) {
+            *v = scale * z.wide() + beta * *v;
+        }
+    }
+
+    /// v = scale z.
+    fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
+        for (v, z) in v.iter_mut().zip(z) {
+            *v = scale * z.wide();
+        }
+    }
+
+    /// z = v.
+    fn narrow<R: Real>(z: &mut [R], v: &[f64]) {
+        for (z, v) in z.iter_mut().zip(v) {
+            *z = R::narrow(*v);
+        }
+    }
+
+    /// d = z, or z + beta d.
+    fn direct_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
+        let Some(beta) = beta.map(R::narrow) else { return d.copy_from_slice(z) };
+        for (d, z) in d.iter_mut().zip(z) {
+            *d = *z + beta * *d;
+        }
+    }
+
+    /// u = alpha d (`first`) or u + alpha d.
+    fn add_inner<R: Real>(u: &mut [R], d: &[R], alpha: f64, first: bool) {
+        let alpha = R::narrow(alpha);
+        if first {
+            u.fill(R::default());
+        }
+        for (u, d) in u.iter_mut().zip(d) {
+            *u += alpha * *d;
+        }
+    }
+
+    /// r = r - alpha q, z = r.
+    fn subtract_inner<R: Real>(r: &mut [R], z: &mut [R], q: &[R], alpha: f64) {
+        let (n, alpha) = (r.len(), R::narrow(alpha));
+        let (z, q) = (&mut z[..n], &q[..n]);
+        for i in 0..n {
+            r[i] -= alpha * q[i];
+            z[i] = r[i];
         }
     }
 
     /// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1]; as many pairs as there are.
-    fn deinterleave(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) {
+    fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
         let n = pairs.len() / 2;
         let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
         for k in 0..n {
@@ -207,12 +347,307 @@ for_each_isa! {
     }
 
     /// The reverse.
-    fn interleave(even: &[f64], odd: &[f64], pairs: &mut [f64]) {
+    fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
         let n = pairs.len() / 2;
         let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);
         for k in 0..n {
             pairs[2 * k] = even[k];
             pairs[2 * k + 1] = odd[k];
+        }
+    }
+}
+
+/// An elimination: where its nodes' couplings to kept ones come from, and the format of their pivots.
+pub trait Elimination {
+    /// What couplings are read from.
+    type Kept: Copy;
+    /// What sweeps read.
+    type Format: Format;
+    /// A coupling of M.
+    fn coupling(a: Self::Kept, unit: f64) -> f64;
+}
+
+/// The odd level: straight couplings, which the factorization has in f64.
+pub struct OfReds<F>(PhantomData<F>);
+/// The even level: diagonal couplings as the sweeps read them.
+pub struct OfDropped<F>(PhantomData<F>);
+
+impl<F: Format> Elimination for OfReds<F> {
+    type Kept = f64;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: f64, _: f64) -> f64 {
+        a
+    }
+}
+
+impl<F: Format> Elimination for OfDropped<F> {
+    type Kept = F::Stored;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: F::Stored, unit: f64) -> f64 {
+        wide::<F>(a, unit)
+    }
+}
+
+/// What [`Elimination`] stores of a pivot.
+pub type StoredPivot<E> = <<E as Elimination>::Format as Format>::Stored;
+
+/// A stored number of M.
+#[inline(always)]
+fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
+    F::read(a).wide() * unit
+}
+
+/// `Setup::kept`; `per_unit` = 1 / unit, which is exact.
+#[inline(always)]
+fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+    wide::<F>(F::write(v * per_unit), unit)
+}
+
+/// a_0 + .. + a_3 at i.
+#[inline(always)]
+fn total4(a: &Rows, i: usize) -> f64 {
+    (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
+}
+
+/// `Setup::excess`.
+#[inline(always)]
+fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
+    let excess = center + couplings;
+    if excess.abs() <= zero * center { 0.0 } else { excess }
+}
+
+/// The pivot of node i and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a stored one.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn pivot<E: Elimination>(
+    excess: f64,
+    kept: &Rows<E::Kept>,
+    lumped: &Rows,
+    i: usize,
+    lost: f64,
+    unit: f64,
+    per_unit: f64,
+    least: f64,
+) -> (Pivot, bool) {
+    let of = [
+        E::coupling(kept[0][i], unit),
+        E::coupling(kept[1][i], unit),
+        E::coupling(kept[2][i], unit),
+        E::coupling(kept[3][i], unit),
+    ];
+    let lumped = total4(lumped, i);
+    let center = Pivot::center(excess, of, lumped);
+    let exact = Pivot::new(excess, of, lumped, lost);
+    let rounded = exact.keep(self::kept::<E::Format>(exact.stored, per_unit, unit));
+    (rounded, exact.beyond_doubt(center) & (rounded.d >= least))
+}
+
+/// keeps t - (a h) b - (c k) d.
+#[inline(always)]
+fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    keeps * t - over_first * b - over_second * d
+}
+
+/// What a black node is coupled to through one red neighbour r: its coupling to r, 1 / d of r, and the couplings
+/// of r to the two sides.
+pub type Link<'a> = [&'a [f64]; 4];
+
+/// New diagonal couplings of node i: southwest, southeast, northwest, northeast.
+#[inline(always)]
+fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
+    let [west, east, south, north] = links;
+    let (over_west, over_east) = (west[0][i] * west[1][i], east[0][i] * east[1][i]);
+    let (over_south, over_north) = (south[0][i] * south[1][i], north[0][i] * north[1][i]);
+    [
+        through(t[0], keeps, over_west, west[2][i], over_south, south[2][i]),
+        through(t[1], keeps, over_east, east[2][i], over_south, south[3][i]),
+        through(t[2], keeps, over_west, west[3][i], over_north, north[2][i]),
+        through(t[3], keeps, over_east, east[3][i], over_north, north[3][i]),
+    ]
+}
+
+/// What a row of the next grid's matrix is made from, at kept nodes.
+pub struct Kept<'a, T> {
+    /// Row sums.
+    pub excess: &'a [f64],
+    /// Excess / d of the dropped neighbours to the southwest, southeast, northwest and northeast.
+    pub handed: Rows<'a>,
+    /// Couplings to them.
+    pub diagonal: Rows<'a, T>,
+    /// Couplings at distance two.
+    pub distant: Rows<'a>,
+    /// 1 / d of the dropped neighbours to the southeast, northwest and northeast.
+    pub inverse: [&'a [f64]; 3],
+    /// Other couplings of the southeast one to the northeast, the northwest one to northwest and northeast, the
+    /// northeast one to southeast, northwest and northeast.
+    pub beyond: [&'a [T]; 6],
+}
+
+for_each_isa! {
+    /// out = row sums of A as M takes them.
+    fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
+        let n = out.len();
+        let (center, a) = (&center[..n], cut(a, n));
+        if let Some(b) = b {
+            let b = cut(b, n);
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i) + total4(&b, i), zero);
+            }
+        } else {
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i), zero);
+            }
+        }
+    }
+
+    /// out = min(a, 0).
+    fn without_positive(out: &mut [f64], a: &[f64]) {
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = a.min(0.0);
+        }
+    }
+
+    /// a = a as it is stored.
+    fn round_couplings<F: Format>(a: &mut [f64], unit: f64) {
+        let per_unit = unit.recip();
+        for a in a.iter_mut() {
+            *a = kept::<F>(*a, per_unit, unit);
+        }
+    }
+
+    /// out = a / unit, as it is stored.
+    fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        // A power of two.
+        let per_unit = unit.recip();
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = F::write(a * per_unit);
+        }
+    }
+
+    /// e = e - loss * sum of a.
+    fn lose(e: &mut [f64], loss: f64, a: Rows) {
+        let n = e.len();
+        let a = cut(a, n);
+        for i in 0..n {
+            e[i] -= loss * total4(&a, i);
+        }
+    }
+
+    /// inverse = 1 / center, e = e / center.
+    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64]) {
+        let n = inverse.len();
+        let (e, center) = (&mut e[..n], &center[..n]);
+        for i in 0..n {
+            inverse[i] = 1.0 / center[i];
+            e[i] *= inverse[i];
+        }
+    }
+
+    /// Pivots of a row: 1 / d, excess / d, and where `stored` is not empty what is stored. `false`: one of them is
+    /// doubtful, and none of the results of use.
+    fn pivots<E: Elimination>(
+        inverse: &mut [f64], handed: &mut [f64], stored: &mut [StoredPivot<E>], excess: &[f64],
+        kept: Rows<E::Kept>, lumped: Rows, lost: f64, unit: f64
+    ) -> bool {
+        let n = inverse.len();
+        let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
+        let per_unit = unit.recip();
+        // As a number: a flag is not seen as what it is, a sum over the row.
+        let mut doubtful = 0;
+        if stored.is_empty() {
+            for i in 0..n {
+                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        } else {
+            let (stored, least) = (&mut stored[..n], Pivot::least(unit));
+            for i in 0..n {
+                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                stored[i] = E::Format::write(pivot.stored * per_unit);
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        }
+        doubtful == 0
+    }
+
+    /// Diagonal couplings between black nodes: keeps times what they are, or without `old` nothing, and those
+    /// through the red neighbours to the west, east, south and north.
+    fn skew_couplings(
+        southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
+        keeps: f64, old: bool, links: [Link; 4]
+    ) {
+        let n = southwest.len();
+        let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
+        let links = [cut(links[0], n), cut(links[1], n), cut(links[2], n), cut(links[3], n)];
+        if old {
+            for i in 0..n {
+                let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4(t, keeps, &links, i);
+            }
+        } else {
+            for i in 0..n {
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4([0.0; 4], keeps, &links, i);
+            }
+        }
+    }
+
+    /// out = - (a h) b.
+    fn distant_couplings(out: &mut [f64], a: &[f64], h: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = -(a[i] * h[i]) * b[i];
+        }
+    }
+
+    /// out = c - sum of a (a h).
+    fn schur_centers(out: &mut [f64], c: &[f64], a: Rows, h: Rows) {
+        let n = out.len();
+        let (c, a, h) = (&c[..n], cut(a, n), cut(h, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
+            out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
+        }
+    }
+
+    /// Excess and couplings of a row of the next grid.
+    fn coarse_couplings<F: Format>(
+        diagonal: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        of: Kept<F::Stored>, keeps: f64, loss: f64, unit: f64
+    ) {
+        let n = diagonal.len();
+        let (east, north) = (&mut east[..n], &mut north[..n]);
+        let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
+        let (excess, handed, distant) = (&of.excess[..n], cut(of.handed, n), cut(of.distant, n));
+        let d = cut(of.diagonal, n);
+        let (h_se, h_nw, h_ne) = (&of.inverse[0][..n], &of.inverse[1][..n], &of.inverse[2][..n]);
+        let [se_ne, nw_nw, nw_ne, ne_se, ne_nw, ne_ne] = of.beyond;
+        let (se_ne, nw_nw, nw_ne) = (&se_ne[..n], &nw_nw[..n], &nw_ne[..n]);
+        let (ne_se, ne_nw, ne_ne) = (&ne_se[..n], &ne_nw[..n], &ne_ne[..n]);
+        let per_unit = unit.recip();
+        for i in 0..n {
+            let a = [wide::<F>(d[0][i], unit), wide::<F>(d[1][i], unit), wide::<F>(d[2][i], unit), wide::<F>(d[3][i], unit)];
+            diagonal[i] = excess[i] - loss * total4(&distant, i) - sum4(a, &handed, i);
+            let (over_se, over_nw, over_ne) = (a[1] * h_se[i], a[2] * h_nw[i], a[3] * h_ne[i]);
+            let to_east = keeps * distant[EAST][i]
+                - over_ne * wide::<F>(ne_se[i], unit)
+                - over_se * wide::<F>(se_ne[i], unit);
+            let to_north = keeps * distant[NORTH][i]
+                - over_ne * wide::<F>(ne_nw[i], unit)
+                - over_nw * wide::<F>(nw_ne[i], unit);
+            east[i] = kept::<F>(to_east, per_unit, unit);
+            north[i] = kept::<F>(to_north, per_unit, unit);
+            northeast[i] = -over_ne * wide::<F>(ne_ne[i], unit);
+            northwest[i] = -over_nw * wide::<F>(nw_nw[i], unit);
         }
     }
 }

@@ -1,11 +1,15 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
-//! `team` has the threads, `area` the arrays that they share, `neighbours` the geometry of the four colours,
-//! `packed` the data of a factorization, `setup` and `steps` what members do with it.
+//! `team` has the threads, `memory` and `area` the arrays that they share, `neighbours` the geometry of the four
+//! colours, `format` the number formats of M, `packed` the data of a factorization; `setup`, `steps`, `cycle` and
+//! `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
+mod cycle;
+mod format;
 mod fused;
 mod kernels;
+mod memory;
 mod neighbours;
 mod packed;
 mod projection;
@@ -13,15 +17,20 @@ mod setup;
 mod steps;
 pub mod team;
 
+use super::cycle::Recursion;
 use super::reference::Reference;
+use super::storage::Storage;
 use super::{Arrays, PivotContext, Program, RrbBackend, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
-use packed::Packed;
+use format::{Brain, Double, Format, Single};
+use packed::{Packed, Shape};
+use std::ops::Range;
 use steps::{Caller, Member};
-use team::Team;
+use team::{Me, Team};
 
 /// The `cpu` backend.
 pub struct Cpu {
@@ -34,7 +43,7 @@ enum Solver {
     /// Nothing factorized.
     Empty,
     /// r1/r2/b1/b2 grids, then natural storage.
-    Packed(Box<Packed>),
+    Packed(Box<dyn PackedSolver>),
     /// No grid is larger than a block, or the levels do not fill one: natural storage alone, one thread.
     Natural(Box<Reference>),
 }
@@ -55,6 +64,17 @@ impl Cpu {
 }
 
 impl RrbBackend for Cpu {
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        // The team of the last factorization; before the first one, as many as its rows J are worth.
+        if self.team.is_none() {
+            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+        }
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let own = |me: Me| work(me.index, me.share(grid.ny));
+        team.run(own, own)
+    }
+
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.grids == 0 {
@@ -70,25 +90,21 @@ impl RrbBackend for Cpu {
             self.solver = Solver::Natural(natural);
             return Ok(());
         }
-        let shape = packed::Shape::new(a, setup);
+        let shape = Shape::new(a, setup);
         let mut packed = match previous {
-            Solver::Packed(packed) if packed.shape == shape => packed,
+            Solver::Packed(packed) if packed.shape() == shape => packed,
             other => {
                 // Its memory first.
                 drop(other);
-                Box::new(Packed::new(shape)?)
+                match setup.storage {
+                    Storage::F64 => Box::new(Packed::<Double>::new(shape)?) as Box<dyn PackedSolver>,
+                    Storage::F32 => Box::new(Packed::<Single>::new(shape)?),
+                    Storage::Bf16 => Box::new(Packed::<Brain>::new(shape)?),
+                }
             }
         };
         self.make_team(packed.useful_members(self.wanted_threads))?;
-        let team = self.team.as_mut().ok_or_else(no_team)?;
-        packed.prepare(components, team.members())?;
-        let context = PivotContext { a, components };
-        let shared = &*packed;
-        let result = team.run(
-            |member| drop(shared.factorize(member, setup, &context)),
-            |member| shared.factorize(member, setup, &context),
-        )?;
-        result?;
+        packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
@@ -99,17 +115,16 @@ impl RrbBackend for Cpu {
             Solver::Natural(natural) => natural.run(arrays, observer, program),
             Solver::Packed(packed) => {
                 let team = self.team.as_mut().ok_or_else(no_team)?;
-                packed.start_run(observer.may_stop());
-                let (shared, caller) = (&**packed, Caller::new(arrays));
-                let result = team.run(
-                    |member| drop(program(&mut Member::new(shared, member, &caller, None))),
-                    |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
-                )?;
-                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
-                    packed.clear_vectors();
-                }
-                result
+                packed.run(team, arrays, observer, program)
             }
+        }
+    }
+
+    fn recursion(&self) -> Recursion {
+        match &self.solver {
+            Solver::Empty => Recursion::V,
+            Solver::Natural(natural) => natural.recursion(),
+            Solver::Packed(packed) => packed.recursion(),
         }
     }
 
@@ -123,7 +138,7 @@ impl RrbBackend for Cpu {
 
     fn grids(&self) -> usize {
         match &self.solver {
-            Solver::Packed(packed) => packed.grids.len(),
+            Solver::Packed(packed) => packed.grids(),
             _ => 0,
         }
     }
@@ -133,6 +148,99 @@ impl RrbBackend for Cpu {
     }
 }
 
+/// A [`Packed`] of any format.
+trait PackedSolver: Send {
+    fn shape(&self) -> Shape;
+    fn useful_members(&self, wanted: usize) -> usize;
+    fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    fn run(
+        &mut self,
+        team: &mut Team,
+        arrays: Arrays,
+        observer: &mut dyn Observer,
+        program: Program,
+    ) -> Result<Outcome>;
+    fn recursion(&self) -> Recursion;
+    fn bytes(&self) -> usize;
+    fn grids(&self) -> usize;
+}
+
+impl<F: Format> PackedSolver for Packed<F> {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn useful_members(&self, wanted: usize) -> usize {
+        Self::useful_members(self, wanted)
+    }
+
+    fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        self.prepare(setup, components, team.members())?;
+        let context = PivotContext { a, components };
+        let shared = &*self;
+        team.run(
+            |member| drop(shared.factorize_share(member, setup, &context)),
+            |member| shared.factorize_share(member, setup, &context),
+        )?
+    }
+
+    fn run(
+        &mut self,
+        team: &mut Team,
+        arrays: Arrays,
+        observer: &mut dyn Observer,
+        program: Program,
+    ) -> Result<Outcome> {
+        self.start_run(observer.may_stop());
+        let (shared, caller) = (&*self, Caller::new(arrays));
+        let result = team.run(
+            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
+            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+        )?;
+        if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+            self.clear_vectors();
+        }
+        result
+    }
+
+    fn recursion(&self) -> Recursion {
+        Self::recursion(self)
+    }
+
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
+    }
+
+    fn grids(&self) -> usize {
+        self.grids.len()
+    }
+}
+
 fn no_team() -> Error {
     Error::Internal("the team of threads is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn rows_are_shared_once_each() {
+        for (ny, threads) in [(1, 3), (50, 2), (200, 1), (200, 3), (200, 7)] {
+            let mut cpu = Cpu::new(threads);
+            let grid = Grid { nx: 100, ny };
+            for _ in 0..2 {
+                let shares = Mutex::new(Vec::new());
+                cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
+                let mut shares = shares.into_inner().unwrap();
+                shares.sort_by_key(|(member, _)| *member);
+                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
+                assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
+                let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();
+                assert_eq!(rows, (0..ny).collect::<Vec<_>>());
+            }
+        }
+    }
 }

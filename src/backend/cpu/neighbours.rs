@@ -8,23 +8,23 @@
 //!     b2(I,J): W r1(I,J)    E r1(I+1,J)  S r2(I,J)    N r2(I,J+1)   diagonals b1(I,J) .. b1(I+1,J+1)
 //! ```
 
-use super::area::{Area, Four};
+use super::area::{Area, Four, Number};
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 
 /// A row for each of four neighbours: west, east, south, north, or southwest, southeast, northwest, northeast.
-pub type Rows<'a> = [&'a [f64]; 4];
+pub type Rows<'a, T = f64> = [&'a [T]; 4];
 
 /// Straight couplings, kept with the red nodes: west, east, south, north of r1 and of r2.
-pub struct Straight {
-    pub r1: [Area; 4],
-    pub r2: [Area; 4],
+pub struct Straight<T = f64> {
+    pub r1: [Area<T>; 4],
+    pub r2: [Area<T>; 4],
 }
 
 /// Diagonal couplings, kept with the nodes of one colour: southwest, southeast, northwest, northeast of r1
 /// (to r2) or of b1 (to b2).
-pub struct Diagonal {
-    pub of: [Area; 4],
+pub struct Diagonal<T = f64> {
+    pub of: [Area<T>; 4],
 }
 
 /// Couplings at distance two between nodes of one colour, to the east and north.
@@ -42,16 +42,16 @@ pub const SOUTHEAST: usize = 1;
 pub const NORTHWEST: usize = 2;
 pub const NORTHEAST: usize = 3;
 
-fn four(layout: &Layout, present: bool) -> Result<[Area; 4]> {
+fn four<T: Number>(layout: &Layout, present: bool) -> Result<[Area<T>; 4]> {
     let area = || if present { Area::zeroed(layout) } else { Area::absent() };
     Ok([area()?, area()?, area()?, area()?])
 }
 
-fn bytes(areas: &[Area]) -> usize {
+fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
     areas.iter().map(Area::bytes).sum()
 }
 
-impl Straight {
+impl<T: Number> Straight<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
@@ -61,7 +61,7 @@ impl Straight {
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_> {
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let (r1, r2) = (&self.r1, &self.r2);
         // SAFETY: as the caller promised.
         unsafe {
@@ -83,7 +83,7 @@ impl Straight {
     }
 }
 
-impl Diagonal {
+impl<T: Number> Diagonal<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(layout, present)? })
@@ -93,7 +93,7 @@ impl Diagonal {
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_> {
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let of = &self.of;
         // SAFETY: as the caller promised.
         unsafe {
@@ -140,12 +140,12 @@ impl Distant {
     }
 }
 
-impl Four {
+impl<T: Number> Four<T> {
     /// Values of the straight neighbours of row J of a colour.
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_> {
+    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         // SAFETY: as the caller promised.
         unsafe {
             match colour {
@@ -161,7 +161,7 @@ impl Four {
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_> {
+    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         // SAFETY: as the caller promised.
         unsafe {
             match colour {
@@ -180,27 +180,13 @@ impl Four {
     }
 }
 
-impl Area {
+impl<T: Number> Area<T> {
     /// Values of the nodes of this colour two to the west, east, south and north of row J.
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn distant(&self, row: usize) -> Rows<'_> {
+    pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
         // SAFETY: as the caller promised.
         unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
     }
-}
-
-/// Sum of coupling times value, as a function of I.
-#[inline(always)]
-pub fn products<'a>(n: usize, a: Rows<'a>, v: Rows<'a>) -> impl Fn(usize) -> f64 + use<'a> {
-    let (a, v) = (a.map(|a| &a[..n]), v.map(|v| &v[..n]));
-    move |i| (a[0][i] * v[0][i] + a[1][i] * v[1][i]) + (a[2][i] * v[2][i] + a[3][i] * v[3][i])
-}
-
-/// Sum of the couplings, as a function of I.
-#[inline(always)]
-pub fn total(n: usize, a: Rows) -> impl Fn(usize) -> f64 {
-    let a = a.map(|a| &a[..n]);
-    move |i| (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
 }

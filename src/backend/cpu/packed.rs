@@ -2,11 +2,14 @@
 //! and the vectors.
 
 use super::area::{Area, Four, Shared};
+use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
+use crate::backend::cycle::{Cycle, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
+use crate::backend::storage::Storage;
 use crate::backend::sums::pairwise;
 use crate::backend::{Inputs, Setup};
 use crate::error::{Error, Result};
@@ -18,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
-const WORTH_A_TEAM: usize = 8192;
+pub const WORTH_A_TEAM: usize = 8192;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +32,11 @@ pub struct Shape {
     block: usize,
     /// CG runs on S1.
     pub schur: bool,
-    /// Fused stages, where S1 is regular.
-    fused: bool,
+    /// Fused stages: of an iteration where CG runs on a regular S1, else of the sweeps alone.
+    pub fused: bool,
     pub nine_points: bool,
+    pub storage: Storage,
+    cycle: Cycle,
 }
 
 impl Shape {
@@ -44,6 +49,8 @@ impl Shape {
             schur: setup.on_schur_complement(a),
             fused: setup.fused,
             nine_points: a.corners.is_some(),
+            storage: setup.storage,
+            cycle: setup.cycle,
         }
     }
 }
@@ -74,7 +81,7 @@ impl Matrix {
 }
 
 /// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
-pub struct PackedGrid {
+pub struct PackedGrid<F: Format> {
     pub layout: Layout,
     pub embedding: Embedding,
     /// More than one member works on it.
@@ -92,16 +99,36 @@ pub struct PackedGrid {
     pub b2_distant: Distant,
     /// 1 / d; b2 is not eliminated here.
     pub inverse: Four,
-    pub z: Four,
+    /// What sweeps read in place of the above, in short formats.
+    pub own: F::Own,
+    pub z: Four<F::Real>,
+    /// Where the cycle recurses.
+    pub recursion: Option<RecursionGrid<F>>,
+}
+
+/// The matrix of a recursion grid before its levels change it, in excess form, and the vectors of the iteration.
+pub struct RecursionGrid<F: Format> {
+    pub excess: Four<F::Stored>,
+    pub red_diagonal: Diagonal<F::Stored>,
+    pub black_diagonal: Diagonal<F::Stored>,
+    pub r: Four<F::Real>,
+    pub d: Four<F::Real>,
+    pub q: Four<F::Real>,
+    pub u: Four<F::Real>,
 }
 
 /// The whole.
-pub struct Packed {
+pub struct Packed<F: Format> {
     pub shape: Shape,
     pub matrix: Matrix,
     /// Diagonal of S1; absent where CG runs on A.
     pub schur_center: [Area; 2],
-    pub grids: Vec<PackedGrid>,
+    pub grids: Vec<PackedGrid<F>>,
+    /// First grid of each section of the cycle.
+    pub sections: Vec<usize>,
+    pub recursion: Mutex<Recursion>,
+    /// What M is divided by as stored.
+    pub unit: f64,
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
@@ -114,10 +141,12 @@ pub struct Packed {
     pub stage_sums: StageSums,
     /// One value per row of the first grid, twice: a sum may be written while the one before is still read.
     partial: [Shared; 2],
+    /// The same for recursion grids.
+    pub inner_partial: [Shared; 2],
     /// Rows of a coarse stencil, per member.
     pub scratch: Vec<Mutex<Vec<f64>>>,
     /// Rows that fused stages keep in cache, per member.
-    pub buffers: Vec<Mutex<Buffers>>,
+    pub buffers: Vec<Mutex<Buffers<F::Real>>>,
     pub inputs: Mutex<Inputs>,
     /// The observer's answer, and whether members must wait for it.
     pub stop: AtomicBool,
@@ -125,13 +154,22 @@ pub struct Packed {
     pub failure: Mutex<Option<Error>>,
 }
 
-impl Packed {
+impl<F: Format> Packed<F> {
     pub fn new(shape: Shape) -> Result<Self> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
+        // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
+        let x = Four::zeroed(&first, true)?;
+        let p = Four::zeroed(&first, !shape.schur)?;
+        let mut vectors = Some((&x, &p));
+        let mut sections = vec![0];
         for q in 0..shape.grids {
-            grids.push(PackedGrid::new(grid, embedding, shape, q == 0)?);
+            let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
+            if recurses {
+                sections.push(q);
+            }
+            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -146,16 +184,27 @@ impl Packed {
                 black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
             },
             schur_center: [schur_center()?, schur_center()?],
-            natural: Mutex::new(NaturalLevels::new(grid, embedding, 2 * shape.grids, shape.levels)?),
+            natural: Mutex::new(NaturalLevels::new(
+                grid,
+                embedding,
+                2 * shape.grids,
+                shape.levels,
+                &shape.cycle,
+                false,
+            )?),
             b: Four::zeroed(&first, true)?,
-            x: Four::zeroed(&first, true)?,
+            x,
             r: Four::zeroed(&first, reds)?,
-            p: Four::zeroed(&first, reds)?,
+            p,
             q: Four::zeroed(&first, reds)?,
             projection: Projection::default(),
             stage_sums: StageSums::new(&grids)?,
             grids,
+            sections,
+            recursion: Mutex::new(Recursion::V),
+            unit: 1.0,
             partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
+            inner_partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
             scratch: Vec::new(),
             buffers: Vec::new(),
             inputs: Mutex::new(Inputs::none()),
@@ -172,12 +221,13 @@ impl Packed {
     }
 
     /// What the team needs that depends on its size and on the matrix.
-    pub fn prepare(&mut self, components: &Components, members: usize) -> Result<()> {
+    pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
+        self.unit = setup.unit;
         let width = self.grids[0].layout.cx;
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width, "rows of a coarse matrix")?));
+                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width + 64, "rows of a coarse matrix")?));
             }
         }
         if self.buffers.len() != members {
@@ -206,12 +256,25 @@ impl Packed {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        for vector in [&mut self.b, &mut self.x, &mut self.r, &mut self.p, &mut self.q] {
-            vector.clear();
+        for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
+            // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
+            unsafe { vector.clear() };
         }
-        for grid in &mut self.grids {
-            grid.z.clear();
+        for grid in &self.grids {
+            // SAFETY: as above.
+            unsafe { grid.z.clear() };
+            if let Some(inner) = &grid.recursion {
+                for vector in [&inner.r, &inner.d, &inner.q, &inner.u] {
+                    // SAFETY: as above.
+                    unsafe { vector.clear() };
+                }
+            }
         }
+    }
+
+    /// The cycle in use.
+    pub fn recursion(&self) -> Recursion {
+        *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The natural levels, for member 0.
@@ -244,6 +307,11 @@ impl Packed {
         unsafe { partial.slice(0, self.grids[0].layout.cy) }
     }
 
+    /// Bytes that the first grid counts and the vectors too.
+    fn vectors_in_the_first_grid(&self) -> usize {
+        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.b1.bytes())
+    }
+
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
         let vectors = [&m.center, &self.b, &self.x, &self.r, &self.p, &self.q];
@@ -254,30 +322,45 @@ impl Packed {
             + self.schur_center[0].bytes()
             + self.schur_center[1].bytes()
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
+            - self.vectors_in_the_first_grid()
             + self.natural().bytes()
             + self.projection.bytes()
     }
 }
 
-impl PackedGrid {
-    fn new(grid: Grid, embedding: Embedding, shape: Shape, first: bool) -> Result<Self> {
+impl<F: Format> PackedGrid<F> {
+    /// `vectors`: on the first grid, x and p.
+    fn new(
+        grid: Grid,
+        embedding: Embedding,
+        shape: Shape,
+        vectors: Option<(&Four, &Four)>,
+        recurses: bool,
+    ) -> Result<Self> {
+        let first = vectors.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
-        let mut inverse = Four::zeroed(&layout, true)?;
-        inverse.b2 = Area::absent()?;
+        let own = F::own(&layout, own_reds)?;
+        let inverse = match (F::short(&own), vectors) {
+            (Some(_), Some((_, p))) => Four::reds(&layout, p.b1.again())?,
+            _ => Four::eliminated(&layout, true)?,
+        };
+        let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
-            layout,
+            own,
+            inverse,
+            recursion,
             embedding,
             shared: false,
-            excess: Four::zeroed(&layout, true)?,
+            excess: vectors.map_or_else(|| Four::zeroed(&layout, true), |(x, _)| Ok(x.again()))?,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, true)?,
             b1_distant: Distant::zeroed(&layout)?,
             b2_distant: Distant::zeroed(&layout)?,
-            inverse,
             z: Four::zeroed(&layout, own_reds)?,
+            layout,
         })
     }
 
@@ -305,6 +388,31 @@ impl PackedGrid {
             + self.b1_distant.bytes()
             + self.b2_distant.bytes()
             + self.inverse.bytes()
+            + F::short(&self.own).map_or(0, Short::bytes)
             + self.z.bytes()
+            + self.recursion.as_ref().map_or(0, RecursionGrid::bytes)
+    }
+}
+
+impl<F: Format> RecursionGrid<F> {
+    fn new(layout: &Layout) -> Result<Self> {
+        let vector = || Four::zeroed(layout, true);
+        Ok(Self {
+            excess: Four::zeroed(layout, true)?,
+            red_diagonal: Diagonal::zeroed(layout, true)?,
+            black_diagonal: Diagonal::zeroed(layout, true)?,
+            r: vector()?,
+            d: vector()?,
+            q: vector()?,
+            u: vector()?,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let vectors = [&self.r, &self.d, &self.q, &self.u];
+        self.excess.bytes()
+            + self.red_diagonal.bytes()
+            + self.black_diagonal.bytes()
+            + vectors.iter().map(|v| v.bytes()).sum::<usize>()
     }
 }

@@ -1,8 +1,9 @@
 //! Means over singular components: sums over runs of consecutive nodes of one component and colour, added
 //! component by component in a fixed order.
 
-use super::area::{Four, Shared};
+use super::area::{Four, Number, Shared};
 use super::team::Me;
+use crate::backend::storage::Real;
 use crate::backend::sums::sum;
 use crate::error::{Error, Result, reset};
 use crate::grid::components::Components;
@@ -89,7 +90,13 @@ impl Projection {
     /// Sums of v and |v| per component into this member's set; `rows` are its rows of the first grid.
     /// Ends with a barrier, so that sums may follow one another.
     #[expect(clippy::mut_from_ref, reason = "each member has a set of its own")]
-    fn sum_components(&self, me: Me, rows: std::ops::Range<usize>, nodes: Nodes, v: &Four) -> &mut [f64] {
+    fn sum_components<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        nodes: Nodes,
+        v: &Four<R>,
+    ) -> &mut [f64] {
         let (Some([sums, magnitudes]), Some(means)) = (&self.sums, &self.means) else {
             return &mut [];
         };
@@ -101,7 +108,7 @@ impl Projection {
             unsafe {
                 let values = run.values(v);
                 sums.slice_mut(k, 1)[0] = sum(values);
-                magnitudes.slice_mut(k, 1)[0] = values.iter().map(|x| x.abs()).sum();
+                magnitudes.slice_mut(k, 1)[0] = values.iter().map(|x| x.wide().abs()).sum();
             }
         }
         me.barrier();
@@ -126,7 +133,14 @@ impl Projection {
     }
 
     /// v = v - mean(v), plus the kept mean with `restore`.
-    pub fn shift(&self, me: Me, rows: std::ops::Range<usize>, nodes: Nodes, v: &Four, restore: bool) {
+    pub fn shift<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        nodes: Nodes,
+        v: &Four<R>,
+        restore: bool,
+    ) {
         if self.components == 0 {
             return;
         }
@@ -137,7 +151,7 @@ impl Projection {
             let shift = if restore { own[4 * component + 3] } else { 0.0 } - own[4 * component + 2];
             // SAFETY: the row is this member's.
             for value in unsafe { run.values_mut(v) } {
-                *value += shift;
+                *value += R::narrow(shift);
             }
         }
     }
@@ -174,7 +188,7 @@ impl Projection {
 impl Run {
     /// # Safety
     /// Nobody may write this run of v while the slice is used.
-    unsafe fn values<'a>(&self, v: &'a Four) -> &'a [f64] {
+    unsafe fn values<'a, R: Number>(&self, v: &'a Four<R>) -> &'a [R] {
         // SAFETY: as the caller promised.
         unsafe { &v[self.colour].row(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
     }
@@ -182,7 +196,7 @@ impl Run {
     /// # Safety
     /// Nobody else may use this row of v while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
-    unsafe fn values_mut<'a>(&self, v: &'a Four) -> &'a mut [f64] {
+    unsafe fn values_mut<'a, R: Number>(&self, v: &'a Four<R>) -> &'a mut [R] {
         // SAFETY: as the caller promised.
         unsafe { &mut v[self.colour].row_mut(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
     }
@@ -202,26 +216,30 @@ impl Runs {
                 if !layout.rows(colour).contains(&row) {
                     continue;
                 }
-                self.runs.try_reserve(layout.columns(colour).len()).map_err(no_memory)?;
-                for column in layout.columns(colour) {
-                    let (i, j) = layout.node(colour, column, row);
-                    let Some(component) = components.singular_of(layout.grid.nx, i, j) else { continue };
+                let columns = layout.columns(colour);
+                if columns.is_empty() {
+                    continue;
+                }
+                let (first, j) = layout.node(colour, columns.start, row);
+                // The first column of this colour at node (i, j) or east of it: every second one has it.
+                let place = |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
+                for (nodes, component) in components.singular_runs(j) {
+                    let (start, end) = (place(nodes.start) as u32, place(nodes.end) as u32);
+                    let (row, component) = (row as u32, component as u32);
                     match self.runs.last_mut() {
+                        _ if start == end => {}
                         Some(run)
-                            if run.component == component as u32
-                                && run.row == row as u32
+                            if run.component == component
+                                && run.row == row
                                 && run.colour == colour
-                                && (run.start + run.len) as usize == column =>
+                                && run.start + run.len == start =>
                         {
-                            run.len += 1;
+                            run.len += end - start;
                         }
-                        _ => self.runs.push(Run {
-                            colour,
-                            row: row as u32,
-                            start: column as u32,
-                            len: 1,
-                            component: component as u32,
-                        }),
+                        _ => {
+                            self.runs.try_reserve(1).map_err(no_memory)?;
+                            self.runs.push(Run { colour, row, start, len: end - start, component });
+                        }
                     }
                 }
             }

@@ -1,19 +1,42 @@
 //! The factorization on r1/r2/b1/b2 grids: the formulas of `reference::levels`, colour by colour.
 //!
-//! Each member works on its rows J. A step writes rows of its own and reads arrays that no member writes in
-//! it; a barrier ends the step. That is what the unsafe blocks rest on.
+//! Each grid is one sweep over rows J, so that rows are still in cache when the next formula reads them. What a
+//! formula makes of row J, and the rows it needs:
+//!
+//! ```text
+//!     spread    on the first grid, A: row J, and what its nodes hold for r2 and b1 of row J + 1
+//!     start     on the first grid, M before the levels    A J - 1, J, spread
+//!     reds      pivots of r1 and r2; couplings at         A, M J - 1 .. J + 1, before their skew
+//!               distance two over r1 J and r2 J
+//!     skew      the rest of the skew stencil, S1          A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
+//!     dropped   pivots of b1                              skew of J, reds of J - 1, J
+//!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
+//! ```
+//!
+//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
+//! between; the sweep over the others needs none. Each formula writes rows of this member, and of what others have
+//! made it reads what is complete since a barrier and not written before the next: that is what the unsafe blocks
+//! rest on.
 
-use super::area::Four;
-use super::kernels::deinterleave;
-use super::neighbours::{
-    Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST, products, total,
+use super::area::{Area, Four};
+use super::cycle::Sections;
+use super::format::{Double, Format};
+use super::kernels::{
+    Elimination, Kept, OfDropped, OfReds, StoredPivot, coarse_couplings, deinterleave, distant_couplings, exact_pivots,
+    lose, pivots, round_couplings, row_sums, schur_centers, skew_couplings, store, subtract, without_positive,
 };
-use super::packed::{Packed, PackedGrid};
+use super::neighbours::{
+    Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
+};
+use super::packed::{Matrix, Packed, PackedGrid};
 use super::team::Me;
-use crate::backend::{Pivot, PivotContext, Setup, checked_pivot};
+use crate::backend::cycle::{self, Cycle, Kind};
+use crate::backend::storage::Real;
+use crate::backend::{Pivot, PivotContext, PivotNode, Setup};
 use crate::error::{Error, Result};
 use crate::grid::layout::{Colour, Layout};
-use crate::grid::stencil::{HalfStencil, StencilView, ring_index};
+use crate::grid::stencil::{HalfStencil, ring_index};
+use std::ops::Range;
 use std::sync::PoisonError;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
@@ -28,10 +51,10 @@ struct Target<'a> {
 }
 
 /// Values of one row of a natural array, the first at column `start`.
-pub type NaturalRow<'a> = (usize, &'a [f64]);
+pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
 /// Even entries i' = shift + k go to `even`, odd ones to `odd`.
-pub fn split((shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]) {
+pub fn split<R: Real>((shift, values): NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
     let mut k = 0;
     if shift % 2 == 1 && !values.is_empty() {
         odd[shift / 2] = values[0];
@@ -83,56 +106,54 @@ impl Target<'_> {
 }
 
 /// Rows j of the natural grid that lie in rows J of the arrays.
-pub fn natural_rows(layout: &Layout, rows: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
     let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
     of(rows.start)..of(rows.end)
 }
 
-impl Packed {
+impl<F: Format> Packed<F> {
     /// Copies A, eliminates level by level. All members see the same result.
-    pub fn factorize(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
-        self.copy_matrix(me, context.a);
-        self.grids[0].barrier(me);
-        self.start_excess(me, setup);
-        if !self.shape.schur {
-            self.start_couplings(me, setup);
+    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
+        let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        for q in 0..self.grids.len() {
+            Levels::new(self, q, setup, context).form(me, &mut scratch);
         }
-        if !self.shape.nine_points {
-            self.grids[0].clear_black_diagonal(me);
+        if me.index == 0 {
+            let mut natural = self.natural();
+            let last = self.grids.len() - 1;
+            Levels::new(self, last, setup, context).form_natural(natural.input(), &mut scratch);
+            // Where finer grids recurse, they choose for all.
+            let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+            let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
+            self.note(natural.factorize(&below, context, None));
         }
-        self.grids[0].barrier(me);
-
-        for (q, grid) in self.grids.iter().enumerate() {
-            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
-            let exact = (q == 0 && self.shape.schur).then_some(&self.matrix);
-            let straight = exact.map_or(&grid.straight, |m| &m.straight);
-            self.note(grid.eliminate_reds(me, 2 * q + 1, setup, context, straight, exact.map(|m| &m.center)));
-            grid.barrier(me);
-            grid.form_skew(me, setup, straight);
-            grid.barrier(me);
-            self.note(grid.eliminate_dropped(me, 2 * q + 2, setup, context));
-            grid.barrier(me);
-            if let Some(coarse) = self.grids.get(q + 1) {
-                let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
-                grid.form_coarse(me, setup, coarse, &mut scratch);
-                grid.barrier(me);
-            } else if me.index == 0 {
-                let mut scratch = self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner);
-                let mut natural = self.natural();
-                grid.form_natural(setup, natural.input(), &mut scratch);
-                self.note(natural.factorize(setup, context, None));
-            }
-        }
-        if self.shape.schur {
-            self.form_schur_center(me);
-        }
+        drop(scratch);
         me.barrier();
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
         me.barrier();
         if me.index == 0 {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        failure.map_or(Ok(()), Err)
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        self.prepare_cycle(me, setup);
+        Ok(())
+    }
+
+    /// Bounds of the recursions, and the choice of the cycle.
+    fn prepare_cycle(&self, me: Me, setup: &Setup) {
+        let found = if self.sections.len() > 1 {
+            cycle::prepare(&mut Sections::new(self, me), &setup.cycle)
+        } else {
+            *self.natural().recursion()
+        };
+        me.barrier();
+        if me.index == 0 {
+            self.natural().set_kind(found.kind);
+            *self.recursion.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        me.barrier();
     }
 
     /// Keeps the failure of the lowest level, and there of the first node, whoever finds it.
@@ -147,297 +168,396 @@ impl Packed {
             *failure = Some(error);
         }
     }
+}
 
-    fn copy_matrix(&self, me: Me, a: &StencilView) {
-        let (m, grid) = (&self.matrix, &self.grids[0]);
+/// Rows that a formula has done, each once: in order, but for the last `early` ones, which neighbours wait for.
+struct Progress {
+    next: usize,
+    early: Range<usize>,
+}
+
+impl Progress {
+    fn new(rows: &Range<usize>, early: usize) -> Self {
+        Self { next: rows.start, early: rows.end.saturating_sub(early).max(rows.start)..rows.end }
+    }
+
+    /// All rows to `row` that are not done.
+    fn to(&mut self, row: usize) -> Range<usize> {
+        let first = self.next;
+        self.next = (row + 1).clamp(first, self.early.start.max(first));
+        first..self.next
+    }
+}
+
+/// The two levels of a grid in the making.
+struct Levels<'a, F: Format> {
+    k: &'a Packed<F>,
+    q: usize,
+    grid: &'a PackedGrid<F>,
+    /// Where the first elimination is exact, as with 5 points: couplings and centers are those of A, and black
+    /// nodes are not coupled.
+    exact: Option<&'a Matrix>,
+    straight: &'a Straight,
+    setup: &'a Setup,
+    context: &'a PivotContext<'a>,
+}
+
+impl<'a, F: Format> Levels<'a, F> {
+    fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
+        let grid = &k.grids[q];
+        let exact = (q == 0 && k.shape.schur).then_some(&k.matrix);
+        Self { k, q, grid, exact, straight: exact.map_or(&grid.straight, |m| &m.straight), setup, context }
+    }
+
+    /// Rows of this member, from A or the grid's matrix to the next grid's.
+    fn form(&self, me: Me, scratch: &mut [f64]) {
+        let (grid, first) = (self.grid, self.q == 0);
+        let rows = grid.rows(me);
+        let Some(last) = rows.clone().last() else { return };
+        let (mut spread, mut start) = (Progress::new(&rows, 3), Progress::new(&rows, 2));
+        let mut reds = Progress::new(&rows, 1);
+        // SAFETY: rows are this member's. Neighbours need, before the first barrier, the last row spread; before
+        // the second, rows that start; before the third, reds of the first and last row, with what M was there;
+        // before the fourth, skew and dropped nodes of the first row.
+        unsafe {
+            if first {
+                spread.early.clone().chain(spread.to(rows.start)).for_each(|row| self.spread(row));
+                grid.barrier(me);
+                start.early.clone().for_each(|row| self.start(row));
+                self.start_to(rows.start + 2, &mut spread, &mut start);
+                grid.barrier(me);
+            }
+            reds.early.clone().chain(reds.to(rows.start + 1)).for_each(|row| self.reds(row, scratch));
+            grid.barrier(me);
+            self.skew(rows.start);
+            self.dropped(rows.start, scratch);
+            grid.barrier(me);
+            for row in rows.start + 1..rows.end {
+                if first {
+                    self.start_to(row + 2, &mut spread, &mut start);
+                }
+                reds.to(row + 1).for_each(|row| self.reds(row, scratch));
+                self.skew(row);
+                self.dropped(row, scratch);
+                self.coarse(row - 1, scratch);
+            }
+            self.coarse(last, scratch);
+        }
+        grid.barrier(me);
+    }
+
+    /// # Safety
+    /// As for `form`.
+    unsafe fn start_to(&self, row: usize, spread: &mut Progress, start: &mut Progress) {
+        for row in start.to(row) {
+            // SAFETY: as the caller promised.
+            unsafe {
+                spread.to(row).for_each(|row| self.spread(row));
+                self.start(row);
+            }
+        }
+    }
+
+    /// Copies row J of A.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nobody may use what it is spread to.
+    unsafe fn spread(&self, row: usize) {
+        let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.red_diagonal, &m.black_diagonal));
-        let target = Target { layout: &grid.layout, diagonal: &m.center, straight: &m.straight, corners };
-        for j in natural_rows(&grid.layout, &grid.rows(me)) {
+        let target = Target { layout: &self.grid.layout, diagonal: &m.center, straight: &m.straight, corners };
+        for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
-            // SAFETY: this step only spreads rows of A, each by the owner of its row.
+            // SAFETY: as the caller promised.
             unsafe { target.spread(j, rows) };
         }
     }
 
-    /// Row sums of A; positive couplings that are moved to the diagonals leave them as they are.
-    fn start_excess(&self, me: Me, setup: &Setup) {
-        let (m, grid) = (&self.matrix, &self.grids[0]);
-        let n = grid.layout.cx;
-        for row in grid.rows(me) {
-            for colour in ALL {
-                // SAFETY: reads A, which nobody writes now; writes a row of this member.
-                unsafe {
-                    let center = m.center[colour].row(row, 0);
-                    let straight = total(n, m.straight.couplings(colour, row));
-                    let target = grid.excess[colour].row_mut(row, 0);
-                    if self.shape.nine_points {
-                        let corners = total(n, m.corners(colour, row));
-                        for (i, t) in target.iter_mut().enumerate() {
-                            *t = setup.excess(center[i], straight(i) + corners(i));
-                        }
-                    } else {
-                        for (i, t) in target.iter_mut().enumerate() {
-                            *t = setup.excess(center[i], straight(i));
-                        }
-                    }
-                }
+    /// Row J of M before the levels: row sums of A, where positive couplings that are moved to the diagonals stay,
+    /// and couplings, with compensation without the positive ones; straight ones as they are stored.
+    ///
+    /// # Safety
+    /// The row must be this member's, and A of row J - 1 and J there.
+    unsafe fn start(&self, row: usize) {
+        let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
+        let nine_points = self.k.shape.nine_points;
+        for colour in ALL {
+            // SAFETY: as the caller promised.
+            unsafe {
+                let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
+                let corners = nine_points.then(|| m.corners(colour, row));
+                row_sums(grid.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
         }
-    }
-
-    /// M starts from the couplings of A, with compensation without its positive ones.
-    fn start_couplings(&self, me: Me, setup: &Setup) {
-        let (m, grid) = (&self.matrix, &self.grids[0]);
-        let straight = m.straight.r1.iter().zip(&grid.straight.r1).chain(m.straight.r2.iter().zip(&grid.straight.r2));
-        let red = m.red_diagonal.of.iter().zip(&grid.red_diagonal.of);
-        let black = m.black_diagonal.of.iter().zip(&grid.black_diagonal.of);
-        let corners = red.chain(black).filter(|_| self.shape.nine_points);
-        for row in grid.rows(me) {
-            for (source, target) in straight.clone().chain(corners.clone()) {
-                // SAFETY: reads A, which nobody writes now; writes a row of this member.
+        if self.exact.is_some() {
+            return;
+        }
+        let copy = |sources: &[Area; 4], targets: &[Area; 4], rounds: bool| {
+            for (source, target) in sources.iter().zip(targets) {
+                // SAFETY: as the caller promised.
                 let (source, target) = unsafe { (source.row(row, 0), target.row_mut(row, 0)) };
-                for (t, &s) in target.iter_mut().zip(source) {
-                    *t = if setup.compensate { s.min(0.0) } else { s };
+                if setup.compensate {
+                    without_positive(target, source)
+                } else {
+                    target.copy_from_slice(source)
+                }
+                if rounds {
+                    round_couplings::<F>(target, setup.unit);
                 }
             }
-        }
-    }
-
-    /// S1 = D_b - A_br D_r^-1 A_rb (report, 2.9): its diagonal.
-    fn form_schur_center(&self, me: Me) {
-        let (m, grid) = (&self.matrix, &self.grids[0]);
-        for row in grid.rows(me) {
-            for (colour, target) in [(Colour::B1, &self.schur_center[0]), (Colour::B2, &self.schur_center[1])] {
-                // SAFETY: reads A and the pivots, which nobody writes now; writes a row of this member.
-                unsafe {
-                    let center = m.center[colour].row(row, 0);
-                    let (a, h) = (m.straight.couplings(colour, row), grid.inverse.straight(colour, row));
-                    for (i, t) in target.row_mut(row, 0).iter_mut().enumerate() {
-                        let term = |k: usize| a[k][i] * (a[k][i] * h[k][i]);
-                        *t = center[i] - ((term(0) + term(1)) + (term(2) + term(3)));
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl PackedGrid {
-    /// A 5-point matrix couples no black nodes; what the last factorization left here is no input.
-    fn clear_black_diagonal(&self, me: Me) {
-        for row in self.rows(me) {
-            for area in &self.black_diagonal.of {
-                // SAFETY: a row of this member, which nobody reads in this step.
+        };
+        let rounds = F::short(&grid.own).is_some();
+        copy(&m.straight.r1, &grid.straight.r1, rounds);
+        copy(&m.straight.r2, &grid.straight.r2, rounds);
+        if nine_points {
+            copy(&m.red_diagonal.of, &grid.red_diagonal.of, false);
+            copy(&m.black_diagonal.of, &grid.black_diagonal.of, false);
+        } else {
+            for area in &grid.black_diagonal.of {
+                // A 5-point matrix couples no black nodes; what the last factorization left here is no input.
+                // SAFETY: as the caller promised.
                 unsafe { area.row_mut(row, 0).fill(0.0) };
             }
         }
     }
 
+    /// Where the cycle recurses, row J of the matrix as it is before the levels change it, and straight couplings in
+    /// the format of the sweeps.
+    ///
+    /// # Safety
+    /// The row must be this member's and as the matrix was formed.
+    unsafe fn keep(&self, row: usize) {
+        let grid = self.grid;
+        let keep = |source: &Area, target: &Area<F::Stored>| {
+            // SAFETY: as the caller promised.
+            unsafe { store::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
+        };
+        let keep_all = |sources: &[Area; 4], targets: &[Area<F::Stored>; 4]| {
+            sources.iter().zip(targets).for_each(|(source, target)| keep(source, target));
+        };
+        if let Some(inner) = &grid.recursion {
+            for colour in ALL {
+                keep(&grid.excess[colour], &inner.excess[colour]);
+            }
+            keep_all(&grid.red_diagonal.of, &inner.red_diagonal.of);
+            keep_all(&grid.black_diagonal.of, &inner.black_diagonal.of);
+        }
+        if let Some(short) = F::short(&grid.own).filter(|short| short.straight.bytes() > 0) {
+            keep_all(&grid.straight.r1, &short.straight.r1);
+            keep_all(&grid.straight.r2, &short.straight.r2);
+        }
+    }
+
+    /// The odd level: lumps and eliminates r1 and r2 of row J. With M2, what black nodes lose to lumping goes first.
+    ///
+    /// # Safety
+    /// The row must be this member's, and the matrix of row J - 1 to J + 1 as it was formed.
+    unsafe fn reds(&self, row: usize, scratch: &mut [f64]) {
+        let (grid, setup) = (self.grid, self.setup);
+        // SAFETY: as the caller promised; couplings at distance two over r2 of row J lie in row J - 1, which the
+        // owner of row J writes.
+        unsafe {
+            self.keep(row);
+            let eliminated = self.eliminate_reds(row, scratch);
+            self.k.note(eliminated);
+
+            let ([_, _, south, north], h) = (&self.straight.r1, &grid.inverse.r1);
+            let target = grid.b1_distant.north.row_mut(row, 0);
+            distant_couplings(target, south.row(row, 0), h.row(row, 0), north.row(row, 0));
+            let ([_, _, south, north], h) = (&self.straight.r2, &grid.inverse.r2);
+            if let Some(below) = row.checked_sub(1) {
+                let target = grid.b2_distant.north.row_mut(below, 0);
+                distant_couplings(target, south.row(row, 0), h.row(row, 0), north.row(row, 0));
+            }
+
+            let loss = (1.0 - setup.black_keeps()) * setup.lost();
+            if loss > 0.0 && self.exact.is_none() {
+                for colour in [Colour::B1, Colour::B2] {
+                    let lumped = grid.black_diagonal.couplings(colour, row);
+                    lose(grid.excess[colour].row_mut(row, 0), loss, lumped);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `reds`.
+    unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
+        let grid = self.grid;
+        let corners = (grid.red_diagonal.bytes() > 0).then_some(&grid.red_diagonal);
+        for colour in [Colour::R1, Colour::R2] {
+            if !grid.layout.rows(colour).contains(&row) {
+                continue;
+            }
+            // SAFETY: as the caller promised; the border is never written.
+            unsafe {
+                if let Some(matrix) = self.exact {
+                    let (excess, inverse) = (grid.excess[colour].row_mut(row, 0), grid.inverse[colour].row_mut(row, 0));
+                    let columns = grid.layout.columns(colour);
+                    let center = &matrix.center[colour].row(row, 0)[columns.clone()];
+                    exact_pivots(&mut inverse[columns.clone()], &mut excess[columns], center);
+                    continue;
+                }
+                let kept = self.straight.couplings(colour, row);
+                let lumped = corners.map_or([grid.inverse[colour].below(0, 0); 4], |d| d.couplings(colour, row));
+                self.eliminate::<OfReds<F>>(colour, row, kept, lumped, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Pivots of row J of an eliminated colour, into `inverse` and, as excess / d, into `excess`.
-    #[expect(clippy::too_many_arguments, reason = "the row of a pivot with all that it depends on")]
-    fn eliminate_row(
+    ///
+    /// # Safety
+    /// The row must be this member's.
+    unsafe fn eliminate<E: Elimination<Format = F>>(
         &self,
         colour: Colour,
         row: usize,
-        level: usize,
-        kept: Rows,
-        lumped: impl Fn(usize) -> f64,
-        exact_center: Option<&Four>,
-        setup: &Setup,
-        context: &PivotContext,
+        kept: Rows<E::Kept>,
+        lumped: Rows,
+        scratch: &mut [f64],
     ) -> Result<()> {
-        // SAFETY: rows of this member; nobody reads pivots of this colour in this step.
-        let (excess, inverse) = unsafe { (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0)) };
-        let columns = self.layout.columns(colour);
-        if let Some(center) = exact_center {
-            // SAFETY: nobody writes A in this step.
-            let center = unsafe { center[colour].row(row, 0) };
-            for i in columns {
-                inverse[i] = 1.0 / center[i];
-                excess[i] *= inverse[i];
+        let grid = self.grid;
+        let columns = grid.layout.columns(colour);
+        // SAFETY: as the caller promised.
+        let out = unsafe {
+            PivotRow::<E> {
+                excess: &mut grid.excess[colour].row_mut(row, 0)[columns.clone()],
+                inverse: &mut grid.inverse[colour].row_mut(row, 0)[columns.clone()],
+                stored: F::short(&grid.own)
+                    .map_or(&mut [][..], |short| &mut short.pivot[colour].row_mut(row, 0)[columns.clone()]),
             }
-            return Ok(());
-        }
-        for i in columns {
-            let kept = kept.map(|a| a[i]);
-            let lumped = lumped(i);
-            let center = excess[i] - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped;
-            let pivot = Pivot::new(excess[i], kept, lumped, setup.lost());
-            let d = checked_pivot(pivot, center, kept == [0.0; 4], || {
-                let (i, j) = self.layout.node(colour, i, row);
-                context.node(level, self.embedding.fine(i, j))
-            })?;
-            inverse[i] = 1.0 / d;
-            excess[i] = pivot.excess * inverse[i];
-        }
-        Ok(())
+        };
+        let kept = kept.map(|a| &a[columns.clone()]);
+        let lumped = lumped.map(|a| &a[columns.clone()]);
+        out.form(kept, lumped, scratch, self.setup, |k| {
+            let level = 2 * self.q + 1 + usize::from(colour == Colour::B1);
+            let (i, j) = grid.layout.node(colour, columns.start + k, row);
+            self.context.node(level, grid.embedding.fine(i, j))
+        })
     }
 
-    /// The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
-    fn eliminate_reds(
-        &self,
-        me: Me,
-        level: usize,
-        setup: &Setup,
-        context: &PivotContext,
-        straight: &Straight,
-        exact_center: Option<&Four>,
-    ) -> Result<()> {
-        let n = self.layout.cx;
-        let black_loss = (1.0 - setup.black_keeps()) * setup.lost();
-        for row in self.rows(me) {
-            for colour in [Colour::R1, Colour::R2] {
-                if !self.layout.rows(colour).contains(&row) {
-                    continue;
-                }
-                // SAFETY: couplings are only read in this step.
-                let (kept, corners) = unsafe {
-                    (straight.couplings(colour, row), self.present_corners().map(|d| d.couplings(colour, row)))
-                };
-                match corners {
-                    Some(corners) => {
-                        self.eliminate_row(colour, row, level, kept, total(n, corners), exact_center, setup, context)?;
-                    }
-                    None => self.eliminate_row(colour, row, level, kept, |_| 0.0, exact_center, setup, context)?,
+    /// Row J of the skew stencil on black nodes, what the odd level leaves, and of the diagonal of S1.
+    ///
+    /// # Safety
+    /// The row must be this member's, and reds of row J - 1 to J + 1 done.
+    unsafe fn skew(&self, row: usize) {
+        let (grid, setup, straight) = (self.grid, self.setup, self.straight);
+        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&grid.inverse.r1, &grid.inverse.r2));
+        // SAFETY: as the caller promised.
+        unsafe {
+            for (colour, schur_center) in [Colour::B1, Colour::B2].into_iter().zip(&self.k.schur_center) {
+                let a = straight.couplings(colour, row);
+                subtract::<Double>(grid.excess[colour].row_mut(row, 0), a, grid.excess.straight(colour, row));
+                if let Some(matrix) = self.exact {
+                    // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
+                    let (center, h) = (matrix.center[colour].row(row, 0), grid.inverse.straight(colour, row));
+                    schur_centers(schur_center.row_mut(row, 0), center, a, h);
                 }
             }
-            if black_loss > 0.0 && exact_center.is_none() {
-                for colour in [Colour::B1, Colour::B2] {
-                    // SAFETY: couplings are only read in this step; writes a row of this member.
-                    unsafe {
-                        let lumped = total(n, self.black_diagonal.couplings(colour, row));
-                        for (i, e) in self.excess[colour].row_mut(row, 0).iter_mut().enumerate() {
-                            *e -= black_loss * lumped(i);
-                        }
-                    }
+            let link = |r: &'a [Area; 4], h: &'a Area, to: [usize; 3], row: usize, shift: isize| {
+                [r[to[0]].row(row, shift), h.row(row, shift), r[to[1]].row(row, shift), r[to[2]].row(row, shift)]
+            };
+            let links = [
+                link(r2, h2, [EAST, SOUTH, NORTH], row, -1),
+                link(r2, h2, [WEST, SOUTH, NORTH], row, 0),
+                [r1[NORTH].below(row, 0), h1.below(row, 0), r1[WEST].below(row, 0), r1[EAST].below(row, 0)],
+                link(r1, h1, [SOUTH, WEST, EAST], row, 0),
+            ];
+            let [southwest, southeast, northwest, northeast] =
+                [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
+            let old = self.exact.is_none();
+            skew_couplings(southwest, southeast, northwest, northeast, setup.black_keeps(), old, links);
+            if let Some(short) = F::short(&grid.own) {
+                for (source, target) in grid.black_diagonal.of.iter().zip(&short.diagonal.of) {
+                    store::<F>(target.row_mut(row, 0), source.row(row, 0), setup.unit);
                 }
             }
+
+            let target = grid.b1_distant.east.row_mut(row, 0);
+            distant_couplings(target, r2[WEST].row(row, 0), h2.row(row, 0), r2[EAST].row(row, 0));
+            let target = grid.b2_distant.east.row_mut(row, 0);
+            distant_couplings(target, r1[WEST].row(row, 1), h1.row(row, 1), r1[EAST].row(row, 1));
         }
-        Ok(())
     }
 
-    fn present_corners(&self) -> Option<&Diagonal> {
-        Some(&self.red_diagonal).filter(|d| d.bytes() > 0)
-    }
-
-    /// The skew stencil on black nodes: what the odd level leaves.
-    fn form_skew(&self, me: Me, setup: &Setup, straight: &Straight) {
-        let keeps = setup.black_keeps();
-        for row in self.rows(me) {
-            // SAFETY: reads straight couplings, pivots and handed-on excess of reds, which nobody writes in
-            // this step; writes rows of black nodes of this member.
+    /// The even level: lumps and eliminates b1 of row J.
+    ///
+    /// # Safety
+    /// The row must be this member's, its skew stencil formed, and reds of row J - 1 and J done.
+    unsafe fn dropped(&self, row: usize, scratch: &mut [f64]) {
+        let grid = self.grid;
+        if grid.layout.rows(Colour::B1).contains(&row) {
+            // SAFETY: as the caller promised.
             unsafe {
-                for colour in [Colour::B1, Colour::B2] {
-                    let handed =
-                        products(self.layout.cx, straight.couplings(colour, row), self.excess.straight(colour, row));
-                    for (i, e) in self.excess[colour].row_mut(row, 0).iter_mut().enumerate() {
-                        *e -= handed(i);
-                    }
-                }
-                // Coupling of b1 through the red neighbours r and s: keeps * a - (a_r h_r) a_r' - (a_s h_s) a_s'.
-                let (r1, r2) = (&straight.r1, &straight.r2);
-                let (h1, h2) = (&self.inverse.r1, &self.inverse.r2);
-                let through = |target: usize, [a, h, b]: [&[f64]; 3], [c, k, d]: [&[f64]; 3]| {
-                    for (i, t) in self.black_diagonal.of[target].row_mut(row, 0).iter_mut().enumerate() {
-                        *t = keeps * *t - (a[i] * h[i]) * b[i] - (c[i] * k[i]) * d[i];
-                    }
-                };
-                let west = |to: usize| [r2[EAST].row(row, -1), h2.row(row, -1), r2[to].row(row, -1)];
-                let east = |to: usize| [r2[WEST].row(row, 0), h2.row(row, 0), r2[to].row(row, 0)];
-                let south = |to: usize| [r1[NORTH].below(row, 0), h1.below(row, 0), r1[to].below(row, 0)];
-                let north = |to: usize| [r1[SOUTH].row(row, 0), h1.row(row, 0), r1[to].row(row, 0)];
-                through(SOUTHWEST, west(SOUTH), south(WEST));
-                through(SOUTHEAST, east(SOUTH), south(EAST));
-                through(NORTHWEST, west(NORTH), north(WEST));
-                through(NORTHEAST, east(NORTH), north(EAST));
-
-                let distant = |target: &super::area::Area, [a, h, b]: [&[f64]; 3]| {
-                    for (i, t) in target.row_mut(row, 0).iter_mut().enumerate() {
-                        *t = -(a[i] * h[i]) * b[i];
-                    }
-                };
-                distant(&self.b1_distant.east, east(EAST));
-                distant(&self.b1_distant.north, north(NORTH));
-                distant(&self.b2_distant.east, [r1[WEST].row(row, 1), h1.row(row, 1), r1[EAST].row(row, 1)]);
-                distant(
-                    &self.b2_distant.north,
-                    [r2[SOUTH].row(row + 1, 0), h2.row(row + 1, 0), r2[NORTH].row(row + 1, 0)],
-                );
+                let kept = F::sweep(grid).diagonal.couplings(Colour::B1, row);
+                let lumped = grid.b1_distant.couplings(row);
+                self.k.note(self.eliminate::<OfDropped<F>>(Colour::B1, row, kept, lumped, scratch));
             }
         }
-    }
-
-    /// The even level: lumps and eliminates b1.
-    fn eliminate_dropped(&self, me: Me, level: usize, setup: &Setup, context: &PivotContext) -> Result<()> {
-        for row in self.rows(me) {
-            if !self.layout.rows(Colour::B1).contains(&row) {
-                continue;
-            }
-            // SAFETY: couplings are only read in this step.
-            let (kept, distant) =
-                unsafe { (self.black_diagonal.couplings(Colour::B1, row), self.b1_distant.couplings(row)) };
-            let lumped = total(self.layout.cx, distant);
-            self.eliminate_row(Colour::B1, row, level, kept, lumped, None, setup, context)?;
-        }
-        Ok(())
     }
 
     /// Row J of the next grid's half stencil: diagonal, east, north, northeast, northwest, nx values each.
-    fn coarse_row<'a>(&self, row: usize, setup: &Setup, out: &'a mut [f64]) -> [&'a [f64]; 5] {
-        let n = self.layout.grid.coarse().nx;
+    ///
+    /// # Safety
+    /// Both levels of row J and J + 1 must be done.
+    unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
+        let (grid, setup) = (self.grid, self.setup);
+        let n = grid.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
-        let black_loss = (1.0 - keeps) * setup.lost();
-        let (d, h) = (&self.black_diagonal.of, &self.inverse.b1);
+        let (d, h) = (F::sweep(grid).diagonal, &grid.inverse.b1);
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
         let (diagonal, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
-        // SAFETY: reads what the steps before wrote; nobody writes to this grid in this step.
+        // SAFETY: as the caller promised.
         unsafe {
-            let excess = self.excess.b2.row(row, 0);
-            let handed =
-                products(n, self.black_diagonal.couplings(Colour::B2, row), self.excess.diagonal(Colour::B2, row));
-            let lumped = total(n, self.b2_distant.couplings(row));
-            let (far_east, far_north) = (self.b2_distant.east.row(row, 0), self.b2_distant.north.row(row, 0));
-            // b1 to the northeast, southeast and northwest of b2(I, J).
-            let ne = [SOUTHWEST, SOUTHEAST, NORTHWEST, NORTHEAST].map(|k| d[k].row(row + 1, 1));
-            let h_ne = h.row(row + 1, 1);
-            let (se_nw, se_ne, h_se) = (d[NORTHWEST].row(row, 1), d[NORTHEAST].row(row, 1), h.row(row, 1));
-            let nw = [SOUTHWEST, SOUTHEAST, NORTHWEST, NORTHEAST].map(|k| d[k].row(row + 1, 0));
-            let h_nw = h.row(row + 1, 0);
-            for i in 0..n {
-                diagonal[i] = excess[i] - black_loss * lumped(i) - handed(i);
-                let through_ne = ne[SOUTHWEST][i] * h_ne[i];
-                let through_nw = nw[SOUTHEAST][i] * h_nw[i];
-                east[i] = keeps * far_east[i] - through_ne * ne[SOUTHEAST][i] - (se_nw[i] * h_se[i]) * se_ne[i];
-                north[i] = keeps * far_north[i] - through_ne * ne[NORTHWEST][i] - through_nw * nw[NORTHEAST][i];
-                northeast[i] = -through_ne * ne[NORTHEAST][i];
-                northwest[i] = -through_nw * nw[NORTHWEST][i];
-            }
+            let from = |k: usize, row: usize, shift: isize| d.of[k].row(row, shift);
+            let of = Kept {
+                excess: grid.excess.b2.row(row, 0),
+                handed: grid.excess.diagonal(Colour::B2, row),
+                diagonal: d.couplings(Colour::B2, row),
+                distant: grid.b2_distant.couplings(row),
+                inverse: [h.row(row, 1), h.row(row + 1, 0), h.row(row + 1, 1)],
+                beyond: [
+                    from(NORTHEAST, row, 1),
+                    from(NORTHWEST, row + 1, 0),
+                    from(NORTHEAST, row + 1, 0),
+                    from(SOUTHEAST, row + 1, 1),
+                    from(NORTHWEST, row + 1, 1),
+                    from(NORTHEAST, row + 1, 1),
+                ],
+            };
+            let loss = (1.0 - keeps) * setup.lost();
+            coarse_couplings::<F>(diagonal, east, north, northeast, northwest, of, keeps, loss, setup.unit);
         }
         [diagonal, east, north, northeast, northwest]
     }
 
-    /// The next grid's matrix, spread over its colours.
-    fn form_coarse(&self, me: Me, setup: &Setup, coarse: &Self, scratch: &mut [f64]) {
+    /// Row J of the next grid's matrix, spread over its colours.
+    ///
+    /// # Safety
+    /// As for `coarse_row`; nobody may use the next grid's matrix.
+    unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
+        let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
+        if !self.grid.layout.rows(Colour::B2).contains(&row) {
+            return;
+        }
         let target = Target {
             layout: &coarse.layout,
             diagonal: &coarse.excess,
             straight: &coarse.straight,
             corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
         };
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                let rows = self.coarse_row(row, setup, scratch);
-                // SAFETY: this step only spreads rows of the coarse matrix, each by one member.
-                unsafe { target.spread(row, rows.map(|values| (0, values))) };
-            }
-        }
+        // SAFETY: as the caller promised.
+        unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }
 
-    /// The next grid's matrix in natural storage.
-    fn form_natural(&self, setup: &Setup, coarse: &mut HalfStencil, scratch: &mut [f64]) {
-        for row in self.layout.rows(Colour::B2) {
-            let rows = self.coarse_row(row, setup, scratch);
+    /// The next grid's matrix in natural storage, once the levels are complete.
+    fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
+        for row in self.grid.layout.rows(Colour::B2) {
+            // SAFETY: the last barrier of `form` is passed, and nobody writes this grid after it.
+            let rows = unsafe { self.coarse_row(row, scratch) };
             let first = ring_index(coarse.nx, 0, row);
             let targets = [
                 &mut coarse.diagonal,
@@ -450,5 +570,54 @@ impl PackedGrid {
                 target[first..][..values.len()].copy_from_slice(values);
             }
         }
+    }
+}
+
+/// Pivots of a row: excess in, excess / d out; 1 / d; and in short formats what is stored.
+struct PivotRow<'a, E: Elimination> {
+    excess: &'a mut [f64],
+    inverse: &'a mut [f64],
+    stored: &'a mut [StoredPivot<E>],
+}
+
+impl<E: Elimination> PivotRow<'_, E> {
+    /// All at once; where any of them is doubtful, one by one. `node` looks one up.
+    fn form(
+        self,
+        kept: Rows<E::Kept>,
+        lumped: Rows,
+        scratch: &mut [f64],
+        setup: &Setup,
+        node: impl Fn(usize) -> PivotNode,
+    ) -> Result<()> {
+        let handed = &mut scratch[..self.inverse.len()];
+        let (lost, unit) = (setup.lost(), setup.unit);
+        if pivots::<E>(self.inverse, handed, self.stored, self.excess, kept, lumped, lost, unit) {
+            self.excess.copy_from_slice(handed);
+            return Ok(());
+        }
+        self.form_one_by_one(kept, lumped, setup, node)
+    }
+
+    fn form_one_by_one(
+        self,
+        kept: Rows<E::Kept>,
+        lumped: Rows,
+        setup: &Setup,
+        node: impl Fn(usize) -> PivotNode,
+    ) -> Result<()> {
+        for i in 0..self.inverse.len() {
+            let kept = kept.map(|a| E::coupling(a[i], setup.unit));
+            let lumped = (lumped[0][i] + lumped[1][i]) + (lumped[2][i] + lumped[3][i]);
+            let center = Pivot::center(self.excess[i], kept, lumped);
+            let pivot = Pivot::new(self.excess[i], kept, lumped, setup.lost());
+            let pivot = pivot.checked(center, kept == [0.0; 4], setup, || node(i))?;
+            self.inverse[i] = 1.0 / pivot.d;
+            self.excess[i] = pivot.excess * self.inverse[i];
+            if let Some(stored) = self.stored.get_mut(i) {
+                *stored = E::Format::write(pivot.stored / setup.unit);
+            }
+        }
+        Ok(())
     }
 }

@@ -3,14 +3,19 @@
 //! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
-use super::area::Four;
+use super::area::{Four, Number};
+use super::cycle::Sections;
+use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, dot, five_points, interleave, nine_points, scale_in_place, solve, subtract, subtract_scaled,
+    add_scaled, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points, product,
+    scale_in_place, scale_row, solve, subtract, subtract_from, subtract_scaled, widen,
 };
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
 use super::setup::{natural_rows, split};
 use super::team::Me;
+use crate::backend::cycle::apply_section;
+use crate::backend::storage::Real;
 use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
@@ -22,6 +27,9 @@ use std::sync::atomic::Ordering;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+
+/// Values beside a row of `scratch`: a neighbour to the left and right is read.
+const BORDER: usize = 8;
 
 /// The caller's arrays, shared by the members of a run: each writes the rows of its share.
 pub struct Caller<'a> {
@@ -63,26 +71,25 @@ impl<'a> Caller<'a> {
 }
 
 /// One member of a run.
-pub struct Member<'a> {
-    pub(super) k: &'a Packed,
+pub struct Member<'a, F: Format> {
+    pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
+    pub(super) sections: Sections<'a, F>,
     caller: &'a Caller<'a>,
     /// On member 0.
     observer: Option<&'a mut dyn Observer>,
     /// Counts sums, see `Packed::sum_over_rows`.
     turn: usize,
-    /// Counts fused stages.
-    pub(super) stage: usize,
     /// rho of the last fused descend.
     pub(super) rho: f64,
 }
 
-impl<'a> Member<'a> {
-    pub fn new(k: &'a Packed, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: 0, stage: 0, rho: 0.0 }
+impl<'a, F: Format> Member<'a, F> {
+    pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0 }
     }
 
-    fn first(&self) -> &'a PackedGrid {
+    fn first(&self) -> &'a PackedGrid<F> {
         &self.k.grids[0]
     }
 
@@ -140,18 +147,24 @@ impl<'a> Member<'a> {
     }
 }
 
-impl PackedGrid {
+impl<F: Format> PackedGrid<F> {
     /// v = v / d on this member's rows of an eliminated colour.
     fn scale(&self, me: Me, colour: Colour) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             // SAFETY: rows of this member, which no other reads in this step.
-            let (v, h) = unsafe { (self.z[colour].row_mut(row, 0), self.inverse[colour].row(row, 0)) };
-            scale_in_place(v, h);
+            unsafe {
+                let a = match colour {
+                    Colour::B1 => m.diagonal.couplings(colour, row),
+                    _ => m.straight.couplings(colour, row),
+                };
+                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
+            }
         }
     }
 
     /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
-    fn forward_red(&self, me: Me) {
+    pub(super) fn forward_red(&self, me: Me) {
         self.scale(me, Colour::R1);
         self.scale(me, Colour::R2);
         self.barrier(me);
@@ -159,52 +172,54 @@ impl PackedGrid {
             for colour in BLACK {
                 // SAFETY: reads red rows, writes black rows of this member.
                 unsafe {
-                    let a = self.straight.couplings(colour, row);
-                    subtract(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
+                    let a = F::sweep(self).straight.couplings(colour, row);
+                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
                 }
             }
         }
     }
 
     /// z_r = y_r - A_rb z_b / d_r.
-    fn backward_red(&self, me: Me) {
+    pub(super) fn backward_red(&self, me: Me) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black rows, writes red rows of this member.
                 unsafe {
-                    let (h, a) = (self.inverse[colour].row(row, 0), self.straight.couplings(colour, row));
-                    subtract_scaled(self.z[colour].row_mut(row, 0), h, a, self.z.straight(colour, row));
+                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
+                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
                 }
             }
         }
     }
 
     /// The even level, from b1 to b2.
-    fn forward_dropped(&self, me: Me) {
+    pub(super) fn forward_dropped(&self, me: Me) {
         self.scale(me, Colour::B1);
         self.barrier(me);
         for row in self.rows(me) {
             // SAFETY: reads b1, writes b2 rows of this member.
             unsafe {
-                let (a, v) = (self.black_diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                subtract(self.z.b2.row_mut(row, 0), a, v);
+                let (a, v) = (F::sweep(self).diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
+                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
             }
         }
     }
 
     /// The same backward.
-    fn backward_dropped(&self, me: Me) {
+    pub(super) fn backward_dropped(&self, me: Me) {
+        let m = F::sweep(self);
         for row in self.rows(me) {
             // SAFETY: reads b2, writes b1 rows of this member.
             unsafe {
-                let (a, v) = (self.black_diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                subtract_scaled(self.z.b1.row_mut(row, 0), self.inverse.b1.row(row, 0), a, v);
+                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
+                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
             }
         }
     }
 
     /// Kept values of this grid, spread over the colours of the next.
-    fn send_down(&self, me: Me, coarse: &Self) {
+    pub(super) fn send_down(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
@@ -214,7 +229,7 @@ impl PackedGrid {
     }
 
     /// And back.
-    fn bring_up(&self, me: Me, coarse: &Self) {
+    pub(super) fn bring_up(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: reads the next grid, writes b2 rows of this member.
@@ -230,14 +245,15 @@ impl PackedGrid {
 ///
 /// # Safety
 /// Rows J of the two colours of row j must not be used by others in this step.
-pub(super) unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f64, v: &Four) {
+pub(super) unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
     let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
     split((layout.shift_x, values), even, odd);
     if scale != 1.0 {
-        even.iter_mut().chain(odd).for_each(|v| *v *= scale);
+        scale_row(even, scale);
+        scale_row(odd, scale);
     }
 }
 
@@ -245,7 +261,7 @@ pub(super) unsafe fn spread(layout: &Layout, j: usize, values: &[f64], scale: f6
 ///
 /// # Safety
 /// Nobody may write rows J of the two colours of row j in this step.
-pub(super) unsafe fn collect(layout: &Layout, j: usize, v: &Four, values: &mut [f64]) {
+pub(super) unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: as the caller promised.
@@ -266,9 +282,9 @@ fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }
 
-impl Packed {
+impl<F: Format> Packed<F> {
     /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
-    /// 0 alone. Returns <r, M^-1 r> of these levels.
+    /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is packed");
         let mut natural = self.natural();
@@ -276,39 +292,53 @@ impl Packed {
         for row in last.layout.rows(Colour::B2) {
             let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: nobody writes z in this step.
-            z.copy_from_slice(unsafe { &last.z.b2.row(row, 0)[..nx] });
+            widen(z, unsafe { &last.z.b2.row(row, 0)[..nx] }, self.unit);
         }
-        natural.apply(false);
+        natural.apply();
         let mut rho = 0.0;
         for row in last.layout.rows(Colour::B2) {
             let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: only member 0 uses z in this step.
             let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
-            rho += dot(z, target);
-            target.copy_from_slice(z);
+            rho += dot_mixed(z, target);
+            narrow(target, z);
         }
         rho
     }
 }
 
-impl PcgSteps for Member<'_> {
-    fn residual(&mut self) {
+impl<F: Format> PcgSteps for Member<'_, F> {
+    fn residual(&mut self) -> f64 {
         self.barrier();
-        self.each_row(|colour, row| {
-            // SAFETY: reads x and b, writes rows of r of this member.
-            let (b, r) = unsafe { (self.k.b[colour].row(row, 0), self.k.r[colour].row_mut(row, 0)) };
-            self.row_of_system(colour, row, &self.k.x, r);
-            for (r, b) in r.iter_mut().zip(b) {
-                *r = b - *r;
+        let mut turn = self.turn;
+        let k = self.k;
+        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: reads x and b, writes rows of r of this member.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                self.row_of_system(colour, row, &k.x, r);
+                subtract_from(r, b);
+                square += dot(r, r);
             }
+            square
         });
+        self.turn = turn;
+        sum
     }
 
-    fn residual_from_rhs(&mut self) {
-        self.each_row(|colour, row| {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { self.k.r[colour].row_mut(row, 0).copy_from_slice(self.k.b[colour].row(row, 0)) };
-        });
+    fn residual_from_rhs(&mut self) -> f64 {
+        let k = self.k;
+        k.sum_over_rows(self.me, &mut self.turn, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: rows of this member, which no other reads in this step.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                r.copy_from_slice(b);
+                square += dot(r, r);
+            }
+            square
+        })
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -319,55 +349,33 @@ impl PcgSteps for Member<'_> {
         let (k, me) = (self.k, self.me);
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { self.first().z[colour].row_mut(row, 0).copy_from_slice(k.r[colour].row(row, 0)) };
+            unsafe { narrow(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        // L y = r, level by level; y is kept as D^-1 y.
-        for (q, grid) in k.grids.iter().enumerate() {
-            if !(k.shape.schur && q == 0) {
-                grid.forward_red(me);
-                grid.barrier(me);
-            }
-            grid.forward_dropped(me);
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.send_down(me, coarse);
-            }
-            grid.barrier(me);
-        }
-        if me.index == 0 {
-            k.solve_natural();
-        }
-        // L^T z = y.
-        for (q, grid) in k.grids.iter().enumerate().rev() {
-            grid.barrier(me);
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.bring_up(me, coarse);
-                grid.barrier(me);
-            }
-            grid.backward_dropped(me);
-            if !(k.shape.schur && q == 0) {
-                grid.barrier(me);
-                grid.backward_red(me);
-            }
-        }
+        self.barrier();
+        apply_section(&mut self.sections, 0, &k.recursion());
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        self.dot(&k.r, &self.first().z, k.system())
+        let z = &self.first().z;
+        let rho = k.sum_over_rows(me, &mut self.turn, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            k.system().iter().map(|&c| unsafe { dot_mixed(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
+        });
+        rho / k.unit
     }
 
     fn first_direction(&mut self) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
-            unsafe { self.k.p[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+            unsafe { widen(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
     }
 
     fn next_direction(&mut self, beta: f64) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: as in `first_direction`.
-            let (p, z) = unsafe { (self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0)) };
-            for (p, z) in p.iter_mut().zip(z) {
-                *p = z + beta * *p;
-            }
+            unsafe { direct(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
         });
     }
 
@@ -437,7 +445,7 @@ impl PcgSteps for Member<'_> {
     }
 }
 
-impl RrbSteps for Member<'_> {
+impl<F: Format> RrbSteps for Member<'_, F> {
     fn inspect(&mut self, guess: bool) -> Inputs {
         let nx = self.layout().grid.nx;
         let mut seen = Inputs::none();
@@ -445,29 +453,30 @@ impl RrbSteps for Member<'_> {
             let b = self.caller.input(j, nx);
             // SAFETY: row j is of this member's share.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, max_abs(b), j, true);
-            seen.look_at_row("x", x, max_abs(x), j, false);
+            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
+            seen.look_at_row("x", x, largest_in(x), j, false);
         }
         self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
         self.me.barrier();
         *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
-        let nx = self.layout().grid.nx;
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        let (nx, k) = (self.layout().grid.nx, self.k);
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: row j and its rows J are of this member's share.
             unsafe {
-                spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b);
+                spread(self.layout(), j, self.caller.input(j, nx), scale, &k.b);
                 if guess {
-                    spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x);
+                    spread(self.layout(), j, self.caller.output(j, nx), scale, &k.x);
                 }
             }
         }
         if !guess {
             self.clear_solution();
         }
-        self.barrier();
+        // Ends with a barrier.
+        self.rhs_norm2()
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -497,9 +506,7 @@ impl RrbSteps for Member<'_> {
                 self.row_of_a(colour, row, &self.k.x, ax);
                 // SAFETY: nobody writes b in this step.
                 let b = unsafe { self.k.b[colour].row(row, 0) };
-                for (ax, b) in ax.iter_mut().zip(b) {
-                    *ax = b - *ax;
-                }
+                subtract_from(ax, b);
                 square += dot(ax, ax);
             }
             square
@@ -514,54 +521,71 @@ impl RrbSteps for Member<'_> {
             return;
         }
         let k = self.k;
-        // y_r = b_r / d_r, where x_r will be: the guess's red values are not needed any more.
         self.barrier();
-        for row in self.rows() {
-            for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: rows of this member, which no other reads in this step.
-                let (y, b, h) = unsafe {
-                    (k.x[colour].row_mut(row, 0), k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0))
-                };
-                for ((y, b), h) in y.iter_mut().zip(b).zip(h) {
-                    *y = b * h;
-                }
-            }
+        // y_r = b_r / d_r, in rows that stay in cache; red rows of b are not written in this step.
+        let (grid, n) = (self.first(), self.layout().cx);
+        let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.fill(0.0);
+        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
+        let mut row = || rows.next().expect("room for four rows");
+        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
+        let over_pivot = |colour: Colour, row: usize, y: &mut [f64]| {
+            // SAFETY: nobody writes red b or the pivots in this step.
+            let (b, h) = unsafe { (k.b[colour].row(row, 0), grid.inverse[colour].row(row, 0)) };
+            product(&mut y[BORDER..][..n], b, h);
+        };
+        let all = self.rows();
+        match all.start.checked_sub(1) {
+            Some(before) => over_pivot(Colour::R1, before, r1),
+            None => r1.fill(0.0),
         }
-        self.barrier();
-        for row in self.rows() {
-            for colour in BLACK {
-                // SAFETY: reads red y, writes black rows of this member.
+        over_pivot(Colour::R2, all.start, r2_above);
+        for row in all {
+            std::mem::swap(&mut r1_below, &mut r1);
+            std::mem::swap(&mut r2, &mut r2_above);
+            over_pivot(Colour::R1, row, r1);
+            over_pivot(Colour::R2, row + 1, r2_above);
+            for (colour, y) in [
+                (Colour::B1, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]),
+                (Colour::B2, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]),
+            ] {
+                // SAFETY: writes black rows of this member.
                 unsafe {
                     let a = k.matrix.straight.couplings(colour, row);
-                    subtract(k.b[colour].row_mut(row, 0), a, k.x.straight(colour, row));
+                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
                 }
             }
         }
     }
 
     fn take_z(&mut self) {
+        let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            unsafe { self.k.x[colour].row_mut(row, 0).copy_from_slice(self.first().z[colour].row(row, 0)) };
+            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
     }
 
-    fn back_substitute(&mut self) {
+    fn back_substitute(&mut self) -> f64 {
         if !self.k.shape.schur {
-            return;
+            return self.solution_max();
         }
         let k = self.k;
+        let inverse = &self.first().inverse;
         self.barrier();
-        for row in self.rows() {
+        let largest = k.over_rows(self.me, &mut self.turn, |row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
-                    let (b, h) = (k.b[colour].row(row, 0), self.first().inverse[colour].row(row, 0));
+                    let (b, h) = (k.b[colour].row(row, 0), inverse[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
-                    solve(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
+                    solve::<Double>(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
                 }
             }
-        }
+            // SAFETY: rows of this member, which only it writes.
+            max_abs(&ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+        });
+        max_abs(largest)
     }
 
     fn shift_means(&mut self, restore: bool) {
@@ -581,7 +605,7 @@ impl RrbSteps for Member<'_> {
     fn solution_max(&mut self) -> f64 {
         let largest = self.k.over_rows(self.me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
-            max_abs(&ALL.map(|colour| unsafe { max_abs(self.k.x[colour].row(row, 0)) }))
+            max_abs(&ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
         });
         max_abs(largest)
     }
@@ -596,7 +620,7 @@ impl RrbSteps for Member<'_> {
                 collect(self.layout(), j, &self.k.x, out);
                 out
             };
-            out.iter_mut().for_each(|v| *v *= unscale);
+            scale_row(out, unscale);
         }
     }
 

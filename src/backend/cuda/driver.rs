@@ -49,7 +49,7 @@ fn driver() -> Result<i32> {
         .get_or_init(|| {
             // SAFETY: asks the loader for a library; its initializers are the driver's own.
             if !unsafe { sys::is_culib_present() } {
-                return Err(Error::NoDevice("no CUDA driver (libcuda.so) on this machine".to_owned()));
+                return Err(Error::NoDevice("backend=cuda: no CUDA driver (libcuda.so) on this machine".to_owned()));
             }
             let (mut version, mut count) = (0, 0);
             // SAFETY: the library is there; the pointers outlive the calls.
@@ -60,12 +60,16 @@ fn driver() -> Result<i32> {
             }
             if version < OLDEST_DRIVER {
                 return Err(Error::NoDevice(format!(
-                    "the CUDA driver is for CUDA {}.{}, but 13.0 (r580) or newer is needed",
+                    "backend=cuda: the CUDA driver is for CUDA {}.{}, but 13.0 (r580) or newer is needed",
                     version / 1000,
                     version % 1000 / 10
                 )));
             }
-            if count == 0 { Err(Error::NoDevice("the CUDA driver finds no device".to_owned())) } else { Ok(count) }
+            if count == 0 {
+                Err(Error::NoDevice("backend=cuda: the CUDA driver finds no device".to_owned()))
+            } else {
+                Ok(count)
+            }
         })
         .clone()
 }
@@ -141,7 +145,7 @@ impl Device {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
-                "this library was built without CUDA kernels (RRBSOLVER_CUDA=off): use backend=cpu or auto".to_owned(),
+                "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): use backend=cpu or auto".to_owned(),
             ));
         }
         let count = driver()?;

@@ -11,10 +11,12 @@ mod projection;
 mod setup;
 mod steps;
 
+use super::cycle::Recursion;
 use super::reference::Reference;
-use super::{Arrays, Examined, Look, Program, RrbBackend, Setup};
+use super::{Arrays, Look, Program, RrbBackend, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
+use crate::grid::inspection::Inspection;
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
@@ -84,7 +86,7 @@ impl RrbBackend for Cuda {
         Ok(())
     }
 
-    fn examine(&mut self, a: &StencilView, look: &Look, components: &mut Components) -> Result<Examined> {
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         let _entered = self.device.clone().enter()?;
         let shape = SourceShape::new(a, look.block);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
@@ -106,7 +108,7 @@ impl RrbBackend for Cuda {
             }
         }
         let source = self.source.as_mut().ok_or_else(no_source)?;
-        source.examine(stream!(self), a, look, self.staging.as_ref(), components)
+        source.examine(stream!(self), a, look, self.staging.as_ref(), inspection)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
@@ -168,6 +170,10 @@ impl RrbBackend for Cuda {
                 result
             }
         }
+    }
+
+    fn recursion(&self) -> Recursion {
+        if let Solver::Natural(natural) = &self.solver { natural.recursion() } else { Recursion::V }
     }
 
     fn bytes(&self) -> usize {

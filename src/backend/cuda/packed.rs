@@ -7,6 +7,7 @@ use super::launch::{
 };
 use super::projection::Projection;
 use crate::backend::Setup;
+use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::reference::levels::NaturalLevels;
 use crate::error::Result;
 use crate::grid::layout::Layout;
@@ -306,7 +307,10 @@ impl Packed {
             embedding = embedding.coarse(rest_grid);
             rest_grid = rest_grid.coarse();
         }
-        let on_host = || NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels).map(Box::new);
+        // The remainder itself does not recurse.
+        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1 };
+        let on_host =
+            || NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false).map(Box::new);
         let remainder = match (rest_grid.nodes() <= MOST_INVERTED, local) {
             (true, 0) => Remainder::Inverse,
             (true, _) => Remainder::InverseFromHost(on_host()?),

@@ -37,29 +37,21 @@ pub struct Projection {
 fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<Vec<Run>> {
     let no_memory = |_| Error::Memory("no memory for the runs of singular components".to_owned());
     let mut runs: Vec<Run> = Vec::new();
-    for row in 0..layout.cy {
-        for &colour in colours {
-            if !layout.rows(colour).contains(&row) {
-                continue;
-            }
-            let mut open = false;
-            for column in layout.columns(colour) {
-                let (i, j) = layout.node(colour, column, row);
-                let found = components.singular_of(layout.grid.nx, i, j).map(|c| c as i32);
-                match (found, runs.last_mut().filter(|_| open)) {
-                    (Some(component), Some(run)) if run.component == component => run.len += 1,
-                    (Some(component), _) => {
-                        runs.try_reserve(1).map_err(no_memory)?;
-                        runs.push(Run {
-                            colour: colour as i32,
-                            row: row as i32,
-                            start: column as i32,
-                            len: 1,
-                            component,
-                        });
-                        open = true;
-                    }
-                    (None, _) => open = false,
+    for j in 0..layout.grid.ny {
+        let (row, odd_row) = ((j + layout.shift_y) / 2, (j + layout.shift_y) % 2 == 1);
+        let (even, odd) = if odd_row { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) };
+        for (columns, component) in components.singular_runs(j) {
+            let (low, high) = (columns.start + layout.shift_x, columns.end + layout.shift_x);
+            for (colour, start, end) in [(even, low.div_ceil(2), high.div_ceil(2)), (odd, low / 2, high / 2)] {
+                if start < end && colours.contains(&colour) {
+                    runs.try_reserve(1).map_err(no_memory)?;
+                    runs.push(Run {
+                        colour: colour as i32,
+                        row: row as i32,
+                        start: start as i32,
+                        len: (end - start) as i32,
+                        component: component as i32,
+                    });
                 }
             }
         }

@@ -7,9 +7,10 @@ use super::launch::{
 };
 use super::packed::{Level, Packed, Remainder, Source};
 use super::projection::Projection;
-use crate::backend::{Examined, Look, PivotContext, Setup};
+use crate::backend::{Look, PivotContext, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
+use crate::grid::inspection::{self, Inspection};
 use crate::grid::layout::Colour;
 use crate::grid::stencil::{StencilView, View, ring_index};
 
@@ -66,8 +67,8 @@ impl Source {
         a: &StencilView,
         look: &Look,
         staging: Option<&Memory>,
-        components: &mut Components,
-    ) -> Result<Examined> {
+        inspection: &mut Inspection,
+    ) -> Result<()> {
         *self.findings = Findings::NONE;
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
@@ -77,7 +78,7 @@ impl Source {
                 g: self.g,
                 m: self.m,
                 excess: self.excess,
-                zero_row_sum: look.zero_row_sum,
+                zero_row_sum: look.questions.zero_row_sum,
                 nine_points: i32::from(self.shape.nine_points),
                 findings: self.findings_at,
             },
@@ -86,7 +87,7 @@ impl Source {
         stream.wait()?;
         let found = *self.findings;
         let nx = a.grid.nx as u64;
-        if look.finite && found.not_finite != u64::MAX {
+        if look.questions.finite && found.not_finite != u64::MAX {
             let (i, line) = ((found.not_finite % nx) as usize, found.not_finite / nx);
             let (array, j) = ((line % 5) as usize, (line / 5) as usize);
             let view = views(a)[array];
@@ -98,13 +99,20 @@ impl Source {
             return Err(Error::Matrix { reason: format!("center {center:e} is not positive"), level: 0, i, j });
         }
         if found.uncoupled == 0 {
-            components.set_whole(a.grid, found.excess == 0, look.project);
-        } else {
-            let fetched = Fetched::new(stream, a)?;
-            let host = fetched.as_ref().map(|f| f.view(a));
-            components.find(host.as_ref().unwrap_or(a), look.zero_row_sum, look.project)?;
+            let findings = inspection::Findings {
+                positive_couplings: found.positive as usize,
+                center_min: f64::from_bits(found.center_min),
+                center_max: f64::from_bits(found.center_max),
+                coupling_max: f64::from_bits(found.coupling_max),
+            };
+            return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
         }
-        Ok(Examined { positive: found.positive as usize, center_max: f64::from_bits(found.center_max) })
+        // Coasts: components are found on the host.
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map_or(*a, |f| f.view(a));
+        inspection.start(1)?;
+        inspection.look(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.finish(&host, look.project)
     }
 
     fn copy(&self, stream: &Stream, a: &StencilView, staging: Option<&Memory>) -> Result<()> {
@@ -173,7 +181,7 @@ impl Packed {
         setup: &Setup,
         components: &Components,
     ) -> Result<()> {
-        let labels = components.labels_to_refuse(a.grid.nodes());
+        let labels = components.labels_to_refuse(a.grid)?;
         let label_memory = match &labels {
             Some(labels) => {
                 let memory = Memory::zeroed(stream.device(), stream, 4 * labels.len(), "component labels")?;
@@ -288,7 +296,7 @@ impl Packed {
                 let z = &mut natural.grids[0].z;
                 z.fill(0.0);
                 z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
-                natural.apply(false);
+                natural.apply();
                 gather(&natural.grids[0].z, grid.nx, column);
             }
             // Rows of the transpose: M^-1 is symmetric.

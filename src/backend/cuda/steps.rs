@@ -40,23 +40,21 @@ pub struct Run<'a> {
     /// Addresses of the caller's arrays on the device, or of their copies there, and their leading dimensions.
     input: (Address, usize),
     output: (Address, usize),
-    /// The guess was loaded.
-    guess: bool,
     ready: Ready,
 }
 
 /// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
 #[derive(Clone, Copy, Default)]
 struct Ready {
-    b_norm2: Option<f64>,
+    /// |b - A x|^2 of the guess.
     whole_norm2: Option<f64>,
-    /// r = b - A x is there.
-    residual: bool,
+    /// After the loop: r = b - A x is there, and <r, r>.
     norm2: Option<f64>,
+    /// After a start: p, q = A p, <r, r>, rho and sigma.
+    start_norm2: f64,
     rho: Option<f64>,
     sigma: Option<f64>,
-    /// Red values of x are there.
-    substituted: bool,
+    /// Red values of x are there, and max |x|.
     largest: Option<f64>,
 }
 
@@ -74,8 +72,8 @@ impl<'a> Run<'a> {
         let input = place(arrays.device_input, staging);
         let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
         let ready = Ready::default();
-        let (failed, seconds_transfer, guess) = (None, 0.0, false);
-        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, guess, ready })
+        let (failed, seconds_transfer) = (None, 0.0);
+        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready })
     }
 
     /// Does `f` unless something failed before; keeps its failure.
@@ -257,7 +255,7 @@ impl Packed {
         for (j, row) in values.chunks_exact(grid.nx).enumerate() {
             z[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
         }
-        natural.apply(false);
+        natural.apply();
         gather(&natural.grids[0].z, grid.nx, &mut values);
         stream.send(rest.z, &values)?;
         stream.wait()
@@ -353,16 +351,20 @@ impl Packed {
 }
 
 impl PcgSteps for Run<'_> {
-    fn residual(&mut self) {
-        if std::mem::take(&mut self.ready.residual) {
-            return;
+    fn residual(&mut self) -> f64 {
+        if let Some(norm2) = self.ready.norm2.take() {
+            return norm2;
         }
         self.ready = Ready::default();
-        self.step(|s| s.k.residual(s.stream, s.source, How::Nothing));
+        self.start(|s| s.k.residual(s.stream, s.source, How::Nothing))
     }
 
-    fn residual_from_rhs(&mut self) {
-        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0)));
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.ready = Ready::default();
+        self.start(|s| {
+            launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+            s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
+        })
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -370,7 +372,13 @@ impl PcgSteps for Run<'_> {
     }
 
     fn precondition(&mut self) -> f64 {
+        // A start has made p = z already.
+        let known = self.ready.rho.take();
         self.scalar(|s| {
+            if let Some(rho) = known {
+                launch::direction(s.stream, &s.k.update(s.k.grids[0].k.z, s.k.p, 0.0))?;
+                return Ok(rho);
+            }
             s.k.sweeps(s.stream)?;
             s.dot(s.k.r, s.k.grids[0].k.z, s.k.system())
         })
@@ -404,47 +412,25 @@ impl PcgSteps for Run<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if alpha.is_some() || self.k.recorded.is_none() {
-            self.ready = Ready::default();
-            return self.textbook_descend(alpha);
+        if alpha.is_none() && self.ready.rho.is_some() {
+            return self.ready.start_norm2;
         }
-        if let Some(norm2) = self.ready.norm2.take() {
-            return norm2;
-        }
-        self.scalar(|s| {
-            s.k.start_down(s.stream)?;
-            s.k.start_up(s.stream, s.source)?;
-            let scalars = s.fetch()?;
-            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, scalars.sigma);
-            (s.ready.rho, s.ready.sigma) = (Some(rho), Some(sigma));
-            Ok(norm2)
-        })
+        self.ready = Ready::default();
+        self.textbook_descend(alpha)
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if let Some(rho) = self.ready.rho.take() {
-            return rho;
+        match self.ready.rho.take() {
+            Some(rho) => rho,
+            None => self.precondition(),
         }
-        if self.k.recorded.is_none() {
-            return self.precondition();
-        }
-        self.scalar(|s| {
-            s.k.start_down(s.stream)?;
-            Ok(s.fetch()?.rho)
-        })
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         if let Some(sigma) = self.ready.sigma.take() {
             return sigma;
         }
-        if step.is_some() || self.k.recorded.is_none() {
-            return self.textbook_ascend(step);
-        }
-        self.scalar(|s| {
-            s.k.start_up(s.stream, s.source)?;
-            Ok(s.fetch()?.sigma)
-        })
+        self.textbook_ascend(step)
     }
 
     fn iterate(&mut self, test: &LoopTest) -> Option<Result<LoopEnd>> {
@@ -463,6 +449,22 @@ impl PcgSteps for Run<'_> {
 }
 
 impl Run<'_> {
+    /// Makes r, and what follows it at a start. Returns <r, r>.
+    fn start(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+        self.scalar(|s| {
+            make(s)?;
+            if s.k.recorded.is_none() {
+                return s.dot(s.k.r, s.k.r, s.k.system());
+            }
+            s.k.start_down(s.stream)?;
+            s.k.start_up(s.stream, s.source)?;
+            let scalars = s.fetch()?;
+            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, scalars.sigma);
+            (s.ready.start_norm2, s.ready.rho, s.ready.sigma) = (norm2, Some(rho), Some(sigma));
+            Ok(norm2)
+        })
+    }
+
     /// Sends the first part of the scalars.
     fn send_scalars(&self) -> Result<()> {
         self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
@@ -515,7 +517,6 @@ impl Run<'_> {
                 }
             }
             self.ready.norm2 = Some(s.norm2);
-            (self.ready.residual, self.ready.substituted) = (true, true);
             self.ready.largest = Some(f64::from_bits(s.largest));
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
@@ -637,16 +638,24 @@ impl RrbSteps for Run<'_> {
         .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
-        (self.guess, self.ready) = (guess, Ready::default());
-        self.step(|s| {
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        self.ready = Ready::default();
+        self.scalar(|s| {
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
-                launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))
+                launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
             } else {
-                s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())
+                s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())?;
             }
-        });
+            launch::dot(s.stream, &s.k.dot_args(s.k.b, s.k.b, (0, 4), offset_of!(Scalars, b_norm2)))?;
+            if guess {
+                launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            }
+            let scalars = s.fetch()?;
+            let (b_norm2, whole) = (scalars.b_norm2, scalars.whole_norm2);
+            s.ready.whole_norm2 = guess.then_some(whole);
+            Ok(b_norm2)
+        })
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -663,20 +672,7 @@ impl RrbSteps for Run<'_> {
     }
 
     fn rhs_norm2(&mut self) -> f64 {
-        if let Some(known) = self.ready.b_norm2 {
-            return known;
-        }
-        self.scalar(|s| {
-            let to = offset_of!(Scalars, b_norm2);
-            launch::dot(s.stream, &s.k.dot_args(s.k.b, s.k.b, (0, 4), to))?;
-            if s.guess {
-                launch::residual(s.stream, &s.product(s.k.x, 0))?;
-            }
-            let scalars = s.fetch()?;
-            let (b_norm2, whole) = (scalars.b_norm2, scalars.whole_norm2);
-            (s.ready.b_norm2, s.ready.whole_norm2) = (Some(b_norm2), s.guess.then_some(whole));
-            Ok(b_norm2)
-        })
+        self.scalar(|s| s.dot(s.k.b, s.k.b, (0, 4)))
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
@@ -704,11 +700,15 @@ impl RrbSteps for Run<'_> {
         self.step(|s| launch::direction(s.stream, &s.k.update(s.k.x, s.k.grids[0].k.z, 0.0)));
     }
 
-    fn back_substitute(&mut self) {
-        if std::mem::take(&mut self.ready.substituted) {
-            return;
+    fn back_substitute(&mut self) -> f64 {
+        if let Some(largest) = self.ready.largest.take() {
+            return largest;
         }
-        self.step(|s| s.k.back_substitute(s.stream));
+        self.scalar(|s| {
+            s.k.back_substitute(s.stream)?;
+            s.k.largest(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
     }
 
     fn shift_means(&mut self, restore: bool) {
@@ -721,9 +721,6 @@ impl RrbSteps for Run<'_> {
     }
 
     fn solution_max(&mut self) -> f64 {
-        if let Some(largest) = self.ready.largest.take() {
-            return largest;
-        }
         self.scalar(|s| {
             s.k.largest(s.stream)?;
             Ok(f64::from_bits(s.fetch()?.largest))

@@ -10,7 +10,7 @@
 //! Cost n w^2 / 2 multiply-adds for half bandwidth w, 2 n w a solve.
 
 use crate::backend::sums::dot;
-use crate::backend::{Pivot, PivotContext, checked_pivot};
+use crate::backend::{Pivot, PivotContext};
 use crate::error::{Result, zeroed};
 use crate::grid::levels::{Embedding, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
@@ -86,10 +86,10 @@ impl Band {
             let (done, rest) = self.couplings.split_at_mut((k + 1) * w);
             let row = &done[k * w..];
             let sum = crate::backend::sums::sum(row);
-            let pivot = Pivot { d: self.excess[k] - sum, excess: self.excess[k] };
+            let pivot = Pivot::exact(self.excess[k], sum);
             let floating = row.iter().all(|&c| c == 0.0);
             let (i, j) = self.node[k];
-            let d = checked_pivot(pivot, pivot.d, floating, || context.node(level, embedding.fine(i, j)))?;
+            let d = pivot.accepted(pivot.d, floating, || context.node(level, embedding.fine(i, j)))?.d;
             let inverse = 1.0 / d;
             self.inverse_pivot[k] = inverse;
             for (p, &c) in row.iter().enumerate() {

@@ -6,10 +6,14 @@
 //! q + 1. (Report, section 2.2.)
 
 use super::band::Band;
-use crate::backend::{Pivot, PivotContext, Setup, checked_pivot};
+use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::backend::storage::Storage;
+use crate::backend::sums::dot;
+use crate::backend::{Pivot, PivotContext, Setup};
 use crate::error::{Result, zeroed};
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
+use std::ops::Range;
 
 /// One grid and its two levels.
 pub struct NaturalGrid {
@@ -34,7 +38,28 @@ pub struct NaturalLevels {
     first_level: usize,
     levels: usize,
     band: Band,
+    /// First grid of each section, and what recursions need there.
+    sections: Vec<Section>,
+    /// 0 where the first grid recurses, else 1.
+    first_recursion: usize,
+    recursion: Recursion,
+    /// Format and unit of what is stored.
+    stored: (Storage, f64),
+    /// On black nodes of the first grid alone, from the second level on.
+    schur: bool,
 }
+
+/// A section of the cycle; the vectors of its first grid where that recurses.
+struct Section {
+    start: usize,
+    vectors: [Vec<f64>; 4],
+}
+
+/// Places in `Section::vectors`; z is the grid's own.
+const R: usize = 0;
+const D: usize = 1;
+const Q: usize = 2;
+const U: usize = 3;
 
 fn black_parity(grid: Grid) -> usize {
     (grid.ox() + grid.oy()) % 2
@@ -97,7 +122,8 @@ impl NaturalGrid {
             let d = match exact_center {
                 Some(centers) => centers[c],
                 None => {
-                    checked_pivot(pivot, center, kept == [0.0; 4], || context.node(level, self.embedding.fine(i, j)))?
+                    let node = || context.node(level, self.embedding.fine(i, j));
+                    pivot.checked(center, kept == [0.0; 4], setup, node)?.d
                 }
             };
             self.inverse_pivot[c] = 1.0 / d;
@@ -134,6 +160,10 @@ impl NaturalGrid {
         coarse: &mut HalfStencil,
     ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
+        for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
+            self.skew.northeast[c] = setup.kept(self.skew.northeast[c]);
+            self.skew.northwest[c] = setup.kept(self.skew.northwest[c]);
+        }
         let a = &self.skew;
         let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
 
@@ -142,7 +172,8 @@ impl NaturalGrid {
             let kept = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
             let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.lost());
             let center = pivot_center(a.diagonal[c], kept, distant(c));
-            let d = checked_pivot(pivot, center, kept == [0.0; 4], || context.node(level, self.embedding.fine(i, j)))?;
+            let node = || context.node(level, self.embedding.fine(i, j));
+            let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
             self.inverse_pivot[c] = 1.0 / d;
             self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
         }
@@ -155,16 +186,40 @@ impl NaturalGrid {
                 (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
             let lumped = (1.0 - setup.black_keeps()) * setup.lost() * distant(c);
             coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
-            coarse.east[k] = setup.black_keeps() * a.east[c]
+            let east = setup.black_keeps() * a.east[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
                 - (a.northwest[se] * h[se]) * a.northeast[se];
-            coarse.north[k] = setup.black_keeps() * a.north[c]
+            let north = setup.black_keeps() * a.north[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne]
                 - (a.northwest[c] * h[nw]) * a.northeast[nw];
+            coarse.east[k] = setup.kept(east);
+            coarse.north[k] = setup.kept(north);
             coarse.northeast[k] = -(a.northeast[c] * h[ne]) * a.northeast[ne];
             coarse.northwest[k] = -(a.northwest[c] * h[nw]) * a.northwest[nw];
         }
         Ok(())
+    }
+
+    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess d_i.
+    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
+            let c = ring_index(self.grid.nx, i, j);
+            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
+            let straight =
+                (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
+            let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
+                + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
+            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
+        }
+    }
+
+    /// The center of A as it was before these levels and as it is stored.
+    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
+        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
+        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
     }
 
     /// y_r = r_r / d_r, r_b -= A_br y_r.
@@ -227,8 +282,16 @@ fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
 }
 
 impl NaturalLevels {
-    /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says.
-    pub fn new(grid: Grid, embedding: Embedding, first_level: usize, levels: usize) -> Result<Self> {
+    /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says. `schur`: sweeps
+    /// are on black nodes alone, from the second level on.
+    pub fn new(
+        grid: Grid,
+        embedding: Embedding,
+        first_level: usize,
+        levels: usize,
+        cycle: &Cycle,
+        schur: bool,
+    ) -> Result<Self> {
         let local = levels - first_level;
         let mut grids = Vec::new();
         let (mut g, mut e) = (grid, embedding);
@@ -237,7 +300,26 @@ impl NaturalLevels {
             e = e.coarse(g);
             g = g.coarse();
         }
-        Ok(Self { grids, first_level, levels, band: Band::new(grid.remainder(local))? })
+        let first_grid = first_level / 2;
+        let starts = || cycle.grids(levels).filter_map(|q| q.checked_sub(first_grid));
+        let first_recursion = usize::from(starts().next() != Some(0));
+        let mut sections = Vec::new();
+        for (start, recurses) in (0..first_recursion).map(|_| (0, false)).chain(starts().map(|q| (q, true))) {
+            let len = if recurses { grids[start].z.len() } else { 0 };
+            let vector = || zeroed(len, "a vector of the cycle");
+            sections.push(Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] });
+        }
+        Ok(Self {
+            grids,
+            first_level,
+            levels,
+            band: Band::new(grid.remainder(local))?,
+            sections,
+            first_recursion,
+            recursion: Recursion::V,
+            stored: (Storage::F64, 1.0),
+            schur,
+        })
     }
 
     /// The half stencil (excess form) to fill before `factorize`.
@@ -245,12 +327,22 @@ impl NaturalLevels {
         &mut self.grids[0].straight
     }
 
-    /// Eliminates level by level. `exact_center`: see [`NaturalGrid::eliminate_red`], first level only.
-    pub fn factorize(&mut self, setup: &Setup, context: &PivotContext, exact_center: Option<&[f64]>) -> Result<()> {
+    /// Eliminates level by level. `exact`: the centers of A for the first level (see
+    /// [`NaturalGrid::eliminate_red`]), and where to put S1, whose couplings M may round afterwards.
+    pub fn factorize(
+        &mut self,
+        setup: &Setup,
+        context: &PivotContext,
+        exact: Option<(&[f64], &mut HalfStencil)>,
+    ) -> Result<()> {
+        let (centers, mut schur) = exact.unzip();
         for q in 0..self.grids.len() {
             let level = self.first_level + 2 * q + 1;
             if level <= self.levels {
-                self.grids[q].eliminate_red(level, setup, context, exact_center.filter(|_| q == 0))?;
+                self.grids[q].eliminate_red(level, setup, context, centers.filter(|_| q == 0))?;
+            }
+            if let Some(schur) = schur.take() {
+                schur.copy_from(&self.grids[q].skew);
             }
             if level < self.levels {
                 let (fine, coarse) = self.grids.split_at_mut(q + 1);
@@ -260,14 +352,64 @@ impl NaturalLevels {
         let last = self.grids.last().expect("there is always the remainder's grid");
         let skew = (self.levels - self.first_level) % 2 == 1;
         let remainder = if skew { &last.skew } else { &last.straight };
-        self.band.factorize(remainder, skew, self.levels + 1, last.embedding, context)
+        self.band.factorize(remainder, skew, self.levels + 1, last.embedding, context)?;
+        self.stored = (setup.storage, setup.unit);
+        self.recursion = cycle::prepare(self, &setup.cycle);
+        Ok(())
     }
 
-    /// M z = z in place in `grids[0].z`. `schur`: on black nodes alone, from the second level on.
-    pub fn apply(&mut self, schur: bool) {
+    /// M z = z in place in `grids[0].z`.
+    pub fn apply(&mut self) {
+        let recursion = self.recursion;
+        if self.first_recursion == 0 {
+            cycle::solve_section(self, 0, &recursion);
+        } else {
+            cycle::apply_section(self, 0, &recursion);
+        }
+    }
+
+    /// The cycle in use.
+    pub fn recursion(&self) -> &Recursion {
+        &self.recursion
+    }
+
+    /// Sets it, where the choice was made on finer grids.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.recursion.kind = kind;
+    }
+
+    /// Grids of section k, the next one's first included.
+    fn section(&self, k: usize) -> Range<usize> {
+        self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
+    }
+
+    /// The first grid of section k and its vectors.
+    fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
+        let section = &mut self.sections[k];
+        (&mut self.grids[section.start], &mut section.vectors)
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>()
+            + self.sections.iter().map(|s| 4 * 8 * s.vectors[R].len()).sum::<usize>()
+            + self.band.bytes()
+    }
+}
+
+impl CycleSteps for NaturalLevels {
+    fn recursions(&self) -> Range<usize> {
+        self.first_recursion..self.sections.len()
+    }
+
+    fn takes_part(&self, _: usize) -> bool {
+        true
+    }
+
+    fn sweep_down(&mut self, k: usize) {
         let local = self.levels - self.first_level;
-        for q in 0..self.grids.len() {
-            if 2 * q < local && !(schur && q == 0) {
+        for q in self.section(k) {
+            if 2 * q < local && !(self.schur && q == 0) {
                 self.grids[q].forward_red();
             }
             if 2 * q + 1 < local {
@@ -276,24 +418,85 @@ impl NaturalLevels {
                 copy_kept(fine[q].grid, |k, c| coarse[0].z[c] = fine[q].z[k]);
             }
         }
+    }
+
+    fn solve_remainder(&mut self) {
         let last = self.grids.last_mut().expect("there is always the remainder's grid");
         self.band.solve(&mut last.z);
-        for q in (0..self.grids.len()).rev() {
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        let local = self.levels - self.first_level;
+        for q in self.section(k).rev() {
             if 2 * q + 1 < local {
                 let (fine, coarse) = self.grids.split_at_mut(q + 1);
                 let (grid, z) = (fine[q].grid, &mut fine[q].z);
                 copy_kept(grid, |k, c| z[k] = coarse[0].z[c]);
                 fine[q].backward_dropped();
             }
-            if 2 * q < local && !(schur && q == 0) {
+            if 2 * q < local && !(self.schur && q == 0) {
                 self.grids[q].backward_red();
             }
         }
     }
 
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
-        self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>() + self.band.bytes()
+    fn keep_rhs(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        vectors[R].copy_from_slice(&grid.z);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let (grid, vectors) = self.inner(k);
+        for (d, z) in vectors[D].iter_mut().zip(&grid.z) {
+            *d = beta.map_or(*z, |beta| z + beta * *d);
+        }
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        let (d, q) = vectors.split_at_mut(Q);
+        grid.multiply(&d[D], &mut q[0], |coupling| storage.round(coupling / unit) * unit);
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let (grid, vectors) = self.inner(k);
+        let of = |which| match which {
+            Inner::R => &vectors[R],
+            Inner::D => &vectors[D],
+            Inner::Q => &vectors[Q],
+            Inner::Z => &grid.z,
+        };
+        dot(of(a), of(b))
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let (grid, [r, d, q, u]) = self.inner(k);
+        for (u, d) in u.iter_mut().zip(d) {
+            *u = if first { alpha * *d } else { *u + alpha * *d };
+        }
+        if go_on {
+            for ((r, q), z) in r.iter_mut().zip(q).zip(&mut grid.z) {
+                *r -= alpha * *q;
+                *z = *r;
+            }
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        grid.z.copy_from_slice(&vectors[U]);
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        vectors[R].fill(0.0);
+        for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
+            let c = ring_index(grid.grid.nx, i, j);
+            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            vectors[D][c] = cycle::all_frequencies(i, j, center);
+        }
     }
 }
 

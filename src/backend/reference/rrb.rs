@@ -1,6 +1,7 @@
 //! RRB-PCG over natural storage.
 
 use super::levels::{NaturalLevels, black_nodes, red_nodes};
+use crate::backend::cycle::{Cycle, Recursion};
 use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result, reset, zeroed};
@@ -18,16 +19,16 @@ pub struct Reference {
 /// Matrix, factorization and vectors, all ringed.
 struct State {
     grid: Grid,
-    /// Levels, and whether CG runs on S1: what the arrays were made for.
-    shape: (usize, bool),
+    /// Levels, whether CG runs on S1, and the cycle: what the arrays were made for.
+    shape: (usize, bool, Cycle),
     /// Places of all nodes, of the red ones, and of those that CG works on (black ones for S1, else all).
     everywhere: Vec<usize>,
     red: Vec<usize>,
     system: Vec<usize>,
     /// A; its diagonal is the center.
     matrix: HalfStencil,
-    /// Diagonal of S1 on black nodes.
-    schur_center: Vec<f64>,
+    /// S1 on black nodes: its diagonal is the center; couplings along the diagonals and at distance two.
+    schur: HalfStencil,
     levels: NaturalLevels,
     singular: Singular,
     b: Vec<f64>,
@@ -106,7 +107,8 @@ fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Re
 }
 
 impl State {
-    fn new(grid: Grid, levels: usize, schur: bool) -> Result<Self> {
+    fn new(grid: Grid, shape: (usize, bool, Cycle)) -> Result<Self> {
+        let (levels, schur, cycle) = shape;
         let array = || zeroed(ring_len(grid), "a vector");
         let red = places(grid, red_nodes(grid))?;
         let everywhere = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
@@ -117,13 +119,13 @@ impl State {
         };
         Ok(Self {
             grid,
-            shape: (levels, schur),
+            shape,
             everywhere,
             red,
             system,
             matrix: HalfStencil::zeroed(grid)?,
-            schur_center: array()?,
-            levels: NaturalLevels::new(grid, Embedding::FINEST, 0, levels)?,
+            schur: HalfStencil::zeroed(grid)?,
+            levels: NaturalLevels::new(grid, Embedding::FINEST, 0, levels, &cycle, schur)?,
             singular: Singular::default(),
             b: array()?,
             x: array()?,
@@ -148,18 +150,21 @@ impl State {
         }
     }
 
-    /// M starts from A with its positive couplings moved to the diagonals, if asked: the row sums stay.
+    /// M starts from A with its positive couplings moved to the diagonals, if asked, and the straight ones as they are
+    /// stored (those of S1 are not): the row sums stay.
     fn start_levels(&mut self, setup: &Setup) {
+        let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let m = self.levels.input();
-        for (target, source) in [
-            (&mut m.east, &a.east),
-            (&mut m.north, &a.north),
-            (&mut m.northeast, &a.northeast),
-            (&mut m.northwest, &a.northwest),
+        for (target, source, stored) in [
+            (&mut m.east, &a.east, !schur),
+            (&mut m.north, &a.north, !schur),
+            (&mut m.northeast, &a.northeast, false),
+            (&mut m.northwest, &a.northwest, false),
         ] {
             for (t, &s) in target.iter_mut().zip(source) {
-                *t = if setup.compensate { s.min(0.0) } else { s };
+                let coupling = if setup.compensate { s.min(0.0) } else { s };
+                *t = if stored { setup.kept(coupling) } else { coupling };
             }
         }
         for j in 0..self.grid.ny {
@@ -180,7 +185,7 @@ impl State {
             let term = |coupling: f64, red: usize| coupling * (coupling * h[red]);
             let along = term(a.east[c - 1], c - 1) + term(a.east[c], c + 1);
             let across = term(a.north[c - n], c - n) + term(a.north[c], c + n);
-            self.schur_center[c] = a.diagonal[c] - (along + across);
+            self.schur.diagonal[c] = a.diagonal[c] - (along + across);
         }
     }
 
@@ -201,10 +206,10 @@ impl State {
         if !self.schur() {
             return self.row_of_a(v, c);
         }
-        let (s, n) = (&self.levels.grids[0].skew, ring_stride(self.grid.nx));
+        let (s, n) = (&self.schur, ring_stride(self.grid.nx));
         let distant = (s.east[c - 2] * v[c - 2] + s.east[c] * v[c + 2])
             + (s.north[c - 2 * n] * v[c - 2 * n] + s.north[c] * v[c + 2 * n]);
-        self.schur_center[c] * v[c] + (distant + corner_sum(s, v, c, n))
+        s.diagonal[c] * v[c] + (distant + corner_sum(s, v, c, n))
     }
 
     /// A_rb v_b of a red node.
@@ -221,16 +226,17 @@ fn corner_sum(a: &HalfStencil, v: &[f64], c: usize, n: usize) -> f64 {
 
 impl RrbBackend for Reference {
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        let shape = (setup.levels, setup.on_schur_complement(a));
+        let shape = (setup.levels, setup.on_schur_complement(a), setup.cycle);
         let mut state = match self.state.take() {
             Some(state) if state.shape == shape => state,
-            _ => State::new(a.grid, shape.0, shape.1)?,
+            _ => State::new(a.grid, shape)?,
         };
         state.copy_matrix(a);
         state.singular.set(a.grid, components)?;
         state.start_levels(setup);
         let context = PivotContext { a, components };
-        let exact = state.schur().then_some(&state.matrix.diagonal[..]);
+        let schur = state.schur();
+        let exact = schur.then_some((&state.matrix.diagonal[..], &mut state.schur));
         let result = state.levels.factorize(setup, &context, exact);
         if result.is_ok() && state.schur() {
             state.form_schur_center();
@@ -246,9 +252,13 @@ impl RrbBackend for Reference {
         program(&mut Run { s: state, arrays, observer })
     }
 
+    fn recursion(&self) -> Recursion {
+        self.state.as_ref().map_or(Recursion::V, |s| *s.levels.recursion())
+    }
+
     fn bytes(&self) -> usize {
         self.state.as_ref().map_or(0, |s| {
-            8 * (11 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
+            8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
                 + 4 * s.singular.label.len()
                 + s.levels.bytes()
         })
@@ -282,17 +292,19 @@ impl Run<'_, '_> {
 }
 
 impl PcgSteps for Run<'_, '_> {
-    fn residual(&mut self) {
+    fn residual(&mut self) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
             self.s.r[c] = self.s.b[c] - self.s.row_of_system(&self.s.x, c);
         }
+        self.residual_norm2()
     }
 
-    fn residual_from_rhs(&mut self) {
+    fn residual_from_rhs(&mut self) -> f64 {
         for &c in &self.s.system {
             self.s.r[c] = self.s.b[c];
         }
+        self.residual_norm2()
     }
 
     fn residual_norm2(&mut self) -> f64 {
@@ -305,7 +317,7 @@ impl PcgSteps for Run<'_, '_> {
             s.levels.grids[0].z[c] = s.r[c];
         }
         s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
-        s.levels.apply(s.shape.1);
+        s.levels.apply();
         s.singular.shift(&s.system, &mut s.levels.grids[0].z, false);
         s.dot(&s.r, &s.levels.grids[0].z)
     }
@@ -364,12 +376,13 @@ impl RrbSteps for Run<'_, '_> {
         inputs
     }
 
-    fn load(&mut self, scale: f64, guess: bool) {
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let (s, a) = (&mut *self.s, &self.arrays);
         Self::nodes(s.grid, a.ld, |c, k| {
             s.b[c] = a.input[k] * scale;
             s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
         });
+        self.rhs_norm2()
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -427,13 +440,14 @@ impl RrbSteps for Run<'_, '_> {
         }
     }
 
-    fn back_substitute(&mut self) {
+    fn back_substitute(&mut self) -> f64 {
         if self.s.schur() {
             for k in 0..self.s.red.len() {
                 let c = self.s.red[k];
                 self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
             }
         }
+        self.solution_max()
     }
 
     fn shift_means(&mut self, restore: bool) {

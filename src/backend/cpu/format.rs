@@ -1,0 +1,145 @@
+//! Number formats of the preconditioner, as types: what is stored, what sweeps compute in, and where the sweeps of a
+//! grid find their numbers.
+
+use super::area::{Four, Number};
+use super::neighbours::{Diagonal, Straight};
+use super::packed::PackedGrid;
+use crate::backend::storage::{Bf16, Real, flushed};
+use crate::error::Result;
+use crate::grid::layout::Layout;
+
+// SAFETY: zero bytes are 0.0.
+unsafe impl Number for Bf16 {}
+
+/// A format of M.
+pub trait Format: Sized + Send + Sync + 'static {
+    /// What sweeps compute in.
+    type Real: Real + Number;
+    /// What is stored.
+    type Stored: Number;
+    /// What a grid keeps for its sweeps beside what the factorization needs.
+    type Own: Send + Sync;
+    /// Room for a grid. `reds`: straight couplings and red pivots too.
+    fn own(layout: &Layout, reds: bool) -> Result<Self::Own>;
+    /// The numbers of a grid's sweeps.
+    fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self>;
+    /// The arrays to fill for the sweeps, where they are not those of the factorization.
+    fn short(own: &Self::Own) -> Option<&Short<Self::Stored>>;
+    /// A stored number, to compute with.
+    fn read(v: Self::Stored) -> Self::Real;
+    /// The number that [`Storage::round`] gave, to store.
+    fn write(v: f64) -> Self::Stored;
+    /// 1 / d from the stored pivot of a node and its couplings.
+    fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
+}
+
+/// The numbers of a grid's sweeps.
+pub struct Sweep<'a, F: Format> {
+    /// Red to black; on the first grid of S1 it is not used.
+    pub straight: &'a Straight<F::Stored>,
+    /// b1 to b2, of the skew stencil.
+    pub diagonal: &'a Diagonal<F::Stored>,
+    /// What [`Format::inverse`] takes, at r1, r2 and b1.
+    pub pivot: &'a Four<F::Stored>,
+}
+
+/// f64: the arrays of the factorization, which keep 1 / d.
+pub struct Double;
+
+impl Format for Double {
+    type Real = f64;
+    type Stored = f64;
+    type Own = ();
+
+    fn own(_: &Layout, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self> {
+        Sweep { straight: &grid.straight, diagonal: &grid.black_diagonal, pivot: &grid.inverse }
+    }
+
+    fn short((): &()) -> Option<&Short<f64>> {
+        None
+    }
+
+    #[inline(always)]
+    fn read(v: f64) -> f64 {
+        v
+    }
+
+    fn write(v: f64) -> f64 {
+        v
+    }
+
+    #[inline(always)]
+    fn inverse(pivot: f64, _: [f64; 4]) -> f64 {
+        pivot
+    }
+}
+
+/// Couplings and excesses of a grid in a short format.
+pub struct Short<T> {
+    pub straight: Straight<T>,
+    pub diagonal: Diagonal<T>,
+    pub pivot: Four<T>,
+}
+
+impl<T: Number> Short<T> {
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.straight.bytes() + self.diagonal.bytes() + self.pivot.bytes()
+    }
+}
+
+/// f32 couplings and excesses, f32 sweeps.
+pub struct Single;
+/// bf16 couplings and excesses, f32 sweeps.
+pub struct Brain;
+
+macro_rules! short_format {
+    ($name:ident, $stored:ty, |$v:ident| $read:expr, |$w:ident| $write:expr) => {
+        impl Format for $name {
+            type Real = f32;
+            type Stored = $stored;
+            type Own = Short<$stored>;
+
+            fn own(layout: &Layout, reds: bool) -> Result<Self::Own> {
+                let mut pivot = Four::eliminated(layout, reds)?;
+                // Padding and border are divided by too.
+                pivot.fill(Self::write(1.0));
+                Ok(Short {
+                    straight: Straight::zeroed(layout, reds)?,
+                    diagonal: Diagonal::zeroed(layout, true)?,
+                    pivot,
+                })
+            }
+
+            fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self> {
+                Sweep { straight: &grid.own.straight, diagonal: &grid.own.diagonal, pivot: &grid.own.pivot }
+            }
+
+            fn short(own: &Self::Own) -> Option<&Short<$stored>> {
+                Some(own)
+            }
+
+            #[inline(always)]
+            fn read($v: $stored) -> f32 {
+                $read
+            }
+
+            #[inline(always)]
+            fn write($w: f64) -> $stored {
+                $write
+            }
+
+            #[inline(always)]
+            fn inverse(pivot: $stored, a: [f32; 4]) -> f32 {
+                1.0 / (Self::read(pivot) - ((a[0] + a[1]) + (a[2] + a[3])))
+            }
+        }
+    };
+}
+
+short_format!(Single, f32, |v| v, |w| flushed(w));
+short_format!(Brain, Bf16, |v| v.wide(), |w| Bf16::new(flushed(w)));

@@ -1,0 +1,157 @@
+//! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
+
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One cache line.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line(#[expect(dead_code, reason = "read through a pointer to its first byte")] [u8; LINE]);
+
+const LINE: usize = 64;
+/// Cache lines of a page: sets of a first-level cache way on most machines.
+const SETS: usize = 64;
+/// From this size on, blocks are mapped: their pages are zero without being written, so that the member that first
+/// writes a row has it in the memory next to it, and may be large ones, which costs a fraction of the page faults.
+const MAPPED: usize = 1 << 20;
+
+/// A block of zeros.
+pub struct Memory {
+    block: Block,
+    skip: usize,
+    bytes: usize,
+}
+
+enum Block {
+    Lines(Vec<Line>),
+    #[cfg(unix)]
+    Pages {
+        start: *mut u8,
+        bytes: usize,
+    },
+}
+
+impl Memory {
+    /// `bytes` zeros.
+    pub fn zeroed(bytes: u128) -> Result<Self> {
+        // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
+        // blocks of memory all begin at the same place of a page.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let no_memory = || Error::Memory(format!("no memory for {bytes} bytes of the solver's arrays"));
+        let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
+        let lines = wanted.div_ceil(LINE);
+        let skip = if lines > SETS { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
+        let block = Block::zeroed(lines + skip).ok_or_else(no_memory)?;
+        Ok(Self { block, skip, bytes: LINE * lines })
+    }
+
+    /// Bytes, without the lines skipped.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first byte, on a cache line boundary.
+    pub fn data(&self) -> *mut u8 {
+        let start = match &self.block {
+            Block::Lines(lines) => lines.as_ptr().cast_mut().cast(),
+            #[cfg(unix)]
+            Block::Pages { start, .. } => *start,
+        };
+        start.wrapping_add(LINE * self.skip)
+    }
+
+    /// All zero again.
+    ///
+    /// # Safety
+    /// Nobody may use the block meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: `bytes` bytes from `data` on are this block's; not used by others, as the caller promised.
+        unsafe { std::ptr::write_bytes(self.data(), 0, self.bytes) };
+    }
+}
+
+impl Block {
+    #[cfg(unix)]
+    fn zeroed(lines: usize) -> Option<Self> {
+        if LINE * lines >= MAPPED { Self::mapped(LINE * lines) } else { Self::lines(lines) }
+    }
+
+    #[cfg(not(unix))]
+    fn zeroed(lines: usize) -> Option<Self> {
+        Self::lines(lines)
+    }
+
+    fn lines(count: usize) -> Option<Self> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).ok()?;
+        lines.resize(count, Line([0; LINE]));
+        Some(Self::Lines(lines))
+    }
+
+    #[cfg(unix)]
+    fn mapped(bytes: usize) -> Option<Self> {
+        // SAFETY: asks for new pages of our own; nothing is replaced.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: the pages just made. Advice: a refusal changes nothing but speed.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+        }
+        Some(Self::Pages { start: start.cast(), bytes })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Block::Pages { start, bytes } = self.block {
+            // SAFETY: mapped by `mapped`, with this size; nobody uses it after the drop.
+            unsafe { libc::munmap(start.cast(), bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_zero_and_aligned() {
+        for bytes in [0, 1, 64, 5000, MAPPED - 64, MAPPED, 3 * MAPPED + 1] {
+            let m = Memory::zeroed(bytes as u128).unwrap();
+            assert_eq!(m.data() as usize % LINE, 0);
+            assert!(m.bytes() >= bytes && m.bytes() < bytes + LINE);
+            let all = |m: &Memory| {
+                // SAFETY: as many bytes as the block has.
+                unsafe { std::slice::from_raw_parts(m.data(), m.bytes()) }.iter().all(|&b| b == 0)
+            };
+            assert!(all(&m));
+            if bytes > 0 {
+                // SAFETY: the last byte of the block.
+                unsafe { m.data().add(m.bytes() - 1).write(7) };
+                assert!(!all(&m));
+                // SAFETY: nobody else uses the block.
+                unsafe { m.clear() };
+                assert!(all(&m));
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        assert!(Memory::zeroed(1 << 62).is_err());
+        assert!(Memory::zeroed(u128::MAX).is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! Number formats of the stored preconditioner.
+//!
+//! `f32` and `bf16` keep M / unit, unit a power of two near the largest center, so that the range of the format is
+//! spent on contrasts. Each coupling is rounded during the factorization and its error lumped to both diagonals: in
+//! excess form (diagonal = excess - sum of couplings) that is what leaving the excess alone does, so that row sums
+//! survive and M stays spectrally as near as the format's unit roundoff. A pivot is kept as its excess s; sweeps form
+//! d = s - sum(a).
+
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+/// What sweeps compute in.
+pub trait Real:
+    Copy
+    + Default
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
+    + SubAssign
+{
+    /// The nearest number; the range is the caller's care.
+    fn narrow(v: f64) -> Self;
+    /// Its value.
+    fn wide(self) -> f64;
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn narrow(v: f64) -> Self {
+        v
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {
+    #[inline(always)]
+    fn narrow(v: f64) -> Self {
+        v as Self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+/// What the numbers of M are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// 8 bytes.
+    F64,
+    /// 4 bytes.
+    F32,
+    /// 2 bytes: the upper half of an f32.
+    Bf16,
+}
+
+impl Storage {
+    /// The nearest number of the format; the sweeps of the short ones run in f32.
+    pub fn round(self, v: f64) -> f64 {
+        match self {
+            Self::F64 => v,
+            Self::F32 => f64::from(flushed(v)),
+            Self::Bf16 => f64::from(Bf16::new(flushed(v)).wide()),
+        }
+    }
+}
+
+/// v in single precision; zero where it would lose its leading bit to underflow.
+#[inline(always)]
+pub fn flushed(v: f64) -> f32 {
+    let v = v as f32;
+    if v.abs() < f32::MIN_POSITIVE { 0.0 } else { v }
+}
+
+/// An f32 without its lower 16 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Bf16(u16);
+
+impl Bf16 {
+    /// The nearest one, ties to even. NaN stays NaN.
+    #[inline(always)]
+    pub fn new(v: f32) -> Self {
+        let bits = v.to_bits();
+        if v.is_nan() {
+            return Self((bits >> 16) as u16 | 0x40);
+        }
+        Self(((bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16) as u16)
+    }
+
+    /// Its value.
+    #[inline(always)]
+    pub fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bf16_rounds_to_nearest_even() {
+        for (v, expected) in
+            [(1.0, 1.0), (-4.0, -4.0), (1.0 + 1.0 / 256.0, 1.0), (1.0 + 3.0 / 256.0, 1.015_625), (0.0, 0.0)]
+        {
+            assert_eq!(Bf16::new(v).wide(), expected);
+        }
+        assert!(Bf16::new(f32::NAN).wide().is_nan());
+        assert_eq!(Bf16::new(f32::INFINITY).wide(), f32::INFINITY);
+        for k in 1..1000 {
+            let v = 1.0 / k as f32;
+            // Half a unit in the last of 8 bits.
+            assert!((Bf16::new(v).wide() - v).abs() <= v / 256.0);
+        }
+    }
+
+    #[test]
+    fn what_is_rounded_stays() {
+        for storage in [Storage::F64, Storage::F32, Storage::Bf16] {
+            for v in [0.1, -3.7e20, 1e-40, 0.0] {
+                let once = storage.round(v);
+                assert_eq!(storage.round(once), once);
+            }
+        }
+        assert_eq!(Storage::Bf16.round(1e-40), 0.0);
+    }
+}

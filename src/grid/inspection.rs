@@ -1,0 +1,578 @@
+//! What must be known of the caller's matrix before it is factorized, from one reading of it: bad entries, signs,
+//! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
+
+use super::components::{Components, Runs};
+use super::levels::Grid;
+use super::stencil::StencilView;
+use crate::error::{Error, Result, reset};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Questions {
+    /// Entries that are not finite are errors.
+    pub finite: bool,
+    /// Row sums within this part of the center count as zero.
+    pub zero_row_sum: f64,
+}
+
+/// What was found, but for the components.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Findings {
+    /// Couplings a_ij > 0, each pair once.
+    pub positive_couplings: usize,
+    /// Smallest center.
+    pub center_min: f64,
+    /// Largest center.
+    pub center_max: f64,
+    /// Largest |a_ij| of the couplings; 0 without any.
+    pub coupling_max: f64,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self { positive_couplings: 0, center_min: f64::INFINITY, center_max: 0.0, coupling_max: 0.0 }
+    }
+}
+
+impl Findings {
+    fn merge(&mut self, other: &Self) {
+        self.positive_couplings += other.positive_couplings;
+        self.center_min = self.center_min.min(other.center_min);
+        self.center_max = self.center_max.max(other.center_max);
+        self.coupling_max = self.coupling_max.max(other.coupling_max);
+    }
+}
+
+/// Inspects one matrix after the other; memory is kept. Call `start`, then `look` for each member's rows, then
+/// `finish`.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// Of the last matrix.
+    pub components: Components,
+    /// Of the last matrix.
+    pub findings: Findings,
+    parts: Vec<Mutex<Part>>,
+}
+
+/// What one member finds.
+#[derive(Debug, Default)]
+struct Part {
+    rows: Range<usize>,
+    runs: Runs,
+    findings: Findings,
+    /// Sums of one row.
+    sum: Vec<f64>,
+    not_finite: Option<Error>,
+    not_positive: Option<Error>,
+    no_memory: Option<Error>,
+}
+
+fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unlocked(part: &mut Mutex<Part>) -> &mut Part {
+    part.get_mut().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inspection {
+    /// Before a sweep by at most `members`.
+    pub fn start(&mut self, members: usize) -> Result<()> {
+        let missing = members.saturating_sub(self.parts.len());
+        self.parts
+            .try_reserve_exact(missing)
+            .map_err(|_| Error::Memory(format!("no memory for the matrix inspection by {members} threads")))?;
+        self.parts.resize_with(self.parts.len() + missing, Mutex::default);
+        for part in self.parts.iter_mut().map(unlocked) {
+            part.rows = 0..0;
+            part.findings = Findings::default();
+            (part.not_finite, part.not_positive, part.no_memory) = (None, None, None);
+        }
+        // The components are those of the last matrix: their memory serves the first part.
+        if let Some(first) = self.parts.first_mut() {
+            unlocked(first).runs = self.components.take_runs();
+        }
+        Ok(())
+    }
+
+    /// Looks at the rows of a member, once each: those of member m come before those of member m + 1.
+    pub fn look(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &Questions) {
+        let mut part = lock(&self.parts[member]);
+        part.no_memory = part.look(a, rows, questions).err();
+    }
+
+    /// Puts together what the members found; `project`: constants on singular components are to be projected
+    /// out. The first entry that is not finite is an error, where asked for; else the first center that is not
+    /// positive.
+    pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
+        let parts = &mut self.parts;
+        let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
+            [|part| &mut part.not_finite, |part| &mut part.not_positive, |part| &mut part.no_memory];
+        for error in errors {
+            if let Some(error) = parts.iter_mut().find_map(|part| error(unlocked(part)).take()) {
+                return Err(error);
+            }
+        }
+        self.findings = Findings::default();
+        let mut runs: Option<Runs> = None;
+        for part in parts.iter_mut().map(unlocked).filter(|part| !part.rows.is_empty()) {
+            self.findings.merge(&part.findings);
+            match &mut runs {
+                None => runs = Some(std::mem::take(&mut part.runs)),
+                Some(runs) => runs.append(&part.runs, a, part.rows.start)?,
+            }
+        }
+        self.components.set(runs.unwrap_or_default(), project)
+    }
+
+    /// What somebody else has found: all nodes of `grid` are one component.
+    pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
+        self.findings = findings;
+        let mut runs = self.components.take_runs();
+        runs.make_whole(grid, regular)?;
+        self.components.set(runs, project)
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        let of = |part: &Mutex<Part>| {
+            let part = lock(part);
+            part.runs.bytes() + 8 * part.sum.capacity()
+        };
+        self.components.bytes() + self.parts.iter().map(of).sum::<usize>()
+    }
+}
+
+impl Part {
+    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &Questions) -> Result<()> {
+        self.rows = rows.clone();
+        self.runs.clear(a.grid.nx)?;
+        reset(&mut self.sum, a.grid.nx, "a row of sums")?;
+        for j in rows.clone() {
+            let entries = a.entries(j).map(|(_, _, values)| values);
+            let found = entries.map(extremes);
+            let finite = found.iter().all(Option::is_some);
+            if !finite && questions.finite {
+                self.not_finite = first_not_finite(a, j);
+                return Ok(());
+            }
+            let found: [Extremes; 5] =
+                std::array::from_fn(|k| found[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
+            self.note_center(found[0], entries[0], finite, j);
+            for (found, couplings) in found.iter().zip(entries).skip(1) {
+                self.note_couplings(*found, couplings);
+            }
+            // Nothing but negative numbers: no coupling is missing.
+            self.runs.push_row(entries[1], finite && found[1].max < 0.0)?;
+            if j > rows.start {
+                self.runs.unite_last_rows(a, j);
+            }
+            self.note_sums(a, j, questions.zero_row_sum);
+        }
+        Ok(())
+    }
+
+    fn note_center(&mut self, found: Extremes, center: &[f64], finite: bool, j: usize) {
+        let f = &mut self.findings;
+        f.center_min = f.center_min.min(found.min);
+        f.center_max = f.center_max.max(found.max);
+        if self.not_positive.is_none() && !(finite && found.min > 0.0) {
+            self.not_positive = center.iter().position(|&c| !is_positive(c)).map(|i| {
+                let reason = format!("center {:e} is not positive", center[i]);
+                Error::Matrix { reason, level: 0, i, j }
+            });
+        }
+    }
+
+    fn note_couplings(&mut self, found: Extremes, couplings: &[f64]) {
+        let f = &mut self.findings;
+        f.coupling_max = f.coupling_max.max(found.max).max(-found.min);
+        if found.max > 0.0 {
+            f.positive_couplings += couplings.iter().filter(|&&a| is_positive(a)).count();
+        }
+    }
+
+    /// Notes which runs of row j have a sum that is not zero.
+    fn note_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
+        let center = a.center.row(j);
+        let sum = &mut self.sum;
+        let mut summed = false;
+        self.runs.mark_last_row(|columns| {
+            if !std::mem::replace(&mut summed, true) {
+                a.sum_row(j, sum);
+            }
+            any_beyond(&sum[columns.clone()], &center[columns], tolerance)
+        });
+    }
+}
+
+/// The first entry of row j that is not finite, array by array.
+fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
+    a.entries(j).into_iter().find_map(|(name, start, values)| {
+        let i = values.iter().position(|v| !v.is_finite())?;
+        Some(Error::NotFinite { name, value: values[i], i: start + i, j })
+    })
+}
+
+/// Smallest and largest value; infinite, the smallest above the largest, where there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Extremes {
+    min: f64,
+    max: f64,
+}
+
+/// Values that are looked at twice while they are in the nearest cache.
+const NEAR: usize = 512;
+/// Independent minima: enough for the latency of one.
+const LANES: usize = 8;
+
+/// None where a value is not finite. That is asked first and by bit patterns: a comparison with NaN would raise
+/// the trap of a host that has set one.
+fn extremes(values: &[f64]) -> Option<Extremes> {
+    let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+    for near in values.chunks(NEAR) {
+        if !all_finite(near) {
+            return None;
+        }
+        fold_lanes(near, &mut min, &mut max);
+        for &v in near.chunks_exact(LANES).remainder() {
+            min[0] = smaller(v, min[0]);
+            max[0] = larger(v, max[0]);
+        }
+    }
+    Some(Extremes {
+        min: min.into_iter().fold(f64::INFINITY, smaller),
+        max: max.into_iter().fold(f64::NEG_INFINITY, larger),
+    })
+}
+
+/// Apart from the loop around it, or the compiler finds no vectors here.
+#[inline(never)]
+fn fold_lanes(values: &[f64], min: &mut [f64; LANES], max: &mut [f64; LANES]) {
+    let (mut low, mut high) = (*min, *max);
+    for v in values.chunks_exact(LANES) {
+        for l in 0..LANES {
+            low[l] = smaller(v[l], low[l]);
+        }
+        for l in 0..LANES {
+            high[l] = larger(v[l], high[l]);
+        }
+    }
+    (*min, *max) = (low, high);
+}
+
+/// One machine instruction, for numbers.
+fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// One machine instruction, for numbers.
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The same where some values are infinite or NaN; those that are NaN are left out.
+fn extremes_of_numbers(values: &[f64]) -> Extremes {
+    let numbers = || values.iter().copied().filter(|v| !v.is_nan());
+    Extremes {
+        min: numbers().min_by(f64::total_cmp).unwrap_or(f64::INFINITY),
+        max: numbers().max_by(f64::total_cmp).unwrap_or(f64::NEG_INFINITY),
+    }
+}
+
+/// Exponents of all ones plus one carry into the sign.
+fn all_finite(values: &[f64]) -> bool {
+    const EXPONENT: u64 = f64::INFINITY.to_bits();
+    const ONE: u64 = 1 << 52;
+    values.iter().fold(0, |carry, v| carry | ((v.to_bits() & EXPONENT) + ONE)) >> 63 == 0
+}
+
+/// v > 0, by bit patterns: 1 is the smallest number and infinity the largest.
+fn is_positive(v: f64) -> bool {
+    v.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits()
+}
+
+/// Whether |sum| > tolerance * center anywhere, or a sum is NaN. By bit patterns, whose order is that of magnitudes
+/// with NaN on top.
+fn any_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
+    sum.iter().zip(center).any(|(s, c)| s.abs().to_bits() > (tolerance * c).to_bits())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::components::ZERO_ROW_SUM;
+    use super::super::levels::Grid;
+    use super::super::stencil::View;
+    use super::*;
+    use proptest::prelude::*;
+
+    pub const ASKED: Questions = Questions { finite: true, zero_row_sum: ZERO_ROW_SUM };
+
+    /// As a team of that many would.
+    pub fn inspect(inspection: &mut Inspection, a: &StencilView, members: usize, questions: &Questions) -> Result<()> {
+        let ny = a.grid.ny;
+        inspection.start(members)?;
+        for member in (0..members).rev() {
+            inspection.look(member, a, ny * member / members..ny * (member + 1) / members, questions);
+        }
+        inspection.finish(a, true)
+    }
+
+    /// A matrix with its arrays: center, east, north, northeast, northwest.
+    struct Matrix {
+        grid: Grid,
+        ld: usize,
+        nine_points: bool,
+        arrays: [Vec<f64>; 5],
+    }
+
+    /// Numbers in [0, 1).
+    fn random(seed: &mut u64) -> f64 {
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (*seed >> 33) as f64 / f64::from(1u32 << 31)
+    }
+
+    impl Matrix {
+        /// `land`: part of the nodes without couplings; `missing`, `positive`: part of the other couplings;
+        /// `excess`: part of the rows that do not sum to zero.
+        fn new(grid: Grid, nine_points: bool, seed: u64, [land, missing, positive, excess]: [f64; 4]) -> Self {
+            let (nx, ny) = (grid.nx, grid.ny);
+            let ld = nx + seed as usize % 3;
+            let mut seed = seed;
+            let wet: Vec<bool> = (0..nx * ny).map(|_| random(&mut seed) >= land).collect();
+            let mut a = Self { grid, ld, nine_points, arrays: std::array::from_fn(|_| vec![f64::NAN; ny * ld]) };
+            let mut sum = vec![0.0; nx * ny];
+            for (array, di, dj) in [(1, 1, 0), (2, 0, 1), (3, 1, 1), (4, -1, 1)] {
+                if array > 2 && !nine_points {
+                    continue;
+                }
+                for (j, i) in (0..ny - dj).flat_map(|j| (0..nx).map(move |i| (j, i))) {
+                    let Some(to) = i.checked_add_signed(di).filter(|&to| to < nx) else { continue };
+                    let (k, l) = (j * nx + i, (j + dj) * nx + to);
+                    // Sixteenths: sums are exact in any order.
+                    let mut coupling = -(1.0 + (16.0 * random(&mut seed)).floor()) / 16.0;
+                    if random(&mut seed) < positive {
+                        coupling = -coupling;
+                    }
+                    if !wet[k] || !wet[l] || random(&mut seed) < missing {
+                        coupling = if random(&mut seed) < 0.5 { 0.0 } else { -0.0 };
+                    }
+                    a.arrays[array][j * ld + i] = coupling;
+                    sum[k] += coupling;
+                    sum[l] += coupling;
+                }
+            }
+            for (j, i) in (0..ny).flat_map(|j| (0..nx).map(move |i| (j, i))) {
+                let sum = sum[j * nx + i];
+                let excess = if sum >= 0.0 || random(&mut seed) < excess { 1.0 } else { 0.0 };
+                a.arrays[0][j * ld + i] = sum.abs() + excess;
+            }
+            a
+        }
+
+        fn view(&self) -> StencilView<'_> {
+            let v = |name, k: usize| View::new(name, &self.arrays[k], self.grid, self.ld);
+            StencilView {
+                grid: self.grid,
+                center: v("center", 0),
+                east: v("east", 1),
+                north: v("north", 2),
+                corners: self.nine_points.then(|| (v("northeast", 3), v("northwest", 4))),
+            }
+        }
+    }
+
+    /// The oracle: union-find over nodes, one question after the other.
+    struct Nodewise {
+        parent: Vec<usize>,
+        /// Singular component of a node, counted from 0.
+        singular: Vec<Option<usize>>,
+        first_node: Vec<(usize, usize)>,
+        size: Vec<usize>,
+        count: usize,
+    }
+
+    impl Nodewise {
+        fn of(a: &StencilView, tolerance: f64) -> Self {
+            let (nx, ny) = (a.grid.nx, a.grid.ny);
+            let n = nx * ny;
+            let (first_node, size) = (Vec::new(), Vec::new());
+            let mut found = Self { parent: (0..n).collect(), singular: vec![None; n], first_node, size, count: 0 };
+            for j in 0..ny {
+                let couplings: [(&[f64], usize, usize); 4] = [
+                    (a.east_row(j), 0, 1),
+                    (a.north_row(j), 0, nx),
+                    (a.northeast_row(j), 0, nx + 1),
+                    (a.northwest_row(j), 1, nx),
+                ];
+                for (values, from, to) in couplings {
+                    for (i, _) in values.iter().enumerate().filter(|(_, v)| **v != 0.0) {
+                        let (k, l) = (found.root(j * nx + i + from), found.root(j * nx + i + to));
+                        found.parent[k.max(l)] = k.min(l);
+                    }
+                }
+            }
+            let root: Vec<usize> = (0..n).map(|k| found.root(k)).collect();
+            let mut nodes = vec![0; n];
+            let mut regular = vec![false; n];
+            for j in 0..ny {
+                let mut sum = a.center.row(j).to_vec();
+                a.add_couplings(j, &mut sum);
+                for (i, (s, c)) in sum.iter().zip(a.center.row(j)).enumerate() {
+                    nodes[root[j * nx + i]] += 1;
+                    regular[root[j * nx + i]] |= s.abs() > tolerance * c;
+                }
+            }
+            for k in 0..n {
+                if root[k] == k && nodes[k] > 1 {
+                    found.count += 1;
+                    if !regular[k] {
+                        found.singular[k] = Some(found.size.len());
+                        found.first_node.push((k % nx, k / nx));
+                        found.size.push(nodes[k]);
+                    }
+                }
+                found.singular[k] = found.singular[root[k]];
+            }
+            found
+        }
+
+        fn root(&self, mut k: usize) -> usize {
+            while self.parent[k] != k {
+                k = self.parent[k];
+            }
+            k
+        }
+    }
+
+    fn compare(inspection: &Inspection, a: &StencilView) {
+        let (found, expected) = (&inspection.components, Nodewise::of(a, ZERO_ROW_SUM));
+        assert_eq!(found.count, expected.count);
+        assert_eq!(found.singular(), expected.size.len());
+        assert_eq!((&found.first_node, &found.size), (&expected.first_node, &expected.size));
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        for j in 0..ny {
+            let mut singular = vec![None; nx];
+            for (columns, component) in found.singular_runs(j) {
+                singular[columns].fill(Some(component));
+            }
+            assert_eq!(singular, expected.singular[j * nx..][..nx]);
+            assert!((0..nx).all(|i| found.singular_of(nx, i, j) == singular[i]));
+        }
+
+        let entries = || (0..ny).flat_map(|j| a.entries(j).into_iter().enumerate());
+        let couplings = || entries().filter(|(k, _)| *k > 0).flat_map(|(_, (_, _, values))| values);
+        let centers = || (0..ny).flat_map(|j| a.center.row(j));
+        assert_eq!(
+            inspection.findings,
+            Findings {
+                positive_couplings: couplings().filter(|&&v| v > 0.0).count(),
+                center_min: centers().fold(f64::INFINITY, |m, &c| c.min(m)),
+                center_max: centers().fold(0.0, |m, &c| c.max(m)),
+                coupling_max: couplings().fold(0.0, |m, v| v.abs().max(m)),
+            }
+        );
+    }
+
+    fn parts() -> impl Strategy<Value = [f64; 4]> {
+        let part = |most: f64| prop_oneof![Just(0.0), Just(0.02 * most), 0.0..most];
+        (part(0.9), part(1.0), part(0.5), part(1.0)).prop_map(|(a, b, c, d)| [a, b, c, d])
+    }
+
+    fn extent() -> impl Strategy<Value = usize> {
+        prop_oneof![1..6_usize, 1..40_usize, 60..70_usize, 125..135_usize]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whoever looks at which rows, and whatever was inspected before.
+        #[test]
+        fn nodes_and_runs_agree(nx in extent(), ny in extent(), nine_points: bool, seed: u64, parts in parts()) {
+            let mut inspection = Inspection::default();
+            for seed in [seed, seed.wrapping_add(1)] {
+                let a = Matrix::new(Grid { nx, ny }, nine_points, seed, parts);
+                for members in [1, 2, 7, 3, 5] {
+                    inspect(&mut inspection, &a.view(), members, &ASKED).unwrap();
+                    compare(&inspection, &a.view());
+                }
+            }
+        }
+
+        /// Errors are those of the first node, whoever finds them.
+        #[test]
+        fn bad_entries(nx in extent(), ny in 1..20_usize, nine_points: bool, seed: u64, bad in 1..4_usize) {
+            let mut a = Matrix::new(Grid { nx, ny }, nine_points, seed, [0.1; 4]);
+            let mut seed = seed;
+            for _ in 0..bad {
+                let mut below = |n: usize| (random(&mut seed) * n as f64) as usize;
+                let node = below(ny) * a.ld + below(nx);
+                // Half of them in what is no entry; that of a center counts.
+                let value = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0][below(6)];
+                let array = if value.is_finite() { 0 } else { below(5) };
+                a.arrays[array][node] = value;
+            }
+            let a = a.view();
+            let not_finite = (0..ny).find_map(|j| {
+                a.entries(j).into_iter().find_map(|(name, start, values)| {
+                    let i = values.iter().position(|v| !v.is_finite())?;
+                    Some(Error::NotFinite { name, value: values[i], i: start + i, j }.to_string())
+                })
+            });
+            let not_positive = (0..ny).find_map(|j| {
+                let i = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan())?;
+                let reason = format!("center {:e} is not positive", a.center.row(j)[i]);
+                Some(Error::Matrix { reason, level: 0, i, j }.to_string())
+            });
+            for finite in [true, false] {
+                let expected = not_finite.clone().filter(|_| finite).or_else(|| not_positive.clone());
+                let asked = Questions { finite, ..ASKED };
+                for members in 1..8 {
+                    let mut inspection = Inspection::default();
+                    let error = inspect(&mut inspection, &a, members, &asked).err().map(|e| e.to_string());
+                    prop_assert_eq!(&error, &expected, "{} members", members);
+                    if expected.is_none() {
+                        let positive = (0..ny)
+                            .flat_map(|j| a.entries(j).into_iter().skip(1))
+                            .map(|(_, _, values)| values.iter().filter(|&&v| v > 0.0).count());
+                        prop_assert_eq!(inspection.findings.positive_couplings, positive.sum::<usize>());
+                        // NaN couples, and makes no row sum zero.
+                        prop_assert_eq!(inspection.components.count, Nodewise::of(&a, ZERO_ROW_SUM).count);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_matrix_takes_no_memory() {
+        let of = |seed| Matrix::new(Grid { nx: 70, ny: 50 }, true, seed, [0.3, 0.1, 0.1, 0.01]);
+        let mut inspection = Inspection::default();
+        inspect(&mut inspection, &of(1).view(), 3, &ASKED).unwrap();
+        let bytes = inspection.bytes();
+        inspect(&mut inspection, &of(1).view(), 3, &ASKED).unwrap();
+        assert_eq!(inspection.bytes(), bytes);
+    }
+
+    #[test]
+    fn extremes_of_awkward_lengths() {
+        for n in [0, 1, 7, 8, 9, 511, 512, 513, 1037] {
+            let mut v: Vec<f64> = (0..n).map(|k| f64::from((k * 37) % 101) - 50.0).collect();
+            let min = v.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(extremes(&v), Some(Extremes { min, max }));
+            assert_eq!(extremes_of_numbers(&v), Extremes { min, max });
+            for bad in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                if let Some(last) = v.last_mut() {
+                    *last = bad;
+                    assert_eq!(extremes(&v), None);
+                }
+            }
+        }
+        assert!(all_finite(&[f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -0.0]));
+        assert!([5e-324, 1.0, f64::MAX, f64::INFINITY].into_iter().all(is_positive));
+        assert!(![0.0, -0.0, -1.0, f64::NEG_INFINITY, f64::NAN, -f64::NAN].into_iter().any(is_positive));
+    }
+}
