@@ -90,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
             window[to][lane] = v;
         }
         const double s = row_excess[to] - l * excess_of[k & 1];
+        __syncwarp();
         if (lane == 0) row_excess[to] = s;
         if (warp == 0 && k + 1 < m) pivot(k + 1, v, s);
         if (warp == 30) {

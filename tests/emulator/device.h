@@ -50,6 +50,7 @@ inline double __longlong_as_double(long long v) {
     std::memcpy(&r, &v, 8);
     return r;
 }
+inline void __syncwarp() { emulated_warp_barrier(); }
 template <class T> inline T emulated_shuffle(T v, int from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     emulated_warp_barrier();
