@@ -1,13 +1,17 @@
 # make demo: sets up what is missing, builds, installs into ./install, sails a ship through a harbour, names its pictures.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
+# make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
+# make performance: measures all tables of docs/performance.md anew.
 
 PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+PAPER_SIZE ?= 2047
+BENCH   = cargo run --quiet --release --locked -p rrbsolver-benches --bin rrbsolver-bench --
 TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo test header setup clean
+.PHONY: all build install demo paper performance test header setup clean
 
 all: build
 
@@ -23,6 +27,13 @@ install: build
 
 demo: setup
 	@scripts/demo
+
+paper: setup
+	$(BENCH) paper --size $(PAPER_SIZE) --output output/paper
+	$(TOOL) rrbsolver-plot -- bench output/paper/*.json --output output/paper
+
+performance: setup
+	$(BENCH) page docs/performance.md --measure
 
 test: setup
 	@scripts/test

@@ -13,3 +13,13 @@ mod grid;
 mod report;
 mod solver;
 mod spectrum;
+
+/// What the benchmark needs from below the C ABI. No promise of compatibility.
+#[doc(hidden)]
+pub mod layers {
+    pub use super::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
+    pub use super::grid::levels::Grid;
+    pub use super::grid::stencil::{StencilView, View};
+    pub use super::report::{Observer, Outcome};
+    pub use super::solver::rrb::{BackendKind, Rrb, SPACING};
+}

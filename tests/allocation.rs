@@ -79,6 +79,7 @@ fn memory() {
     solving_takes_no_memory();
     ten_thousand_steps_take_no_memory();
     refactorizing_a_coast_takes_no_memory();
+    refactorizing_in_every_format_and_cycle_takes_no_memory();
     bytes_host_is_what_is_held();
 }
 
@@ -106,7 +107,17 @@ fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
     let mut x = vec![0.0; a.len()];
     for (backend, threads) in [("reference", 1), ("cpu threads=1", 1), ("cpu threads=2", 2), ("cpu threads=5", 5)] {
         for norm in ["norm=true2", "norm=preconditioned reference=initial"] {
-            for extra in ["", "verbosity=2", "lumping=m2u fusion=off", "rel_tol=1e-14 max_iter=7"] {
+            for extra in [
+                "",
+                "verbosity=2",
+                "lumping=m2u fusion=off",
+                "rel_tol=1e-14 max_iter=7",
+                "precision=f64 cycle=amli cycle_spacing=2",
+                "precision=f32 cycle=k cycle_spacing=2 fusion=off",
+                "precision=f32 cycle=v",
+                "precision=bf16 cycle=amli cycle_steps=3",
+                "precision=bf16 cycle=k cycle_spacing=2",
+            ] {
                 let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
                 let members = if a.len() >= 8192 { threads } else { 1 };
                 assert_eq!(solver.int(key::INFO_THREADS), members, "{name} {backend}");
@@ -202,6 +213,31 @@ fn refactorizing_a_coast_takes_no_memory() {
             });
             assert_eq!(taken, 0, "refactorizing took memory: {nx} x {ny}, {threads} threads");
             assert_eq!(solver.int(key::INFO_BYTES_HOST), bytes);
+        }
+    }
+}
+
+/// New values, and with them new bounds of the recursions.
+fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
+    let (nx, ny) = (130, 90);
+    let b = random_rhs(nx * ny, 3);
+    for nine_point in [false, true] {
+        let matrices = [0, 1, 2].map(|seed| random_m_matrix(nx, ny, nine_point, seed));
+        for precision in ["f64", "f32", "bf16"] {
+            for cycle in ["auto", "v", "amli", "k"] {
+                for threads in [1, 3] {
+                    let options = format!("threads={threads} precision={precision} cycle={cycle} cycle_spacing=2");
+                    let solver = Solver::of(&matrices[0], &format!("backend=cpu {options}"));
+                    let (mut x, bytes) = (vec![0.0; nx * ny], solver.int(key::INFO_BYTES_HOST));
+                    let taken = calls(|| {
+                        for a in matrices.iter().rev() {
+                            solver.factorize(a).unwrap();
+                            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
+                        }
+                    });
+                    assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{options}");
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 mod common;
 
 use common::problems::{Stencil, by_name, poisson, random_rhs};
-use common::{PAPERS, Solver, count_is_right, run};
+use common::{PAPERS, PAPERS_NORM, Solver, count_is_right, run};
 
 /// One row of the table.
 struct Row {
@@ -209,6 +209,63 @@ fn check_random(rows: &[Row], backend: &str) {
         }
     }
     assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+}
+
+/// Short formats and recursive cycles: rows of the prototype that show what can be reached. One run to the tightest
+/// tolerance gives the counts of all: at most one iteration more than the prototype took, and one in twenty for another
+/// right-hand side (as above) or for sweeps whose last digits differ.
+#[test]
+fn short_formats_and_recursive_cycles() {
+    let rows: Vec<Vec<&str>> =
+        include_str!("golden/short.csv").lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert!(rows.len() > 100);
+    let mut wrong = Vec::new();
+    for group in rows.chunk_by(|a, b| a[..7] == b[..7]) {
+        let [problem, n, levels, cycle, spacing, steps, precision] = group[0][..7] else { panic!("seven columns") };
+        let n: usize = n.parse().unwrap();
+        let (a, b) = by_name(problem, n, n);
+        let options = format!(
+            "backend=cpu threads=1 {PAPERS_NORM} levels={levels} cycle={cycle} cycle_spacing={spacing} \
+             cycle_steps={steps} precision={precision}"
+        );
+        let solver = Solver::of(&a, &format!("{options} rel_tol=1e-12"));
+        if let Err(failure) = solver.solve(&b, &mut vec![0.0; b.len()]) {
+            wrong.push(format!("{problem} {n} {options}: {}", failure.sentence));
+        }
+        let history = solver.history();
+        for row in group {
+            let (tol, expected): (f64, usize) = (row[7].parse().unwrap(), row[8].parse().unwrap());
+            let count = history.iter().position(|&r| r <= tol).unwrap_or(usize::MAX);
+            if count > expected + 1 + expected / 20 {
+                wrong.push(format!("{problem} {n} {options} to {tol:e}: {count} iterations, expected {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The recursive cycles at the size and tolerances that the papers' V-cycle needs 20 and 34 iterations for, in every
+/// format; bf16 and f32 within two of f64.
+#[test]
+fn recursive_cycles_need_half_of_the_iterations() {
+    for (problem, to_6, to_10) in
+        [("poisson_f", 8, 14), ("inclHigh_1e3", 13, usize::MAX - 1), ("checker8_1e3", 16, usize::MAX - 1)]
+    {
+        let (a, b) = by_name(problem, 1023, 1023);
+        for cycle in ["amli", "k"] {
+            let counts = ["f64", "f32", "bf16"].map(|precision| {
+                let options = format!("precision={precision} cycle={cycle} cycle_spacing=4 levels=12");
+                let run = run(&a, &b, &format!("backend=cpu threads=1 {PAPERS_NORM} {options} rel_tol=1e-10"));
+                assert_eq!(run.status, 0, "{problem} {options}");
+                [1e-6, 1e-10].map(|tol| run.history.iter().position(|&r| r <= tol).expect("reached"))
+            });
+            for [six, ten] in counts {
+                assert!(six <= to_6 + 1 && ten <= to_10 + 1, "{problem} {cycle}: {counts:?}");
+                let [six_f64, ten_f64] = counts[0];
+                assert!(six <= six_f64 + 2 && ten <= ten_f64 + 2, "{problem} {cycle}: {counts:?}");
+            }
+        }
+    }
 }
 
 #[test]

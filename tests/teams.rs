@@ -300,3 +300,51 @@ fn nothing_stays_of_a_solve_that_overflowed() {
         }
     }
 }
+
+/// Every format with every cycle: the bits of one thread, in what a solve gives and in M^-1. Recursions are on grids that
+/// a team shares (95 x 90 nodes), and below on grids that its first member does alone.
+#[test]
+fn formats_and_cycles_give_the_same_bits() {
+    let (nx, ny) = (190, 181);
+    for a in [random_m_matrix(nx, ny, false, 3), random_m_matrix(nx, ny, true, 3), neumann_const(nx, ny)] {
+        let b = random_rhs(a.len(), 2);
+        for precision in ["f64", "f32", "bf16"] {
+            for cycle in ["v", "amli", "k"] {
+                for more in ["cycle_spacing=2", "fusion=off cycle_spacing=2 cycle_steps=3", "levels=9 cycle_spacing=4"]
+                {
+                    let options = format!("precision={precision} cycle={cycle} {more}");
+                    let one = trace(&Solver::of(&a, &format!("backend=cpu threads=1 {options}")), &b);
+                    assert_eq!(one.status, status::OK, "{options}");
+                    for threads in [2, 3, 5, 7] {
+                        let many = Solver::of(&a, &format!("backend=cpu threads={threads} {options}"));
+                        assert_eq!(many.int(key::INFO_THREADS), threads);
+                        assert_as_fresh(&many, &b, &one, &format!("{options} threads={threads}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same again and again: a barrier that is missing shows once in many times, where members share the recursion's
+/// grid (127^2 nodes) and more of them than cores take turns.
+#[test]
+fn shared_recursions_many_times() {
+    let a = poisson(511, 511);
+    let b = random_rhs(a.len(), 2);
+    for (precision, cycle) in [("bf16", "amli"), ("bf16", "k"), ("f32", "amli"), ("f64", "k")] {
+        let options = format!("backend=cpu precision={precision} cycle={cycle} cycle_spacing=4");
+        let one = Solver::of(&a, &format!("{options} threads=1"));
+        let (x, z) = (bits(&one.solve_from_zero(&b).0), bits(&one.apply(&b)));
+        for threads in [2, 3, 7] {
+            let many = Solver::of(&a, &format!("{options} threads={threads}"));
+            for round in 0..10 {
+                assert!(bits(&many.apply(&b)) == z, "M^-1 {options} threads={threads} round {round}");
+                assert!(bits(&many.solve_from_zero(&b).0) == x, "{options} threads={threads} round {round}");
+                if round % 5 == 4 {
+                    many.factorize(&a).unwrap();
+                }
+            }
+        }
+    }
+}

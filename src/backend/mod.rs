@@ -277,6 +277,9 @@ pub enum LoopEnding {
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
 pub trait RrbSteps: PcgSteps {
+    /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
+    /// that changes anything.
+    fn fall_back(&mut self) -> bool;
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.

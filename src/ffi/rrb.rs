@@ -725,7 +725,8 @@ impl rrb_handle {
 }
 
 /// Concrete backends are named here and nowhere else.
-fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
+#[doc(hidden)]
+pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
     Ok(match kind {
         BackendKind::Reference => Box::new(backend::reference::Reference::default()),
         BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),

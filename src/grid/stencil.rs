@@ -38,7 +38,7 @@ impl<'a> View<'a> {
     }
 
     /// Number of values.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.len
     }
 

@@ -47,10 +47,9 @@ pub struct PcgEnd {
     pub reason: StopReason,
 }
 
-/// Iterates from x and r = b - A x, <r, r> = `norm2`. Convergence seen on the recurred residual is confirmed on a
+/// Iterates from x and r = b - A x, <r, r> = `norm2`, after `iterations` done before. Convergence seen on the recurred residual is confirmed on a
 /// recomputed one; where that misses the test, the iteration starts again from it.
-pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64) -> Result<PcgEnd> {
-    let mut iterations = 0;
+pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: usize) -> Result<PcgEnd> {
     let mut restarts = 0;
     let mut missed = f64::INFINITY;
     let mut stopped = false;
@@ -60,20 +59,25 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64) -> Result<PcgEnd> 
     loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
         let mut norm = norm2.sqrt();
-        if norm <= test.rounding || (test.norm == Norm::True2 && norm <= test.threshold) {
-            return ended(iterations, norm, StopReason::Converged);
+        let spent = norm <= test.rounding;
+        if test.norm == Norm::True2 && (spent || norm <= test.threshold) {
+            let met = norm <= test.threshold;
+            return ended(iterations, norm, if met { StopReason::Converged } else { StopReason::Stagnated });
         }
         s.descend(None);
         let mut rho = s.preconditioned_square();
-        if vanished(rho, norm2) {
-            return ended(iterations, norm, StopReason::Stagnated);
+        let spent = spent || vanished(rho, norm2);
+        if !spent {
+            positive("r'M^-1 r", rho, iterations)?;
         }
-        positive("r'M^-1 r", rho, iterations)?;
         if test.norm == Norm::Preconditioned {
-            norm = rho.sqrt();
+            norm = rho.max(0.0).sqrt();
             if norm <= test.threshold {
                 return ended(iterations, norm, StopReason::Converged);
             }
+        }
+        if spent {
+            return ended(iterations, norm, StopReason::Stagnated);
         }
         if stopped {
             return ended(iterations, norm, StopReason::Monitor);

@@ -3,7 +3,7 @@
 use super::krylov::{Norm, Test, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
-use crate::backend::{Arrays, Look, Lumping, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Look, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
@@ -57,6 +57,7 @@ mod choice {
     pub const NULL_SPACE_NONE: i64 = 1;
     pub const NULL_SPACE_CONSTANT: i64 = 2;
     pub const COMPENSATION_NEVER: i64 = 1;
+    pub const PRECISION_AUTO: i64 = 0;
     pub const PRECISION_F64: i64 = 1;
     pub const PRECISION_F32: i64 = 2;
     pub const PRECISION_BF16: i64 = 3;
@@ -107,6 +108,10 @@ pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKin
         _ => BackendKind::Cpu,
     }
 }
+
+/// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
+/// Called by every member of a team.
+pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
     /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
@@ -160,7 +165,7 @@ impl Rrb {
         };
         let cycle = choose_cycle(options, on_device || components.singular() > 0)?;
         let levels = choose_levels(a.grid, options, &cycle, on_device)?;
-        let setup = Setup {
+        let mut setup = Setup {
             levels,
             lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
             omega: options.real(opt::RELAXATION),
@@ -173,32 +178,50 @@ impl Rrb {
             unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
             cycle,
         };
-        rrb.backend.factorize(a, &setup, components)?;
+        let factorized = rrb.backend.factorize(a, &setup, components);
+        let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO && setup.storage != Storage::F64;
+        match factorized {
+            // Perhaps a pivot that the short format cannot hold.
+            Err(Error::Matrix { .. }) if automatic => {
+                setup = Setup { storage: Storage::F64, unit: 1.0, ..setup };
+                rrb.backend.factorize(a, &setup, components)?;
+            }
+            other => other?,
+        }
         rrb.done = Done {
             backend: kind.number(),
             levels,
             components: components.count,
             singular_components: components.singular(),
             compensated_couplings: positive,
-            precision: match storage {
+            precision: match setup.storage {
                 Storage::F64 => choice::PRECISION_F64,
                 Storage::F32 => choice::PRECISION_F32,
                 Storage::Bf16 => choice::PRECISION_BF16,
             },
-            cycle: match rrb.backend.recursion().kind {
-                Kind::V => choice::CYCLE_V,
-                Kind::Amli => choice::CYCLE_AMLI,
-                Kind::K => choice::CYCLE_K,
-            },
+            cycle: cycle_in_use(&*rrb.backend),
         };
         Ok(rrb)
     }
 
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.solve_around(arrays, options, observer, &|s, text| text(s))
+    }
+
+    /// The same, with `around` between the steps and the text that uses them.
+    pub fn solve_around(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        around: Around,
+    ) -> Result<Outcome> {
         let short = self.done.precision != choice::PRECISION_F64;
         let control = Control { short, ..Control::new(options, &self.inspection) };
-        self.backend.run(arrays, observer, &|s| solve(s, &control))
+        let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
+        self.done.cycle = cycle_in_use(&*self.backend);
+        outcome
     }
 
     /// z = M^-1 r on the whole grid: output from input.
@@ -321,7 +344,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let scale = power_of_two_below(inputs.rhs_max).recip();
     // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
     let guess = inputs.guess_max != 0.0;
-    if too_far(inputs.guess_max, scale.recip(), c.center_max) {
+    if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
         return Err(Error::Range {
             name: "x",
             value: format!("{:e}", inputs.guess_max),
@@ -329,8 +352,8 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         });
     }
     // The residual of a far guess must fit f32 sweeps.
-    let guessed = c.center_max * inputs.guess_max;
-    let far = c.short && guess && guessed > FAR_IN_F32 * inputs.rhs_max;
+    let far = c.short && guess && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
+    let guessed = (c.center_max * inputs.guess_max).min(f64::MAX);
     let scale = if far { power_of_two_below(guessed).recip() } else { scale };
     let given = s.load(scale, guess);
     let mut rhs_norm = given.sqrt();
@@ -372,7 +395,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
         rounding,
-        vanishing: if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0),
+        vanishing: rounding.max(if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0)),
     };
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
@@ -394,7 +417,17 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
 
     let norm2 = if guess { s.residual() } else { s.residual_from_rhs() };
-    let mut end = pcg(s, &test, norm2)?;
+    let mut end = match pcg(s, &test, norm2, 0) {
+        // Bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, go on without.
+        Err(Error::Breakdown { quantity, value, iteration }) if s.fall_back() => {
+            let norm2 = s.residual();
+            if !norm2.is_finite() {
+                return Err(Error::Breakdown { quantity, value, iteration });
+            }
+            pcg(s, &test, norm2, iteration)?
+        }
+        end => end?,
+    };
     let mut largest = s.back_substitute();
     if c.singular() {
         s.shift_means(true);
@@ -448,9 +481,9 @@ fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
     }
 }
 
-/// center * guess > GUESS_TOO_FAR * b, with no step of the comparison beyond the range of a double.
-fn too_far(guess: f64, b: f64, center: f64) -> bool {
-    let limit = GUESS_TOO_FAR / center.max(GUESS_TOO_FAR.recip());
+/// center * guess > limit * b, with no step of the comparison beyond the range of a double.
+fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
+    let limit = limit / center.max(limit.recip());
     if b >= 1.0 { guess / b > limit } else { guess > limit * b }
 }
 
@@ -476,18 +509,26 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration; zero where r is nothing but rounding.
+/// sqrt(r' M^-1 r) before the first iteration; where r is nothing but rounding, its sign is rounding too.
 fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<f64> {
-    if s.residual_norm2().sqrt() <= rounding {
-        return Ok(0.0);
-    }
-    Ok(not_negative("r'M^-1 r", s.precondition(), 0)?.sqrt())
+    let spent = s.residual_norm2().sqrt() <= rounding;
+    let rho = s.precondition();
+    Ok(if spent { rho.max(0.0) } else { not_negative("r'M^-1 r", rho, 0)? }.sqrt())
 }
 
 /// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.
 fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
+}
+
+/// Number of the cycle.
+fn cycle_in_use(backend: &dyn RrbBackend) -> i64 {
+    match backend.recursion().kind {
+        Kind::V => choice::CYCLE_V,
+        Kind::Amli => choice::CYCLE_AMLI,
+        Kind::K => choice::CYCLE_K,
+    }
 }
 
 /// What the device has not got yet.
@@ -537,7 +578,7 @@ fn papers_default(options: &Options) -> bool {
 
 /// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
 /// than half of their iterations.
-const SPACING: usize = 4;
+pub const SPACING: usize = 4;
 
 /// The cycle, or none where estimates are to choose. Singular systems and the papers' variants stay with V.
 fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {

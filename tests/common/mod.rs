@@ -3,7 +3,8 @@
 #![allow(dead_code, unused_imports)] // every test program uses its own part of this module
 
 pub mod dense;
-pub mod problems;
+
+pub use rrbsolver_problems as problems;
 
 use problems::Stencil;
 pub use rrbsolver::ffi::rrb_handle as Handle;

@@ -158,10 +158,14 @@ impl<T: Number> Area<T> {
         unsafe { self.values.clear() };
     }
 
-    /// All `value`, padding and border too.
-    pub fn fill(&mut self, value: T) {
-        // SAFETY: borrowed mutably.
-        unsafe { self.values.slice_mut(0, self.values.len) }.fill(value);
+    /// Row J with its padding and border `value`, the border row below the first and above the last one too.
+    ///
+    /// # Safety
+    /// Nobody else may use these rows meanwhile.
+    pub unsafe fn fill_row(&self, row: usize, rows: usize, value: T) {
+        let (first, last) = (row + usize::from(row > 0), row + 1 + usize::from(row + 1 == rows));
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride) }.fill(value);
     }
 }
 
@@ -198,13 +202,6 @@ impl<T: Number> Four<T> {
     /// Reds, and a given b1.
     pub fn reds(layout: &Layout, b1: Area<T>) -> Result<Self> {
         Ok(Self { r1: Area::zeroed(layout)?, r2: Area::zeroed(layout)?, b1, b2: Area::absent()? })
-    }
-
-    /// All `value`, padding and border too.
-    pub fn fill(&mut self, value: T) {
-        for area in [&mut self.r1, &mut self.r2, &mut self.b1, &mut self.b2] {
-            area.fill(value);
-        }
     }
 
     /// All zero again, padding and border too.

@@ -105,13 +105,10 @@ macro_rules! short_format {
             type Own = Short<$stored>;
 
             fn own(layout: &Layout, reds: bool) -> Result<Self::Own> {
-                let mut pivot = Four::eliminated(layout, reds)?;
-                // Padding and border are divided by too.
-                pivot.fill(Self::write(1.0));
                 Ok(Short {
                     straight: Straight::zeroed(layout, reds)?,
                     diagonal: Diagonal::zeroed(layout, true)?,
-                    pivot,
+                    pivot: Four::eliminated(layout, reds)?,
                 })
             }
 

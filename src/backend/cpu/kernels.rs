@@ -163,8 +163,8 @@ for_each_isa! {
     fn subtract<F: Format>(y: &mut [F::Real], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
         let (a, v) = (cut(a, n), cut(v, n));
-        for i in 0..n {
-            y[i] -= sum4(read4::<F>(&a, i), &v, i);
+        for (i, y) in y.iter_mut().enumerate() {
+            *y -= sum4(read4::<F>(&a, i), &v, i);
         }
     }
 
@@ -328,11 +328,10 @@ for_each_isa! {
 
     /// r = r - alpha q, z = r.
     fn subtract_inner<R: Real>(r: &mut [R], z: &mut [R], q: &[R], alpha: f64) {
-        let (n, alpha) = (r.len(), R::narrow(alpha));
-        let (z, q) = (&mut z[..n], &q[..n]);
-        for i in 0..n {
-            r[i] -= alpha * q[i];
-            z[i] = r[i];
+        let alpha = R::narrow(alpha);
+        for ((r, z), q) in r.iter_mut().zip(z).zip(q) {
+            *r -= alpha * *q;
+            *z = *r;
         }
     }
 
@@ -532,8 +531,8 @@ for_each_isa! {
     fn lose(e: &mut [f64], loss: f64, a: Rows) {
         let n = e.len();
         let a = cut(a, n);
-        for i in 0..n {
-            e[i] -= loss * total4(&a, i);
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= loss * total4(&a, i);
         }
     }
 

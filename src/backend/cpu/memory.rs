@@ -17,10 +17,18 @@ const MAPPED: usize = 1 << 20;
 
 /// A block of zeros.
 pub struct Memory {
-    block: Block,
-    skip: usize,
+    /// Keeps the block; read through `data` alone.
+    _block: Block,
+    /// The first byte.
+    data: *mut u8,
     bytes: usize,
 }
+
+// SAFETY: the block is its own, and belongs to no thread; who may touch what of it when is the care of those who take
+// `data`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 enum Block {
     Lines(Vec<Line>),
@@ -41,8 +49,9 @@ impl Memory {
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
         let lines = wanted.div_ceil(LINE);
         let skip = if lines > SETS { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
-        let block = Block::zeroed(lines + skip).ok_or_else(no_memory)?;
-        Ok(Self { block, skip, bytes: LINE * lines })
+        let mut block = Block::zeroed(lines + skip).ok_or_else(no_memory)?;
+        let data = block.start().wrapping_add(LINE * skip);
+        Ok(Self { _block: block, data, bytes: LINE * lines })
     }
 
     /// Bytes, without the lines skipped.
@@ -52,12 +61,7 @@ impl Memory {
 
     /// The first byte, on a cache line boundary.
     pub fn data(&self) -> *mut u8 {
-        let start = match &self.block {
-            Block::Lines(lines) => lines.as_ptr().cast_mut().cast(),
-            #[cfg(unix)]
-            Block::Pages { start, .. } => *start,
-        };
-        start.wrapping_add(LINE * self.skip)
+        self.data
     }
 
     /// All zero again.
@@ -71,6 +75,14 @@ impl Memory {
 }
 
 impl Block {
+    fn start(&mut self) -> *mut u8 {
+        match self {
+            Self::Lines(lines) => lines.as_mut_ptr().cast(),
+            #[cfg(unix)]
+            Self::Pages { start, .. } => *start,
+        }
+    }
+
     #[cfg(unix)]
     fn zeroed(lines: usize) -> Option<Self> {
         if LINE * lines >= MAPPED { Self::mapped(LINE * lines) } else { Self::lines(lines) }
@@ -113,10 +125,10 @@ impl Block {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(unix)]
-        if let Block::Pages { start, bytes } = self.block {
+        if let Self::Pages { start, bytes } = *self {
             // SAFETY: mapped by `mapped`, with this size; nobody uses it after the drop.
             unsafe { libc::munmap(start.cast(), bytes) };
         }

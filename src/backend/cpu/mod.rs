@@ -178,10 +178,12 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.prepare(setup, components, team.members())?;
         let context = PivotContext { a, components };
         let shared = &*self;
-        team.run(
+        let result = team.run(
             |member| drop(shared.factorize_share(member, setup, &context)),
             |member| shared.factorize_share(member, setup, &context),
-        )?
+        )?;
+        self.fresh = false;
+        result
     }
 
     fn run(

@@ -7,7 +7,7 @@ use super::fused::{Buffers, StageSums};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
-use crate::backend::cycle::{Cycle, Recursion};
+use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::storage::Storage;
 use crate::backend::sums::pairwise;
@@ -129,6 +129,8 @@ pub struct Packed<F: Format> {
     pub recursion: Mutex<Recursion>,
     /// What M is divided by as stored.
     pub unit: f64,
+    /// Not factorized yet.
+    pub fresh: bool,
     /// Levels below the packed grids; member 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
@@ -203,6 +205,7 @@ impl<F: Format> Packed<F> {
             sections,
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
+            fresh: true,
             partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
             inner_partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
             scratch: Vec::new(),
@@ -256,6 +259,7 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
+        self.natural().clear_vectors();
         for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
             // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
             unsafe { vector.clear() };
@@ -270,6 +274,17 @@ impl<F: Format> Packed<F> {
                 }
             }
         }
+    }
+
+    /// The cycle in use is recursive, and was chosen, not asked for.
+    pub fn chose_recursion(&self) -> bool {
+        self.shape.cycle.kind.is_none() && self.recursion().kind != Kind::V
+    }
+
+    /// Goes over to the V-cycle.
+    pub fn set_plain_cycle(&self) {
+        self.natural().set_kind(Kind::V);
+        self.recursion.lock().unwrap_or_else(PoisonError::into_inner).kind = Kind::V;
     }
 
     /// The cycle in use.

@@ -112,9 +112,26 @@ pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
 }
 
 impl<F: Format> Packed<F> {
+    /// In short formats padding and border are divided by too: one there, from the owners of the rows.
+    fn start_short(&self, me: Me) {
+        for grid in &self.grids {
+            let Some(short) = F::short(&grid.own) else { return };
+            for row in grid.rows(me) {
+                for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
+                    // SAFETY: rows of this member, which no other uses before the barrier below.
+                    unsafe { area.fill_row(row, grid.layout.cy, F::write(1.0)) };
+                }
+            }
+        }
+        me.barrier();
+    }
+
     /// Copies A, eliminates level by level. All members see the same result.
     pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
         let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        if self.fresh {
+            self.start_short(me);
+        }
         for q in 0..self.grids.len() {
             Levels::new(self, q, setup, context).form(me, &mut scratch);
         }
@@ -385,7 +402,8 @@ impl<'a, F: Format> Levels<'a, F> {
     unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
         let corners = (grid.red_diagonal.bytes() > 0).then_some(&grid.red_diagonal);
-        for colour in [Colour::R1, Colour::R2] {
+        // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
+        for colour in [Colour::R2, Colour::R1] {
             if !grid.layout.rows(colour).contains(&row) {
                 continue;
             }

@@ -446,6 +446,16 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 }
 
 impl<F: Format> RrbSteps for Member<'_, F> {
+    fn fall_back(&mut self) -> bool {
+        let changes = self.k.chose_recursion();
+        self.me.barrier();
+        if changes && self.me.index == 0 {
+            self.k.set_plain_cycle();
+        }
+        self.me.barrier();
+        changes
+    }
+
     fn inspect(&mut self, guess: bool) -> Inputs {
         let nx = self.layout().grid.nx;
         let mut seen = Inputs::none();

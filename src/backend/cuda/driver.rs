@@ -314,8 +314,8 @@ impl Stream {
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let _entered = device.enter()?;
         let mut stream = std::ptr::null_mut();
-        // SAFETY: the context is current; the pointer outlives the call.
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
         check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
         Ok(Self { device: device.clone(), stream, owned: true })
     }

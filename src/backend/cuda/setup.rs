@@ -30,7 +30,7 @@ impl Fetched {
         }
         let mut arrays = Vec::new();
         for view in views(a) {
-            let mut values: Vec<f64> = zeroed(view.len(), "a copy of the matrix")?;
+            let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
             match view.device() {
                 Some(address) => stream.fetch(&mut values, address)?,
                 None => values.copy_from_slice(view.values()),

@@ -695,6 +695,11 @@ impl RrbSteps for Run<'_> {
         });
     }
 
+    fn fall_back(&mut self) -> bool {
+        // The V-cycle and f64 are all there is.
+        false
+    }
+
     fn take_z(&mut self) {
         self.ready = Ready::default();
         self.step(|s| launch::direction(s.stream, &s.k.update(s.k.x, s.k.grids[0].k.z, 0.0)));

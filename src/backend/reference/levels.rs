@@ -43,6 +43,8 @@ pub struct NaturalLevels {
     /// 0 where the first grid recurses, else 1.
     first_recursion: usize,
     recursion: Recursion,
+    /// The cycle was chosen, not asked for.
+    chosen: bool,
     /// Format and unit of what is stored.
     stored: (Storage, f64),
     /// On black nodes of the first grid alone, from the second level on.
@@ -317,6 +319,7 @@ impl NaturalLevels {
             sections,
             first_recursion,
             recursion: Recursion::V,
+            chosen: cycle.kind.is_none(),
             stored: (Storage::F64, 1.0),
             schur,
         })
@@ -376,6 +379,25 @@ impl NaturalLevels {
     /// Sets it, where the choice was made on finer grids.
     pub fn set_kind(&mut self, kind: Kind) {
         self.recursion.kind = kind;
+    }
+
+    /// Goes over to the V-cycle where the cycle was chosen. Whether that changes anything.
+    pub fn fall_back(&mut self) -> bool {
+        let changes = self.chosen && self.recursion.kind != Kind::V;
+        if changes {
+            self.recursion = Recursion::V;
+        }
+        changes
+    }
+
+    /// All vectors zero, after a run that met numbers too large.
+    pub fn clear_vectors(&mut self) {
+        for grid in &mut self.grids {
+            grid.z.fill(0.0);
+        }
+        for vector in self.sections.iter_mut().flat_map(|s| &mut s.vectors) {
+            vector.fill(0.0);
+        }
     }
 
     /// Grids of section k, the next one's first included.

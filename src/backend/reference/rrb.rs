@@ -249,7 +249,12 @@ impl RrbBackend for Reference {
         let Some(state) = self.state.as_mut() else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        program(&mut Run { s: state, arrays, observer })
+        let result = program(&mut Run { s: state, arrays, observer });
+        if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+            // Recursions go over the ring too, where 0 * inf would stay for good.
+            state.levels.clear_vectors();
+        }
+        result
     }
 
     fn recursion(&self) -> Recursion {
@@ -364,6 +369,10 @@ impl PcgSteps for Run<'_, '_> {
 }
 
 impl RrbSteps for Run<'_, '_> {
+    fn fall_back(&mut self) -> bool {
+        self.s.levels.fall_back()
+    }
+
     fn inspect(&mut self, guess: bool) -> Inputs {
         let (grid, ld) = (self.s.grid, self.arrays.ld);
         let mut inputs = Inputs::none();

@@ -1,5 +1,7 @@
-//! Pictures of what the examples write: waves over the bathymetry (PNG) and convergence histories (SVG).
+//! Pictures of what the examples write, waves over the bathymetry (PNG) and convergence histories (SVG), and of what the
+//! benchmark measures (SVG).
 
+mod bench;
 mod convergence;
 mod fonts;
 mod vti;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use indicatif::ProgressBar;
 
-/// Pictures of what the rrbsolver examples write.
+/// Pictures of what the rrbsolver examples write and of what its benchmark measures.
 #[derive(Parser)]
 #[command(version, about)]
 struct Cli {
@@ -26,6 +28,18 @@ enum Picture {
     Waves(Waves),
     /// Relative residual against iteration, from CSV files of two columns, as SVG.
     Convergence(Convergence),
+    /// The papers' figures, from records of rrbsolver-bench, as SVG.
+    Bench(Bench),
+}
+
+#[derive(Args)]
+struct Bench {
+    /// Records; those without a figure are passed over.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Folder of the pictures.
+    #[arg(short, long, default_value = ".")]
+    output: PathBuf,
 }
 
 #[derive(Args)]
@@ -68,6 +82,7 @@ fn main() -> ExitCode {
     let result = match &cli.picture {
         Picture::Waves(options) => draw_waves(options),
         Picture::Convergence(options) => draw_convergence(options),
+        Picture::Bench(options) => draw_bench(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -107,6 +122,18 @@ fn draw_convergence(options: &Convergence) -> Result<(), String> {
     let histories = options.files.iter().map(|file| convergence::read(file)).collect::<Result<Vec<_>, _>>()?;
     let svg = convergence::draw(&histories, &options.title)?;
     write_whole(&options.output, svg.as_bytes())
+}
+
+fn draw_bench(options: &Bench) -> Result<(), String> {
+    for file in &options.files {
+        let record = rrbsolver_benches::record::Record::read(file)?;
+        for (name, svg) in bench::draw(&record)? {
+            let path = options.output.join(format!("{name}.svg"));
+            write_whole(&path, svg.as_bytes())?;
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// Under a temporary name first: what stands under `path` is always a whole picture.

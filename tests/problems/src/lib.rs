@@ -9,8 +9,11 @@ pub const OUTSIDE: f64 = f64::NAN;
 /// A symmetric 5- or 9-point matrix: `a[j * nx + i]`, i fastest, no padding.
 #[derive(Clone, Debug)]
 pub struct Stencil {
+    /// Nodes in x.
     pub nx: usize,
+    /// Nodes in y.
     pub ny: usize,
+    /// Diagonal.
     pub center: Vec<f64>,
     /// (i, j) - (i + 1, j)
     pub east: Vec<f64>,
@@ -67,6 +70,7 @@ impl Stencil {
     }
 
     /// Number of unknowns.
+    #[expect(clippy::len_without_is_empty, reason = "a grid has nodes")]
     pub fn len(&self) -> usize {
         self.nx * self.ny
     }
@@ -175,6 +179,7 @@ impl Stencil {
 pub struct Random(pub u64);
 
 impl Random {
+    /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -435,19 +440,149 @@ pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Ste
     a
 }
 
+/// The equation that a variational Boussinesq wave model solves in every time step for the vertical structure psi of
+/// its flow (parabolic profile): M psi - div(N grad psi) = -div(h D grad phi) with M = 4/3 h, h D = 2/3 h^2 and
+/// N = 8/15 h^3, on square cells of side `cell` [m] with closed outer edges. `depth` [m] at the nodes; 0 or less is
+/// land, whose rows are decoupled, with the center of a node `land_depth` deep. Faces take the mean depth, and are
+/// closed beside land; phi is the surface potential. Equations are multiplied by cell^2.
+pub fn waves(depth: &[f64], phi: &[f64], nx: usize, ny: usize, cell: f64, land_depth: f64) -> (Stencil, Vec<f64>) {
+    assert!(depth.len() == nx * ny && phi.len() == nx * ny);
+    let mut a = Stencil::zeros(nx, ny, false);
+    let mut b = vec![0.0; nx * ny];
+    let mut face = |p: usize, q: usize| {
+        if depth[p] <= 0.0 || depth[q] <= 0.0 {
+            return 0.0;
+        }
+        let h = arithmetic(depth[p], depth[q]);
+        let flux = 2.0 / 3.0 * h * h * (phi[q] - phi[p]);
+        b[p] -= flux;
+        b[q] += flux;
+        -8.0 / 15.0 * h * h * h
+    };
+    for j in 0..ny {
+        for i in 0..nx {
+            let p = j * nx + i;
+            if i + 1 < nx {
+                a.east[p] = face(p, p + 1);
+            }
+            if j + 1 < ny {
+                a.north[p] = face(p, p + nx);
+            }
+        }
+    }
+    let h = |p: usize| if depth[p] > 0.0 { depth[p] } else { land_depth };
+    a.set_row_sums(|p| cell * cell * 4.0 / 3.0 * h(p));
+    (a, b)
+}
+
+/// `waves` on a made-up coast of 1200 m x 1000 m with nine islands, a dredged channel, sand waves and beaches; depth
+/// from 2.5 m to 25 m, so that N has three decades. nx nodes along the coast, 5 (nx - 1) / 6 + 1 across.
+pub fn variable_depth(nx: usize) -> (Stencil, Vec<f64>) {
+    let ny = variable_depth_rows(nx);
+    let cell = 1200.0 / (nx - 1) as f64;
+    let at = |f: fn(f64, f64) -> f64| -> Vec<f64> {
+        (0..nx * ny).map(|p| f((p % nx) as f64 * cell, (p / nx) as f64 * cell)).collect()
+    };
+    waves(&at(coast_depth), &at(coast_potential), nx, ny, cell, 2.5)
+}
+
+/// Nodes across the coast of `variable_depth`.
+pub fn variable_depth_rows(nx: usize) -> usize {
+    5 * (nx - 1) / 6 + 1
+}
+
+/// Metres; negative on land.
+fn coast_depth(x: f64, y: f64) -> f64 {
+    // x, y, mean radius and phase of an island; x, y, width and weight of a hill or hollow.
+    const ISLANDS: [[f64; 4]; 9] = [
+        [310.0, 260.0, 55.0, 0.3],
+        [700.0, 190.0, 38.0, 1.1],
+        [930.0, 420.0, 70.0, 2.0],
+        [520.0, 560.0, 30.0, 0.7],
+        [240.0, 720.0, 64.0, 2.9],
+        [620.0, 840.0, 48.0, 1.9],
+        [1010.0, 790.0, 36.0, 0.1],
+        [430.0, 400.0, 14.0, 2.2],
+        [810.0, 640.0, 9.0, 1.4],
+    ];
+    const RELIEF: [[f64; 4]; 12] = [
+        [150.0, 150.0, 140.0, -0.5],
+        [450.0, 120.0, 110.0, 0.45],
+        [880.0, 130.0, 150.0, -0.35],
+        [1080.0, 250.0, 120.0, 0.5],
+        [600.0, 350.0, 130.0, 0.5],
+        [120.0, 480.0, 120.0, 0.4],
+        [380.0, 640.0, 90.0, -0.4],
+        [760.0, 520.0, 120.0, 0.45],
+        [1120.0, 600.0, 140.0, -0.45],
+        [480.0, 860.0, 120.0, 0.4],
+        [850.0, 900.0, 110.0, -0.3],
+        [1150.0, 930.0, 100.0, 0.35],
+    ];
+    let shore = 60.0 + 35.0 * (x * 0.012).sin() + 14.0 * (x * 0.047 + 0.5).sin() + 5.0 * (x * 0.21).sin();
+    let from_land = ISLANDS.iter().fold(y - shore, |nearest, &[x0, y0, radius, phase]| {
+        let (u, v) = (x - x0, y - y0);
+        let angle = v.atan2(u);
+        let ragged = 1.0
+            + 0.25 * (3.0 * angle + phase).sin()
+            + 0.12 * (7.0 * angle + 2.0 * phase).sin()
+            + 0.05 * (17.0 * angle).sin();
+        nearest.min((u * u + v * v).sqrt() - radius * ragged)
+    });
+    if from_land < 0.0 {
+        return -1.0;
+    }
+    let bell = |u: f64, v: f64| (-0.5 * (u * u + v * v)).exp();
+    let relief: f64 = RELIEF.iter().map(|&[x0, y0, width, w]| w * bell((x - x0) / width, (y - y0) / width)).sum();
+    let channel = 520.0 + 160.0 * (x * 0.0071).sin() + 50.0 * (x * 0.019 + 1.0).sin();
+    let sand = 0.06 * (0.11 * x + 0.031 * y).sin() * (0.083 * y - 0.02 * x).sin();
+    let level = 0.5 + relief + 0.6 * bell((y - channel) / 45.0, 0.0) + sand;
+    // Between 0 and 1, falling to 0 on beaches; depth on a logarithmic scale.
+    let level = 0.5 * (1.0 + (1.6 * (level - 0.5)).tanh()) * (1.0 - (-from_land / 40.0).exp());
+    2.5 * 10f64.powf(level)
+}
+
+/// Waves of three lengths and two bumps.
+fn coast_potential(x: f64, y: f64) -> f64 {
+    let bump = |x0: f64, y0: f64, width: f64| (-((x - x0).hypot(y - y0) / width).powi(2)).exp();
+    0.4 * (0.05 * x + 0.02 * y).sin()
+        + 0.25 * (-0.11 * x + 0.16 * y + 1.0).sin()
+        + 0.1 * (0.4 * x + 0.3 * y).sin()
+        + 2.0 * bump(420.0, 470.0, 30.0)
+        - 1.5 * bump(860.0, 300.0, 18.0)
+}
+
 /// A problem of the golden table by its name in the table; the right-hand side included.
 pub fn by_name(name: &str, nx: usize, ny: usize) -> (Stencil, Vec<f64>) {
+    find(name, nx, ny).unwrap_or_else(|complaint| panic!("{complaint}"))
+}
+
+/// What `find` knows, for the help of programs.
+pub const NAMES: &str = "poisson_f poisson_Au poisson_rand_even smooth checker8_C checkerfine_C inclHigh_C inclLow_C \
+    random_C aniso_hx/hy=R boussinesq_m=M boussinesq_m=M_smooth boussinesq_neumannBC_m=M neumann_const neumann_var \
+    fe_bilinear mehrstellen five_as_nine skew_only+eps fe_mass fe_aniso_r=R rot_eps=E_th=DEGREES \
+    rot7_eps=E_th=DEGREES variable_depth";
+
+/// The same, or a sentence that says why there is no such problem.
+pub fn find(name: &str, nx: usize, ny: usize) -> Result<(Stencil, Vec<f64>), String> {
     let n = nx + 1;
-    let number = |prefix: &str| -> f64 {
-        let text = name.strip_prefix(prefix).expect("prefix checked by the caller");
-        text.split('_').next().unwrap().parse().expect("a number in the problem's name")
+    // The golden table has these shorter names at other sizes.
+    let name = match name {
+        "incl3" => "inclHigh_1000",
+        "incl6" => "inclHigh_1000000",
+        "check3" => "checker8_1000",
+        "rand3" => "random_1000",
+        other => other,
     };
+    let unknown = || format!("no problem is called {name}; there are: {NAMES}");
+    let parse = |text: &str| text.parse::<f64>().map_err(|_| unknown());
+    let number = |prefix: &str| parse(name[prefix.len()..].split('_').next().unwrap_or_default());
     let random = || random_rhs(nx * ny, 1);
-    let angles = |prefix: &str| -> (f64, f64) {
-        let (eps, theta) = name[prefix.len()..].split_once("_th=").expect("eps_th=");
-        (eps.parse().unwrap(), theta.parse().unwrap())
+    let angles = |prefix: &str| -> Result<(f64, f64), String> {
+        let (eps, theta) = name[prefix.len()..].split_once("_th=").ok_or_else(unknown)?;
+        Ok((parse(eps)?, parse(theta)?))
     };
-    match name {
+    let found = match name {
         "poisson_f" => (poisson(nx, ny), poisson_f_rhs(n)),
         "poisson_Au" => {
             let a = poisson(nx, ny);
@@ -460,31 +595,39 @@ pub fn by_name(name: &str, nx: usize, ny: usize) -> (Stencil, Vec<f64>) {
         }
         "fe_mass" => (nine_point(nx, ny, name), random()),
         "smooth" => (smooth_field(n), random()),
+        "variable_depth" => variable_depth(nx),
         _ if name.starts_with("neumann_const") => (neumann_const(nx, ny), without_mean(random())),
         _ if name.starts_with("neumann_var") => (neumann_var(nx, ny), without_mean(random())),
-        _ if name.starts_with("aniso_hx/hy=") => (aniso(n, number("aniso_hx/hy=")), random()),
-        _ if name.starts_with("checker8_") => (checker8(n, number("checker8_")), random()),
-        _ if name.starts_with("checkerfine_") => (checkerfine(n, number("checkerfine_")), random()),
-        _ if name.starts_with("inclHigh_") => (inclusions(n, number("inclHigh_")), random()),
-        _ if name.starts_with("inclLow_") => (inclusions(n, 1.0 / number("inclLow_")), random()),
-        _ if name.starts_with("random_") => (random_field(n, number("random_")), random()),
-        _ if name.starts_with("fe_aniso_r=") => (fe_aniso(nx, ny, number("fe_aniso_r=")), random()),
+        _ if name.starts_with("aniso_hx/hy=") => (aniso(n, number("aniso_hx/hy=")?), random()),
+        _ if name.starts_with("checker8_") => (checker8(n, number("checker8_")?), random()),
+        _ if name.starts_with("checkerfine_") => (checkerfine(n, number("checkerfine_")?), random()),
+        _ if name.starts_with("inclHigh_") => (inclusions(n, number("inclHigh_")?), random()),
+        _ if name.starts_with("inclLow_") => (inclusions(n, 1.0 / number("inclLow_")?), random()),
+        _ if name.starts_with("random_") => (random_field(n, number("random_")?), random()),
+        _ if name.starts_with("fe_aniso_r=") => (fe_aniso(nx, ny, number("fe_aniso_r=")?), random()),
         _ if name.starts_with("rot_eps=") => {
-            let (eps, theta) = angles("rot_eps=");
+            let (eps, theta) = angles("rot_eps=")?;
             (rot(nx, ny, eps, theta), random())
         }
         _ if name.starts_with("rot7_eps=") => {
-            let (eps, theta) = angles("rot7_eps=");
+            let (eps, theta) = angles("rot7_eps=")?;
             (rot7(nx, ny, eps, theta), random())
         }
         _ if name.starts_with("boussinesq_neumannBC_m=") => {
             let b = if name.ends_with("_smooth") { smooth_rhs(n) } else { random() };
-            (boussinesq_closed(n, number("boussinesq_neumannBC_m=")), b)
+            (boussinesq_closed(n, number("boussinesq_neumannBC_m=")?), b)
         }
         _ if name.starts_with("boussinesq_m=") => {
             let b = if name.ends_with("_smooth") { smooth_rhs(n) } else { random() };
-            (boussinesq(n, number("boussinesq_m=")), b)
+            (boussinesq(n, number("boussinesq_m=")?), b)
         }
-        _ => panic!("no problem is called {name}"),
+        _ => return Err(unknown()),
+    };
+    if (found.0.nx, found.0.ny) != (nx, ny) {
+        return Err(format!("{name} exists with {} x {} nodes, not {nx} x {ny}", found.0.nx, found.0.ny));
     }
+    if found.1.len() != nx * ny {
+        return Err(format!("the right-hand side of {name} needs a square grid, not {nx} x {ny}"));
+    }
+    Ok(found)
 }

@@ -1,0 +1,312 @@
+//! The measurements by their command lines. A record keeps the line that made it, and pages of the documentation name
+//! the lines that make their tables.
+
+use crate::contest::{self, Contender, Effort};
+use crate::iccg::Pivots;
+use crate::machine::{Machine, cores};
+use crate::problem::Problem;
+use crate::record::{Record, Study};
+use crate::stages;
+use crate::stream;
+use crate::sweeps::{self, GridPlan};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Name of the program in the lines that records keep.
+pub const PROGRAM: &str = "rrbsolver-bench";
+
+/// The papers' preconditioner.
+const THEIRS: &str = "precision=f64 cycle=v";
+
+/// One measurement.
+#[derive(Parser)]
+#[command(name = PROGRAM)]
+pub struct Line {
+    /// Which.
+    #[command(subcommand)]
+    pub measurement: Measurement,
+}
+
+/// What can be measured.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Measurement {
+    /// The machine's bandwidth: copy and triad, one thread and all, from cache to memory.
+    Stream(StreamArgs),
+    /// Solve with several sets of options, and with others' solvers, in turn.
+    Solve(SolveArgs),
+    /// Where the time of a solve goes: every step with its bytes, its share of the bandwidth and its flops.
+    Stages(StagesArgs),
+    /// Iterations, condition number and time over levels and sizes (the papers' figures 5.1, 5.2 and table 5.3).
+    Levels(LevelsArgs),
+    /// Time over implementations S1, S2, S3, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
+    Grids(GridsArgs),
+}
+
+/// What is solved.
+#[derive(Clone, Debug, Args)]
+pub struct ProblemArgs {
+    /// A problem of the golden tables, variable_depth, or the path of an ESRI ASCII bathymetry (.asc, .asc.gz).
+    problem: String,
+    /// Nodes a row, and as many rows.
+    #[arg(short = 'n', long, default_value_t = 1023)]
+    size: usize,
+    /// Rows, if they are not as many.
+    #[arg(long)]
+    rows: Option<usize>,
+    /// Of a bathymetry: shallower water is land [m].
+    #[arg(long, default_value_t = 0.3)]
+    least_depth: f64,
+}
+
+impl ProblemArgs {
+    fn find(&self) -> Result<Problem, String> {
+        Problem::find(&self.problem, self.size, self.rows, self.least_depth)
+    }
+}
+
+/// Ceilings of the same run.
+#[derive(Clone, Debug, Args)]
+pub struct CeilingArgs {
+    /// Do not measure the machine's bandwidth.
+    #[arg(long)]
+    no_stream: bool,
+    /// Arrays of the bandwidth from memory, MB in all.
+    #[arg(long, default_value_t = stream::FROM_MEMORY_MEGABYTES)]
+    stream_megabytes: f64,
+}
+
+impl CeilingArgs {
+    /// Bandwidth from memory, and at a working set of these many bytes, measured before and after `work`.
+    fn around<T>(&self, working_set: f64, work: impl FnOnce() -> Result<T, String>) -> Result<(T, Bandwidths), String> {
+        if self.no_stream {
+            return Ok((work()?, Vec::new()));
+        }
+        let working_set = (working_set * 1e-6).round().max(1.0);
+        let mut sizes = vec![self.stream_megabytes];
+        if working_set < self.stream_megabytes {
+            sizes.push(working_set);
+        }
+        let before = stream::measure(cores(), &sizes);
+        let done = work()?;
+        Ok((done, stream::both(before, &stream::measure(cores(), &sizes))))
+    }
+}
+
+type Bandwidths = Vec<stream::Bandwidth>;
+
+/// Bytes per unknown that a solve goes over: S1, five vectors and M, of what the handle holds.
+const WORKING_SET: f64 = 70.0;
+
+/// Arguments of `stream`.
+#[derive(Clone, Debug, Args)]
+pub struct StreamArgs {
+    /// All arrays together, MB.
+    #[arg(long, value_delimiter = ',', default_values_t = [1.5, 12.0, 48.0, 192.0, stream::FROM_MEMORY_MEGABYTES])]
+    megabytes: Vec<f64>,
+    /// Threads of the second half.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// The in-house baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Baseline {
+    /// ICCG(0).
+    Ic,
+    /// MIC(0)-CG.
+    Mic,
+}
+
+/// Arguments of `solve`.
+#[derive(Clone, Debug, Args)]
+pub struct SolveArgs {
+    #[command(flatten)]
+    problem: ProblemArgs,
+    /// Options of the solver as text, such as "threads=1 precision=f64"; several times: in turn.
+    #[arg(short, long, default_value = "")]
+    options: Vec<String>,
+    /// Options before those of every --options.
+    #[arg(long, default_value = "")]
+    common: String,
+    /// In-house conjugate gradients, natural order, one thread.
+    #[arg(short, long, value_enum)]
+    baseline: Vec<Baseline>,
+    /// NAME=PROGRAM ARGUMENTS: another program, which solves the same system and prints, as its last line of nine
+    /// fields, name,problem,n,threads,setup_s,solve_s,iterations,residual,megabytes.
+    #[arg(short, long)]
+    peer: Vec<String>,
+    /// Tolerance of the library and the baseline, 2-norm of b - A x relative to b.
+    #[arg(long, default_value_t = 1e-6)]
+    rel_tol: f64,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 10)]
+    repeats: usize,
+    /// Who has used so many seconds drops out of further rounds.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+    #[command(flatten)]
+    ceiling: CeilingArgs,
+}
+
+/// Arguments of `stages`.
+#[derive(Clone, Debug, Args)]
+pub struct StagesArgs {
+    #[command(flatten)]
+    problem: ProblemArgs,
+    /// Options of the solver as text.
+    #[arg(short, long, default_value = "")]
+    options: String,
+    /// Measured solves.
+    #[arg(short, long, default_value_t = 10)]
+    repeats: usize,
+    #[command(flatten)]
+    ceiling: CeilingArgs,
+}
+
+/// Arguments of `levels`.
+#[derive(Clone, Debug, Args)]
+pub struct LevelsArgs {
+    /// A problem of the golden tables.
+    problem: String,
+    /// Nodes a row.
+    #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [127, 255, 511, 1023])]
+    sizes: Vec<usize>,
+    /// Levels; none: 2, 4, ... up to what the grid has.
+    #[arg(short, long, value_delimiter = ',')]
+    levels: Vec<usize>,
+    /// Options of the solver as text, beside levels and the papers' norm.
+    #[arg(short, long, default_value = THEIRS)]
+    options: String,
+    /// Measured solves.
+    #[arg(short, long, default_value_t = 3)]
+    repeats: usize,
+}
+
+/// Arguments of `grids`.
+#[derive(Clone, Debug, Args)]
+pub struct GridsArgs {
+    /// A problem of the golden tables.
+    problem: String,
+    /// Nodes a row.
+    #[arg(short = 'n', long, default_value_t = 1023)]
+    size: usize,
+    /// Levels at which all implementations run.
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 12, 16])]
+    levels: Vec<usize>,
+    /// Levels at which the fused one runs.
+    #[arg(long, value_delimiter = ',', default_values_t = [6, 8, 10, 12, 14, 16, 18])]
+    fused_levels: Vec<usize>,
+    /// Numbers of r1/r2/b1/b2 grids.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5])]
+    grids: Vec<usize>,
+    /// Options of the solver as text, beside those and the papers' norm.
+    #[arg(short, long, default_value = THEIRS)]
+    options: String,
+    /// Measured solves.
+    #[arg(short, long, default_value_t = 3)]
+    repeats: usize,
+}
+
+/// Runs one measurement. `words`: its command line without the program's name.
+pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, String> {
+    let (study, bandwidth) = match measurement {
+        Measurement::Stream(args) => {
+            (Study::Stream, stream::measure(args.threads.unwrap_or_else(cores), &args.megabytes))
+        }
+        Measurement::Solve(args) => {
+            let problem = args.problem.find()?;
+            let mut contenders: Vec<Contender> = args
+                .options
+                .iter()
+                .map(|own| {
+                    let name = if own.is_empty() { "defaults" } else { own };
+                    let all = format!("rel_tol={:e} {} {own}", args.rel_tol, args.common);
+                    Contender::Rrb(format!("rrbsolver, {name}"), all)
+                })
+                .collect();
+            contenders.extend(args.baseline.iter().map(|b| match b {
+                Baseline::Ic => Contender::InHouse(Pivots::Incomplete),
+                Baseline::Mic => Contender::InHouse(Pivots::Modified),
+            }));
+            for peer in &args.peer {
+                contenders.push(Contender::program(peer)?);
+            }
+            let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
+            let bytes = WORKING_SET * problem.unknowns() as f64;
+            let (contest, bandwidth) = args.ceiling.around(bytes, || contest::hold(&problem, &contenders, effort))?;
+            (Study::Solve(contest), bandwidth)
+        }
+        Measurement::Stages(args) => {
+            let problem = args.problem.find()?;
+            let bytes = WORKING_SET * problem.unknowns() as f64;
+            let (breakdown, bandwidth) =
+                args.ceiling.around(bytes, || stages::measure(&problem, &args.options, args.repeats))?;
+            (Study::Stages(breakdown), bandwidth)
+        }
+        Measurement::Levels(args) => (
+            Study::Levels(sweeps::over_levels(&args.problem, &args.sizes, &args.levels, &args.options, args.repeats)?),
+            Vec::new(),
+        ),
+        Measurement::Grids(args) => {
+            let plan = GridPlan {
+                levels_all: args.levels.clone(),
+                levels_fused: args.fused_levels.clone(),
+                grids: args.grids.clone(),
+                threads: cores(),
+                repeats: args.repeats,
+            };
+            (Study::Grids(sweeps::over_grids(&args.problem, args.size, &args.options, &plan)?), Vec::new())
+        }
+    };
+    Ok(Record { command: join(words), machine: Machine::this(), bandwidth, study })
+}
+
+/// The same from a line of text.
+pub fn execute_line(line: &str) -> Result<Record, String> {
+    let words = split(line)?;
+    let parsed = Line::try_parse_from(std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)))
+        .map_err(|error| format!("{line}: {error}"))?;
+    execute(&words, &parsed.measurement)
+}
+
+/// Words as a shell would take them.
+pub fn join(words: &[String]) -> String {
+    let quote = |w: &String| {
+        let plain = !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || "-_=.,/+:".contains(c));
+        if plain { w.clone() } else { format!("\"{w}\"") }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// The reverse: words between blanks, or between double quotes.
+pub fn split(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            c if c.is_whitespace() && !quoted => words.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quoted { Err(format!("a quote is not closed in {line}")) } else { Ok(words) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_split_as_they_were_joined() {
+        let words: Vec<String> =
+            ["solve", "poisson_f", "--options", "threads=1 levels=12", "--options", ""].map(str::to_owned).to_vec();
+        let line = join(&words);
+        assert_eq!(line, "solve poisson_f --options \"threads=1 levels=12\" --options \"\"");
+        assert_eq!(split(&line).unwrap(), words);
+        assert!(split("a \"b").is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! The same system by several solvers in turn: this library with several sets of options, the in-house ICCG, and
+//! programs of others.
+
+use crate::cost::Model;
+use crate::iccg::{Iccg, Pivots};
+use crate::problem::Problem;
+use crate::solver::Solver;
+use crate::timing::Samples;
+use rrbsolver::options::info;
+use serde::{Deserialize, Serialize};
+use std::process::Command;
+use std::time::Instant;
+
+/// Who takes part.
+#[derive(Clone, Debug)]
+pub enum Contender {
+    /// This library: a name for the options, and the options as text.
+    Rrb(String, String),
+    /// ICCG(0) or MIC(0)-CG of this program, one thread.
+    InHouse(Pivots),
+    /// Name, program and arguments: it solves the same system and prints, as its last line of nine fields,
+    /// `name,problem,n,threads,setup seconds,solve seconds,iterations,relative residual,megabytes`.
+    Program(String, Vec<String>),
+}
+
+impl Contender {
+    /// `NAME=PROGRAM ARGUMENTS`, split at blanks.
+    pub fn program(text: &str) -> Result<Self, String> {
+        let (name, command) = text.split_once('=').ok_or("NAME=PROGRAM ARGUMENTS is needed")?;
+        let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
+        if words.is_empty() { Err("no program is named".to_owned()) } else { Ok(Self::Program(name.to_owned(), words)) }
+    }
+}
+
+/// How often.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Measured rounds.
+    pub repeats: usize,
+    /// A contender that has used so many seconds drops out of further rounds.
+    pub seconds: f64,
+    /// Tolerance of the in-house ICCG, in the 2-norm relative to b. The others have it among their options.
+    pub rel_tol: f64,
+}
+
+/// What one contender did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Whose.
+    pub name: String,
+    /// Threads.
+    pub threads: usize,
+    /// From the matrix to a solver that is ready: memory and threads are taken too.
+    pub setup: Samples,
+    /// The same with a new matrix in a solver that exists; empty where there is no such thing.
+    pub renewal: Samples,
+    /// From b and x = 0 to x.
+    pub solve: Samples,
+    /// Iterations of a solve.
+    pub iterations: usize,
+    /// |b - A x| / |b| in the end, computed afresh.
+    pub residual: f64,
+    /// Whether the solver says that it converged.
+    pub converged: bool,
+    /// Setup and solve relative to those of the first contender in the same round.
+    pub ratio: Samples,
+    /// The solve alone, likewise.
+    #[serde(default)]
+    pub solve_ratio: Samples,
+    /// What the library says of itself.
+    pub rrb: Option<Rrb>,
+}
+
+/// What the library says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rrb {
+    /// The preconditioner in use.
+    pub model: Model,
+    /// Memory of the handle.
+    pub bytes: i64,
+    /// Of the last solve, by its CG coefficients.
+    pub lambda_min: f64,
+    /// Of the last solve.
+    pub lambda_max: f64,
+    /// 8-byte words of memory traffic per black node and iteration, where they are counted.
+    pub words: Option<f64>,
+    /// The same of the whole solve.
+    pub words_of_solve: Option<f64>,
+}
+
+/// A contest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Contest {
+    /// Problem.
+    pub problem: String,
+    /// Its nodes.
+    pub nx: usize,
+    /// Its nodes.
+    pub ny: usize,
+    /// In the order of the contenders.
+    pub entries: Vec<Entry>,
+}
+
+/// One run.
+struct Run {
+    name: String,
+    threads: usize,
+    setup: f64,
+    renewal: Option<f64>,
+    solve: f64,
+    iterations: usize,
+    residual: Option<f64>,
+    converged: bool,
+    rrb: Option<Rrb>,
+}
+
+/// Rounds in which all contenders run in turn; the first round is the warm-up, and counts only for contenders that used
+/// up their seconds in it.
+pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Result<Contest, String> {
+    let mut entries: Vec<Option<Entry>> = vec![None; contenders.len()];
+    let mut warm_up: Vec<Option<Run>> = contenders.iter().map(|_| None).collect();
+    let mut used = vec![0.0; contenders.len()];
+    let mut x = vec![0.0; problem.unknowns()];
+    for round in 0..=effort.repeats {
+        let mut first = None;
+        for (k, contender) in contenders.iter().enumerate() {
+            if used[k] > effort.seconds {
+                continue;
+            }
+            let start = Instant::now();
+            let run = run(problem, contender, effort.rel_tol, &mut x)?;
+            used[k] += start.elapsed().as_secs_f64();
+            if round == 0 {
+                let residual = run.residual.unwrap_or_else(|| problem.relative_residual(&x));
+                entries[k] = Some(Entry {
+                    name: run.name.clone(),
+                    threads: run.threads,
+                    setup: Samples::default(),
+                    renewal: Samples::default(),
+                    solve: Samples::default(),
+                    iterations: run.iterations,
+                    residual,
+                    converged: run.converged,
+                    ratio: Samples::default(),
+                    solve_ratio: Samples::default(),
+                    rrb: run.rrb.clone(),
+                });
+                if used[k] <= effort.seconds && effort.repeats > 0 {
+                    continue;
+                }
+                warm_up[k] = Some(run);
+                continue;
+            }
+            if k == 0 {
+                first = Some((run.setup + run.solve, run.solve));
+            }
+            add(entries[k].as_mut().expect("made in the first round"), &run, first);
+        }
+        if round == 0 {
+            // Those whose only run this is.
+            let against = warm_up.first().and_then(Option::as_ref).map(|r| (r.setup + r.solve, r.solve));
+            for (entry, run) in entries.iter_mut().zip(&warm_up) {
+                if let (Some(entry), Some(run)) = (entry.as_mut(), run) {
+                    add(entry, run, against);
+                }
+            }
+        }
+    }
+    let mut entries: Vec<Entry> = entries.into_iter().flatten().collect();
+    let (setup, solve) = entries.first().map_or((0.0, 0.0), |e| (e.setup.median(), e.solve.median()));
+    for entry in &mut entries {
+        // A contender with one long run has no round in common with the first one's measured runs.
+        if entry.ratio.all().is_empty() {
+            entry.ratio.push((entry.setup.median() + entry.solve.median()) / (setup + solve));
+            entry.solve_ratio.push(entry.solve.median() / solve);
+        }
+    }
+    Ok(Contest { problem: problem.name.clone(), nx: problem.a.nx, ny: problem.a.ny, entries })
+}
+
+/// `first`: setup and solve, and solve, of the first contender in this round.
+fn add(entry: &mut Entry, run: &Run, first: Option<(f64, f64)>) {
+    entry.setup.push(run.setup);
+    entry.solve.push(run.solve);
+    if let Some(renewal) = run.renewal {
+        entry.renewal.push(renewal);
+    }
+    if let Some((total, solve)) = first {
+        entry.ratio.push((run.setup + run.solve) / total);
+        entry.solve_ratio.push(run.solve / solve);
+    }
+}
+
+fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) -> Result<Run, String> {
+    match contender {
+        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).map_err(|e| format!("{options}: {e}")),
+        Contender::InHouse(pivots) => {
+            let start = Instant::now();
+            let mut solver = Iccg::factorize(&problem.a, *pivots)?;
+            let setup = start.elapsed().as_secs_f64();
+            let end = solver.solve(&problem.b, x, rel_tol, 100_000);
+            let name = if *pivots == Pivots::Modified { "MIC(0)-CG" } else { "ICCG(0)" };
+            Ok(Run {
+                name: format!("in-house {name}"),
+                threads: 1,
+                setup,
+                renewal: None,
+                solve: start.elapsed().as_secs_f64() - setup,
+                iterations: end.iterations,
+                residual: None,
+                converged: end.converged,
+                rrb: None,
+            })
+        }
+        Contender::Program(name, words) => run_program(name, words),
+    }
+}
+
+fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Result<Run, String> {
+    let (a, b) = (&problem.a, &problem.b);
+    x.fill(0.0);
+    let start = Instant::now();
+    let mut solver = Solver::new(a.nx, a.ny, options)?;
+    solver.factorize(a)?;
+    let setup = start.elapsed().as_secs_f64();
+    let converged = solver.solve(b, x)?;
+    let solve = start.elapsed().as_secs_f64() - setup;
+    let (iterations, lambda_min, lambda_max) =
+        (solver.int(info::ITERATIONS) as usize, solver.real(info::LAMBDA_MIN), solver.real(info::LAMBDA_MAX));
+    let start = Instant::now();
+    solver.factorize(a)?;
+    let renewal = start.elapsed().as_secs_f64();
+
+    let model = Model::new(
+        |key| solver.int(key),
+        solver.int(info::PRECISION),
+        solver.int(info::CYCLE),
+        solver.int(info::LEVELS) as usize,
+    );
+    let on_schur_complement = a.corners.is_none() && solver.int(info::COMPENSATED_COUPLINGS) == 0;
+    let counted = on_schur_complement && solver.int(info::GRIDS) > 0;
+    Ok(Run {
+        name: name.to_owned(),
+        threads: solver.int(info::THREADS) as usize,
+        setup,
+        renewal: Some(renewal),
+        solve,
+        iterations,
+        residual: None,
+        converged,
+        rrb: Some(Rrb {
+            words: if counted { model.words_of_iteration() } else { None },
+            words_of_solve: if counted { model.words_of_solve(iterations) } else { None },
+            model,
+            bytes: solver.int(info::BYTES_HOST),
+            lambda_min,
+            lambda_max,
+        }),
+    })
+}
+
+fn run_program(name: &str, words: &[String]) -> Result<Run, String> {
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", words.join(" ")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaint = || format!("{} printed no line of nine fields: {text}", words.join(" "));
+    let fields: Vec<&str> =
+        text.lines().map(|l| l.split(',').collect::<Vec<_>>()).rfind(|f| f.len() == 9).ok_or_else(complaint)?;
+    let number = |k: usize| fields[k].trim().parse::<f64>().map_err(|_| complaint());
+    Ok(Run {
+        name: name.to_owned(),
+        threads: number(3)? as usize,
+        setup: number(4)?,
+        renewal: None,
+        solve: number(5)?,
+        iterations: number(6)? as usize,
+        residual: Some(number(7)?),
+        converged: true,
+        rrb: None,
+    })
+}

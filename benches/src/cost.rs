@@ -1,0 +1,270 @@
+//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points where CG runs on S1 (half of the nodes: the
+//! black ones), in 8-byte words and flops per black node of the finest grid.
+//!
+//! The rule: an array that a loop over the grid reads or writes counts once a loop, whatever its neighbours' reads find
+//! in cache; lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; in f32 1/2,
+//! in bf16 1/4), a value of its sweeps v (1; in both 1/2); all else is f64. The exact factor is not counted.
+//!
+//! ```text
+//!     first grid           descend  r rw 2, q 1, pivots and couplings 2.5 c, kept values v/2
+//!                          ascend   kept values v/2, r 1/2, M 2.5 c, p rw 2, x rw 2, S1 5 (3: f64 shares 2 with M), q 1
+//!     node of a coarse     descend  3.75 c, red v/2, b1 rw v, and handed on v/4: 1.75 v
+//!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
+//!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
+//!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v); result 2 v
+//! ```
+//!
+//! Grids from a recursion grid on are swept `steps` times as often as those above it.
+
+use rrbsolver::layers::SPACING;
+use rrbsolver::options::{RESULTS, info, opt};
+use serde::{Deserialize, Serialize};
+
+/// Of one call, per black node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// 8-byte words.
+    pub words: f64,
+    /// Additions and multiplications.
+    pub flops: f64,
+}
+
+/// The preconditioner, as far as its cost depends on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    /// In use: f64, f32, bf16.
+    pub precision: String,
+    /// In use: v, amli, k.
+    pub cycle: String,
+    /// Levels from one recursion to the next.
+    pub spacing: usize,
+    /// Inner iterations.
+    pub steps: usize,
+    /// Eliminations.
+    pub levels: usize,
+    /// Fused stages, or the textbook's steps.
+    pub fused: bool,
+}
+
+/// The name of a result's value that is one of a list.
+pub fn choice(key: i32, value: i64) -> &'static str {
+    let entry = RESULTS.iter().find(|r| r.key == key);
+    entry.and_then(|r| r.choices.iter().find(|c| c.1 == value)).map_or("", |c| c.0)
+}
+
+/// A count in the making: words that hold numbers of M, values of its sweeps and f64, and flops.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    matrix: f64,
+    values: f64,
+    double: f64,
+    flops: f64,
+}
+
+impl Count {
+    fn add(&mut self, times: f64, matrix: f64, values: f64, flops: f64) {
+        self.matrix += times * matrix;
+        self.values += times * values;
+        self.flops += times * flops;
+    }
+}
+
+impl Model {
+    /// `option`: a whole-number option's value. `precision`, `cycle`: results of the factorization, by number.
+    pub fn new(option: impl Fn(i32) -> i64, precision: i64, cycle: i64, levels: usize) -> Self {
+        let spacing = option(opt::CYCLE_SPACING) as usize;
+        Self {
+            precision: choice(info::PRECISION, precision).to_owned(),
+            cycle: choice(info::CYCLE, cycle).to_owned(),
+            spacing: if spacing == 0 { SPACING } else { spacing },
+            steps: option(opt::CYCLE_STEPS) as usize,
+            levels,
+            fused: option(opt::FUSION) != 0,
+        }
+    }
+
+    /// Words of a number of M, and of a value of its sweeps; none for formats that are not counted.
+    fn sizes(&self) -> Option<(f64, f64)> {
+        match self.precision.as_str() {
+            "f64" => Some((1.0, 1.0)),
+            "f32" if self.fused => Some((0.5, 0.5)),
+            "bf16" if self.fused => Some((0.25, 0.5)),
+            _ => None,
+        }
+    }
+
+    /// Calls `of` with the nodes of every coarse grid per black node of the first, times how often it is swept; and
+    /// `at` with those of every recursion grid, times how often its iteration runs.
+    fn coarse(&self, mut of: impl FnMut(f64), mut at: impl FnMut(f64)) {
+        let recursive = self.cycle != "v" && self.steps > 1;
+        let mut sweeps = 1.0;
+        for q in (1..).take_while(|q| 2 * q < self.levels) {
+            let nodes = 2.0 / 4f64.powi(q as i32);
+            if recursive && (2 * q) % self.spacing == 0 {
+                at(nodes * sweeps);
+                sweeps *= self.steps as f64;
+            }
+            of(nodes * sweeps);
+        }
+    }
+
+    /// The iteration on a recursion grid, per node.
+    fn add_iteration(&self, count: &mut Count, visits: f64) {
+        count.add(visits, 0.0, 4.0, 0.0);
+        for step in 0..self.steps {
+            let later = f64::from(u8::from(step > 0));
+            let last = step + 1 == self.steps;
+            count.add(visits, 0.0, 4.0 + 2.0 * later, 1.0 + 3.0 * later);
+            if self.cycle == "k" {
+                count.add(visits, 0.0, 4.0 + 2.0 * later, 4.0 + 2.0 * later);
+            }
+            if self.cycle == "k" || !last {
+                count.add(visits, 5.0, 2.0, 25.0);
+            }
+            if !last {
+                count.add(visits, 0.0, 4.0, 2.0);
+            }
+        }
+    }
+
+    /// The levels below the first grid, one application: down, up, and the iterations between.
+    fn below(&self, down: bool) -> Count {
+        let mut count = Count::default();
+        // Recursions are met on the way down, which is where member 0 reads the clock.
+        let mut iterations = Count::default();
+        let (matrix, values, flops) = match (self.fused, down) {
+            (true, true) => (3.75, 1.75, 8.25),
+            (true, false) => (3.75, 2.0, 6.75),
+            (false, true) => (3.75, 4.25, 6.75),
+            (false, false) => (3.75, 2.75, 6.75),
+        };
+        self.coarse(
+            |nodes| count.add(nodes, matrix, values, flops),
+            |visits| self.add_iteration(&mut iterations, visits),
+        );
+        if down {
+            count.add(1.0, iterations.matrix, iterations.values, iterations.flops);
+        }
+        count
+    }
+
+    /// One call of a step, by its name in the traits of `src/backend`; none where it is not counted.
+    pub fn of_step(&self, step: &str) -> Option<Cost> {
+        let (c, v) = self.sizes()?;
+        let mut count = Count::default();
+        match step {
+            // r rw, q; x rw, p; p rw, z.
+            "advance_residual" | "advance_solution" => (count.double, count.flops) = (3.0, 2.0),
+            "next_direction" => (count.double, count.values, count.flops) = (2.0, 1.0, 2.0),
+            "first_direction" => (count.double, count.values) = (1.0, 1.0),
+            "residual_norm2" => (count.double, count.flops) = (1.0, 2.0),
+            // S1 (center, two at distance two, two diagonal) 5, p, q w; p'q reads both again.
+            "multiply" => (count.double, count.flops) = (7.0 + 2.0, 17.0 + 2.0),
+            "residual" => (count.double, count.flops) = (5.0 + 3.0, 20.0),
+            "residual_from_rhs" => (count.double, count.flops) = (2.0, 2.0),
+            // r to z; b1 over d, kept, handed on; back, b1; r'z.
+            "precondition" => {
+                (count.double, count.flops) = (1.0 + 1.0, 2.0);
+                count.add(1.0, 0.5 + 2.0, 1.0 + (1.0 + 1.5 + 1.0) + 1.0, 0.5 + 4.0);
+                count.add(1.0, 0.5 + 2.0, 1.0 + 1.5, 4.5);
+                for down in [true, false] {
+                    let below = self.below(down);
+                    count.add(1.0, below.matrix, below.values, below.flops);
+                }
+            }
+            // At a start r is only read.
+            "descend" | "descend_at_start" => {
+                let step = step == "descend";
+                count = self.below(true);
+                count.double += if step { 3.0 } else { 1.0 };
+                count.add(1.0, 2.5, 0.5, if step { 2.0 } else { 0.0 } + 2.0 + 1.5 + 4.0);
+            }
+            // At a start p is only written, x not touched.
+            "ascend" | "ascend_at_start" => {
+                let step = step == "ascend";
+                count = self.below(false);
+                count.double += 0.5 + 1.0 + if self.precision == "f64" { 3.0 } else { 5.0 };
+                count.double += if step { 4.0 } else { 1.0 };
+                count.add(1.0, 2.5, 0.5, if step { 4.0 } else { 0.0 } + 4.5 + 17.0 + 2.0);
+            }
+            // On the whole grid: b and x; b r and w, x w, b again for its norm; x r, out w; x.
+            "inspect" => count.double = 4.0,
+            "load" => (count.double, count.flops) = (8.0, 6.0),
+            "store" => (count.double, count.flops) = (4.0, 2.0),
+            "solution_max" => count.double = 2.0,
+            "rhs_norm2" => (count.double, count.flops) = (2.0, 4.0),
+            // b_r, 1/d, couplings 4, b_b rw.
+            "reduce" => (count.double, count.flops) = (8.0, 9.0),
+            // b_r, 1/d, couplings 4, x_b, x_r w.
+            "back_substitute" => (count.double, count.flops) = (8.0, 9.0),
+            _ => return None,
+        }
+        Some(Cost { words: count.double + c * count.matrix + v * count.values, flops: count.flops })
+    }
+
+    /// Words of a whole solve from x = 0 to the tested 2-norm, with one residual to confirm it.
+    pub fn words_of_solve(&self, iterations: usize) -> Option<f64> {
+        let around = ["inspect", "load", "reduce", "residual_from_rhs", "residual", "back_substitute", "store"];
+        let of = |step: &str| Some(self.of_step(step)?.words);
+        let around: f64 = around.iter().map(|step| of(step)).sum::<Option<f64>>()?;
+        let n = iterations as f64;
+        if !self.fused {
+            return Some(around + n * self.words_of_iteration()?);
+        }
+        // The last iteration ends on the way down, with x + alpha p alone.
+        let start = of("descend_at_start")? + of("ascend_at_start")?;
+        Some(around + start + n * of("descend")? + (n - 1.0).max(0.0) * of("ascend")? + of("advance_solution")?)
+    }
+
+    /// Words of one iteration.
+    pub fn words_of_iteration(&self) -> Option<f64> {
+        let steps: &[&str] = if self.fused {
+            &["descend", "ascend"]
+        } else {
+            &["advance_residual", "residual_norm2", "precondition", "advance_solution", "next_direction", "multiply"]
+        };
+        steps.iter().map(|step| Some(self.of_step(step)?.words)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(precision: &str, cycle: &str, fused: bool) -> Model {
+        let (precision, cycle) = (precision.to_owned(), cycle.to_owned());
+        Model { precision, cycle, spacing: 4, steps: 2, levels: 64, fused }
+    }
+
+    #[test]
+    fn sums_of_an_iteration() {
+        let words = |precision, cycle, fused| model(precision, cycle, fused).words_of_iteration().unwrap();
+        // 6 + 5.5 * 2/3, 11.5 + 5.75 * 2/3.
+        assert!((words("f64", "v", true) - 25.0).abs() < 1e-9);
+        // 3 axpy 9, r'r 1, matvec 9, solver 15 + 14.5 * 2/3.
+        assert!((words("f64", "v", false) - (34.0 + 14.5 * 2.0 / 3.0)).abs() < 1e-9);
+        // 3 + .875 and 11.375, and a coarse node (7.5 / 4 + 3.75 / 2) 2/3.
+        assert!((words("bf16", "v", true) - (15.25 + 3.75 * 2.0 / 3.0)).abs() < 1e-9);
+        // Recursion costs something, on coarse grids alone.
+        let more = words("f64", "amli", true) / words("f64", "v", true);
+        assert!(more > 1.05 && more < 1.3, "{more}");
+        assert!(words("f64", "k", true) > words("f64", "amli", true));
+        assert_eq!(model("bf16", "v", false).words_of_iteration(), None);
+        // 42 around; descend and ascend in every iteration, but for two words less at the start, three in the first
+        // direction, and no way up in the end, where x takes 3.
+        let solve = model("f64", "v", true).words_of_solve(10).unwrap();
+        assert!((solve - (42.0 + 10.0 * 25.0 + (29.0 / 3.0 - 2.0) - 3.0 + 3.0)).abs() < 1e-9, "{solve}");
+        assert_eq!(model("f64", "v", true).of_step("no such step"), None);
+    }
+
+    #[test]
+    fn recursion_sweeps_coarse_grids_more_often() {
+        let mut swept = Vec::new();
+        let mut visited = Vec::new();
+        let amli = Model { levels: 12, ..model("f64", "amli", true) };
+        amli.coarse(|n| swept.push(n), |n| visited.push(n));
+        let node = |q: i32| 2.0 / 4f64.powi(q);
+        assert_eq!(swept, [node(1), 2.0 * node(2), 2.0 * node(3), 4.0 * node(4), 4.0 * node(5)]);
+        assert_eq!(visited, [node(2), 2.0 * node(4)]);
+    }
+}

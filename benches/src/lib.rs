@@ -1,0 +1,17 @@
+//! The benchmark of rrbsolver, as a library for the program `rrbsolver-bench` and for the one that draws.
+
+pub mod bathymetry;
+pub mod commands;
+pub mod contest;
+pub mod cost;
+pub mod iccg;
+mod isa;
+pub mod machine;
+pub mod page;
+pub mod problem;
+pub mod record;
+pub mod solver;
+pub mod stages;
+pub mod stream;
+pub mod sweeps;
+pub mod timing;

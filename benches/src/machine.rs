@@ -1,0 +1,32 @@
+//! The machine a record was made on.
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// Name of the processor.
+    pub processor: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Widest vectors.
+    pub vectors: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Self {
+            processor: model.map_or("unknown processor", |(_, name)| name.trim()).to_owned(),
+            cores: cores(),
+            vectors: crate::isa::name().to_owned(),
+        }
+    }
+}
+
+/// Cores this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

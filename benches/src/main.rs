@@ -1,0 +1,143 @@
+//! Measures rrbsolver on this machine; prints tables, writes JSON.
+
+use clap::{Args, Parser, Subcommand};
+use rrbsolver_benches::commands::{Measurement, PROGRAM, execute, execute_line};
+use rrbsolver_benches::page::{Source, fill};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measures rrbsolver on this machine; prints tables, writes JSON.
+#[derive(Parser)]
+#[command(name = PROGRAM, version, about)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+    /// Write the record to this file too.
+    #[arg(long, global = true)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    #[command(flatten)]
+    Measure(Measurement),
+    /// All measurements of the papers' evaluation, into a folder.
+    Paper(PaperArgs),
+    /// Fill the tables of a page of the documentation, whose marks name the commands.
+    Page(PageArgs),
+}
+
+#[derive(Args)]
+struct PaperArgs {
+    /// Folder of the records.
+    #[arg(short, long, default_value = "output/paper")]
+    output: PathBuf,
+    /// Nodes a side of the largest grid.
+    #[arg(short = 'n', long, default_value_t = 2047)]
+    size: usize,
+    /// One measured solve of each, and small arrays for the bandwidth: to see that everything runs.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args)]
+struct PageArgs {
+    /// The page.
+    page: PathBuf,
+    /// Folder of the records.
+    #[arg(short, long, default_value = "output/performance")]
+    records: PathBuf,
+    /// Measure all tables anew, or those whose names hold this.
+    #[arg(short, long, num_args = 0..=1, default_missing_value = "")]
+    measure: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.task {
+        Task::Measure(measurement) => measure(measurement, cli.json.as_deref()),
+        Task::Paper(args) => paper(args),
+        Task::Page(args) => page(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("{PROGRAM}: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The words of this process's command line that say what is measured.
+fn words() -> Vec<String> {
+    let mut words = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--json" => drop(arguments.next()),
+            word if word.starts_with("--json=") => {}
+            _ => words.push(word),
+        }
+    }
+    words
+}
+
+fn measure(measurement: &Measurement, json: Option<&Path>) -> Result<(), String> {
+    let record = execute(&words(), measurement)?;
+    print!("{}", record.text());
+    json.map_or(Ok(()), |path| record.write(path))
+}
+
+/// The papers' criterion, precision and cycle.
+const PAPERS: &str = "norm=preconditioned reference=initial precision=f64 cycle=v levels=12";
+
+fn paper(args: &PaperArgs) -> Result<(), String> {
+    let n = args.size;
+    make_folder(&args.output)?;
+    // The papers' sizes, h^-1 = 64, 128, ... up to the one asked for.
+    let sizes: Vec<String> =
+        (6..).map(|m| (1usize << m) - 1).take_while(|&s| s < n).chain([n]).map(|s| s.to_string()).collect();
+    let from_127 = sizes[1.min(sizes.len() - 1)..].join(",");
+    let sizes = sizes.join(",");
+    let lines = [
+        ("bandwidth", "stream".to_owned()),
+        ("table_5_1", format!("stages poisson_f -n {n} --options \"fusion=off {PAPERS}\"")),
+        ("stages", format!("stages poisson_f -n {n} --options \"{PAPERS}\"")),
+        ("table_5_3", format!("levels poisson_f --sizes {sizes} --levels 12")),
+        ("levels", format!("levels poisson_f --sizes {from_127}")),
+        ("grids", format!("grids poisson_f -n {n}")),
+        ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
+    ];
+    for (name, line) in lines {
+        let line = if args.quick { quick(&line) } else { line };
+        println!("\n## {name}\n\n    {PROGRAM} {line}\n");
+        let record = execute_line(&line)?;
+        print!("{}", record.text());
+        record.write(&args.output.join(format!("{name}.json")))?;
+    }
+    println!("\nrecords: {}", args.output.display());
+    Ok(())
+}
+
+/// The same line with the least effort.
+fn quick(line: &str) -> String {
+    match line.split(' ').next() {
+        Some("stream") => format!("{line} --megabytes 3"),
+        Some("solve") => format!("{} --repeats 1 --no-stream", line.replace(" --repeats 3", "")),
+        Some("stages") => format!("{line} --repeats 1 --no-stream"),
+        _ => format!("{line} --repeats 1"),
+    }
+}
+
+fn page(args: &PageArgs) -> Result<(), String> {
+    make_folder(&args.records)?;
+    let shown = args.page.display();
+    let text = std::fs::read_to_string(&args.page).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let (filled, complaints) = fill(&text, &Source { records: &args.records, measure: args.measure.as_deref() });
+    std::fs::write(&args.page, filled).map_err(|error| format!("cannot write {shown}: {error}"))?;
+    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+}
+
+fn make_folder(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("cannot make {}: {error}", path.display()))
+}

@@ -1,0 +1,45 @@
+//! What is solved: a problem by its name, or waves over a bathymetry file.
+
+use crate::bathymetry;
+use rrbsolver_problems::{self as problems, Stencil};
+use std::path::Path;
+
+/// A system A x = b.
+pub struct Problem {
+    /// As asked for.
+    pub name: String,
+    /// A.
+    pub a: Stencil,
+    /// b.
+    pub b: Vec<f64>,
+}
+
+impl Problem {
+    /// `name`: one of `rrbsolver_problems::NAMES`, or the path of an ESRI ASCII grid (.asc, .asc.gz) of depths, whose
+    /// size counts; water shallower than `least_depth` [m] is land there.
+    pub fn find(name: &str, nx: usize, ny: Option<usize>, least_depth: f64) -> Result<Self, String> {
+        if name.ends_with(".asc") || name.ends_with(".asc.gz") {
+            let (a, b) = bathymetry::read(Path::new(name))?.waves(least_depth);
+            let stem = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+            let name = stem.split('.').next().unwrap_or_default().to_owned();
+            return Ok(Self { name, a, b });
+        }
+        if nx < 2 {
+            return Err(format!("a grid of {nx} nodes a row is no problem"));
+        }
+        let ny = ny.unwrap_or(if name == "variable_depth" { problems::variable_depth_rows(nx) } else { nx });
+        let (a, b) = problems::find(name, nx, ny)?;
+        Ok(Self { name: name.to_owned(), a, b })
+    }
+
+    /// Unknowns.
+    pub fn unknowns(&self) -> usize {
+        self.b.len()
+    }
+
+    /// |b - A x| / |b|
+    pub fn relative_residual(&self, x: &[f64]) -> f64 {
+        let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        norm(&self.a.residual(&self.b, x)) / norm(&self.b)
+    }
+}

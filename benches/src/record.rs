@@ -1,0 +1,318 @@
+//! What a run of the program leaves: JSON for programs, tables for people, both from the same record.
+
+use crate::contest::Contest;
+use crate::machine::Machine;
+use crate::stages::{Breakdown, Stage};
+use crate::stream::{Bandwidth, ceiling};
+use crate::sweeps::{GridSweep, LevelSweep};
+use crate::timing::{Samples, digits};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Arguments that give it again.
+    pub command: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Ceilings measured in the same run; empty where they were not asked for.
+    pub bandwidth: Vec<Bandwidth>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub study: Study,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "study", content = "result", rename_all = "snake_case")]
+pub enum Study {
+    /// Bandwidth alone.
+    Stream,
+    /// Solvers in turn.
+    Solve(Contest),
+    /// A solve, step by step.
+    Stages(Breakdown),
+    /// Levels.
+    Levels(LevelSweep),
+    /// Grids.
+    Grids(GridSweep),
+}
+
+/// A table whose columns stand below one another in a terminal too.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width =
+        |k: usize| rows.iter().map(|r| r[k].chars().count()).chain([head[k].chars().count(), 3]).max().unwrap_or(3);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(c, w)| format!("{c}{}", " ".repeat(w - c.chars().count()))).collect();
+        format!("| {} |\n", padded.join(" | "))
+    };
+    let rules: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
+    let mut text = line(&head.iter().map(|&h| h.to_owned()).collect::<Vec<_>>());
+    let _ = writeln!(text, "|-{}-|", rules.join("-|-"));
+    rows.iter().for_each(|row| text += &line(row));
+    text
+}
+
+impl Record {
+    /// From a file.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        serde_json::from_str(&text)
+            .map_err(|error| format!("{} is no record of rrbsolver-bench: {error}", path.display()))
+    }
+
+    /// To a file, whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| format!("cannot write a record: {error}"))?;
+        text.push('\n');
+        let part = path.with_extension("part");
+        std::fs::write(&part, text)
+            .and_then(|()| std::fs::rename(&part, path))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// GB/s of the triad from memory with so many threads.
+    fn ceiling(&self, threads: usize) -> Option<f64> {
+        ceiling(&self.bandwidth, threads)
+    }
+
+    /// For people: Markdown that reads well as it stands.
+    pub fn text(&self) -> String {
+        let mut text = match &self.study {
+            Study::Stream => String::new(),
+            Study::Solve(contest) => self.contest(contest),
+            Study::Stages(breakdown) => self.breakdown(breakdown),
+            Study::Levels(sweep) => levels(sweep),
+            Study::Grids(sweep) => grids(sweep),
+        };
+        if matches!(self.study, Study::Stream) {
+            text += &self.ceilings();
+        } else if !self.bandwidth.is_empty() {
+            text += &self.ceilings_in_a_line();
+        }
+        text
+    }
+
+    fn ceilings_in_a_line(&self) -> String {
+        let parts: Vec<String> = self
+            .bandwidth
+            .iter()
+            .map(|b| {
+                let threads = if b.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", b.threads) };
+                format!("{} {} ({threads}, {} MB)", b.kernel, digits(b.median), digits(b.megabytes))
+            })
+            .collect();
+        format!("\nBandwidth in the same run, GB/s: {}.\n", parts.join(", "))
+    }
+
+    fn ceilings(&self) -> String {
+        let rows: Vec<Vec<String>> = self
+            .bandwidth
+            .iter()
+            .map(|b| {
+                vec![b.kernel.clone(), b.threads.to_string(), digits(b.megabytes), digits(b.median), digits(b.best)]
+            })
+            .collect();
+        table(&["bandwidth", "threads", "MB", "GB/s, median", "best"], &rows)
+    }
+
+    fn share(&self, gigabytes_per_second: f64, threads: usize) -> String {
+        self.ceiling(threads).map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c))
+    }
+
+    fn contest(&self, contest: &Contest) -> String {
+        let nodes = (contest.nx * contest.ny) as f64;
+        let mut text = format!("{}, {} x {}:\n\n", contest.problem, contest.nx, contest.ny);
+        let rows: Vec<Vec<String>> = contest
+            .entries
+            .iter()
+            .map(|e| {
+                vec![
+                    e.name.clone(),
+                    e.threads.to_string(),
+                    if e.converged { e.iterations.to_string() } else { format!("{} (not converged)", e.iterations) },
+                    format!("{:.1e}", e.residual),
+                    e.setup.milliseconds(),
+                    if e.renewal.all().is_empty() { "-".to_owned() } else { digits(1e3 * e.renewal.median()) },
+                    e.solve.milliseconds(),
+                    spread(&e.solve_ratio),
+                    spread(&e.ratio),
+                ]
+            })
+            .collect();
+        let head =
+            ["solver", "threads", "iterations", "residual", "setup ms", "again", "solve ms", "ratio", "with setup"];
+        text += &table(&head, &rows);
+        let library: Vec<Vec<String>> = contest
+            .entries
+            .iter()
+            .filter_map(|e| {
+                let r = e.rrb.as_ref()?;
+                let kappa = if r.lambda_min > 0.0 { digits(r.lambda_max / r.lambda_min) } else { "-".to_owned() };
+                let or_none = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
+                let rate = r.words_of_solve.map(|w| 8e-9 * w * 0.5 * nodes / e.solve.median());
+                Some(vec![
+                    e.name.clone(),
+                    r.model.levels.to_string(),
+                    r.model.precision.clone(),
+                    r.model.cycle.clone(),
+                    kappa,
+                    or_none(r.words.map(digits)),
+                    or_none(rate.map(digits)),
+                    rate.map_or("-".to_owned(), |r| self.share(r, e.threads)),
+                    digits(r.bytes as f64 / nodes),
+                ])
+            })
+            .collect();
+        let head =
+            ["in use", "levels", "precision", "cycle", "kappa", "words", "GB/s", "of triad", "bytes per unknown"];
+        text.push('\n');
+        text += &table(&head, &library);
+        text
+    }
+
+    fn breakdown(&self, b: &Breakdown) -> String {
+        let black = (b.nx * b.ny) as f64 / 2.0;
+        let total = b.total.median();
+        let mut text = format!(
+            "{}, {} x {}, {} levels, {} grids, precision {}, cycle {}, {} threads, {} iterations:\n\n",
+            b.problem, b.nx, b.ny, b.model.levels, b.grids, b.model.precision, b.model.cycle, b.threads, b.iterations
+        );
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        let mut accounted = 0.0;
+        let mut row = |name: &str, stages: &[&Stage]| {
+            let seconds: f64 = stages.iter().map(|s| s.seconds.median()).sum();
+            accounted += seconds;
+            let count = |of: fn(&crate::cost::Cost) -> f64| -> Option<f64> {
+                stages.iter().map(|s| Some(s.calls as f64 * of(s.cost.as_ref()?))).sum()
+            };
+            let (words, flops) = (count(|c| c.words), count(|c| c.flops));
+            let rate = words.map(|w| 8e-9 * w * black / seconds);
+            let gigaflops = flops.filter(|&f| f > 0.0).map(|f| 1e-9 * f * black / seconds);
+            rows.push(vec![
+                name.to_owned(),
+                calls(stages).to_string(),
+                digits(1e3 * seconds),
+                digits(100.0 * seconds / total),
+                words.map_or("-".to_owned(), |w| digits(8e-6 * w * black)),
+                rate.map_or("-".to_owned(), digits),
+                rate.map_or("-".to_owned(), |r| self.share(r, b.threads)),
+                gigaflops.map_or("-".to_owned(), digits),
+            ]);
+        };
+        let find =
+            |names: &[&str]| -> Vec<&Stage> { b.stages.iter().filter(|s| names.contains(&s.step.as_str())).collect() };
+        let mut named: Vec<&str> = Vec::new();
+        for (name, steps) in GROUPS {
+            let stages = find(steps);
+            if !stages.is_empty() {
+                row(name, &stages);
+                named.extend(*steps);
+            }
+        }
+        let others: Vec<&Stage> = b.stages.iter().filter(|s| !named.contains(&s.step.as_str())).collect();
+        let rest: f64 = (total - accounted).max(0.0);
+        let names: Vec<String> = others.iter().map(|s| s.step.replace('_', " ")).collect();
+        rows.push(vec![
+            if names.is_empty() { "rest".to_owned() } else { format!("rest: {}", names.join(", ")) },
+            String::new(),
+            digits(1e3 * rest),
+            digits(100.0 * rest / total),
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+        ]);
+        rows.push(vec![
+            "total".to_owned(),
+            String::new(),
+            digits(1e3 * total),
+            "100".to_owned(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]);
+        text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", "of triad", "GFlop/s"], &rows);
+        text
+    }
+}
+
+/// Calls of stages in one row: those at a start count too, steps that come by turns once.
+fn calls(stages: &[&Stage]) -> usize {
+    let starts: usize = stages.iter().filter(|s| s.step.ends_with("_at_start")).map(|s| s.calls).sum();
+    starts + stages.iter().filter(|s| !s.step.ends_with("_at_start")).map(|s| s.calls).max().unwrap_or(0)
+}
+
+/// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
+/// solver here; the one that stands alone is r'r.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("memcpy: caller's arrays", &["inspect", "load", "store"]),
+    ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
+    ("dotp: r'r", &["residual_norm2"]),
+    ("matvec: q = S1 p, p'q", &["multiply"]),
+    ("solver: z = M^-1 r, r'z", &["precondition"]),
+    ("descend: r, levels downwards, r'r", &["descend", "descend_at_start"]),
+    ("ascend: levels upwards, x, p, q, p'q", &["ascend", "ascend_at_start"]),
+];
+
+fn spread(ratio: &Samples) -> String {
+    let all = ratio.all();
+    if all.is_empty() {
+        return "-".to_owned();
+    }
+    if all.iter().all(|&r| r == 1.0) {
+        return "1".to_owned();
+    }
+    if all.len() < 2 {
+        return digits(ratio.median());
+    }
+    format!("{} ({} .. {})", digits(ratio.median()), digits(ratio.least()), digits(ratio.most()))
+}
+
+fn levels(sweep: &LevelSweep) -> String {
+    let rows: Vec<Vec<String>> = sweep
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                format!("{0} x {0}", r.n),
+                r.levels.to_string(),
+                r.iterations.to_string(),
+                if r.kappa > 0.0 { digits(r.kappa) } else { "-".to_owned() },
+                digits(r.bound),
+                r.setup.milliseconds(),
+                r.solve.milliseconds(),
+            ]
+        })
+        .collect();
+    format!("{}, {}:\n\n", sweep.problem, sweep.options)
+        + &table(&["nodes", "levels", "iterations", "kappa", "Notay's bound", "setup ms", "solve ms"], &rows)
+}
+
+fn grids(sweep: &GridSweep) -> String {
+    let natural = |levels: usize| {
+        sweep.rows.iter().find(|r| r.implementation == "S1" && r.levels == levels).map(|r| r.solve.median())
+    };
+    let rows: Vec<Vec<String>> = sweep
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                format!("{}-{}", r.implementation, r.grids),
+                r.threads.to_string(),
+                r.levels.to_string(),
+                r.iterations.to_string(),
+                r.setup.milliseconds(),
+                r.solve.milliseconds(),
+                natural(r.levels).map_or("-".to_owned(), |s| digits(s / r.solve.median())),
+            ]
+        })
+        .collect();
+    format!("{0}, {1} x {1}, {2}:\n\n", sweep.problem, sweep.n, sweep.options)
+        + &table(&["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"], &rows)
+}

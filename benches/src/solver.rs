@@ -1,0 +1,81 @@
+//! The library's C interface, safely: what a program in C or Fortran would call.
+
+use rrbsolver::ffi::{
+    rrb_create, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle, rrb_set_options, rrb_solve,
+    rrbsolver_last_error,
+};
+use rrbsolver_problems::Stencil;
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+
+/// A handle for one size of grid.
+pub struct Solver {
+    handle: *mut rrb_handle,
+    len: usize,
+}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from rrb_create and is destroyed once.
+        unsafe { rrb_destroy(&mut self.handle) };
+    }
+}
+
+fn checked(status: i32) -> Result<i32, String> {
+    if status >= 0 {
+        return Ok(status);
+    }
+    let mut sentence = vec![0u8; 1024];
+    // SAFETY: the buffer has the length passed.
+    unsafe { rrbsolver_last_error(sentence.as_mut_ptr().cast(), sentence.len() as i64) };
+    let end = sentence.iter().position(|&c| c == 0).unwrap_or(0);
+    Err(String::from_utf8_lossy(&sentence[..end]).into_owned())
+}
+
+impl Solver {
+    /// With options as text.
+    pub fn new(nx: usize, ny: usize, options: &str) -> Result<Self, String> {
+        let text = CString::new(options).map_err(|_| "options have no NUL".to_owned())?;
+        let mut solver = Self { handle: null_mut(), len: nx * ny };
+        // SAFETY: `handle` is a pointer; the text ends with NUL.
+        unsafe {
+            checked(rrb_create(nx as i64, ny as i64, &mut solver.handle))?;
+            checked(rrb_set_options(solver.handle, text.as_ptr()))?;
+        }
+        Ok(solver)
+    }
+
+    /// A = L D L^T + R.
+    pub fn factorize(&mut self, a: &Stencil) -> Result<(), String> {
+        assert_eq!(a.len(), self.len);
+        let (northeast, northwest) = a.corners.as_ref().map_or((null(), null()), |(ne, nw)| (ne.as_ptr(), nw.as_ptr()));
+        // SAFETY: a live handle, and arrays of its size.
+        checked(unsafe {
+            rrb_factorize(self.handle, a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr(), northeast, northwest)
+        })?;
+        Ok(())
+    }
+
+    /// x is the guess and becomes the solution. Whether the test was met.
+    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<bool, String> {
+        assert!(b.len() == self.len && x.len() == self.len);
+        // SAFETY: a live handle, and arrays of its size.
+        Ok(checked(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })? == 0)
+    }
+
+    /// A whole-number option or result; 0 where the library does not know the key.
+    pub fn int(&self, key: i32) -> i64 {
+        let mut value = 0;
+        // SAFETY: a live handle, and an int64_t.
+        unsafe { rrb_get_int(self.handle, key, &mut value) };
+        value
+    }
+
+    /// A real option or result; 0 where the library does not know the key.
+    pub fn real(&self, key: i32) -> f64 {
+        let mut value = 0.0;
+        // SAFETY: a live handle, and a double.
+        unsafe { rrb_get_real(self.handle, key, &mut value) };
+        value
+    }
+}

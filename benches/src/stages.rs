@@ -1,0 +1,246 @@
+//! Where the time of a solve goes: a clock around every step that the text of the method calls, read on the calling
+//! thread (member 0 of the team; a barrier that a step waits at belongs to it). The solver knows nothing of it.
+
+use crate::cost::{Cost, Model};
+use crate::problem::Problem;
+use crate::timing::Samples;
+use rrbsolver::error::Result as SolverResult;
+use rrbsolver::ffi::make_backend;
+use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::options::{Family, Options, opt};
+use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// One step: calls in a solve, and the time of all of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stage {
+    /// Its name in the traits.
+    pub step: String,
+    /// Calls in one solve.
+    pub calls: usize,
+    /// All calls of a solve together.
+    pub seconds: Samples,
+    /// Of a call, per black node; none where it is not counted.
+    pub cost: Option<Cost>,
+}
+
+/// A solve, step by step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Breakdown {
+    /// Problem.
+    pub problem: String,
+    /// Its nodes.
+    pub nx: usize,
+    /// Its nodes.
+    pub ny: usize,
+    /// Options of the solver.
+    pub options: String,
+    /// The preconditioner in use.
+    pub model: Model,
+    /// Threads in use.
+    pub threads: usize,
+    /// r1/r2/b1/b2 grids.
+    pub grids: usize,
+    /// Iterations of the solve.
+    pub iterations: usize,
+    /// The whole.
+    pub total: Samples,
+    /// In the order of the first call.
+    pub stages: Vec<Stage>,
+}
+
+/// (step, calls, seconds), in the order of the first call.
+type Readings = Vec<(&'static str, usize, f64)>;
+
+/// Passes every step on, and notes how long it took.
+struct Clock<'a> {
+    steps: &'a mut dyn RrbSteps,
+    /// Stages as the backend has them; else their provided bodies run here, so that their steps are seen.
+    fused: bool,
+    readings: Readings,
+}
+
+impl Clock<'_> {
+    fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn RrbSteps) -> T) -> T {
+        let start = Instant::now();
+        let result = call(self.steps);
+        let seconds = start.elapsed().as_secs_f64();
+        match self.readings.iter_mut().find(|r| r.0 == step) {
+            Some(reading) => {
+                reading.1 += 1;
+                reading.2 += seconds;
+            }
+            None => self.readings.push((step, 1, seconds)),
+        }
+        result
+    }
+}
+
+macro_rules! noted {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&mut self $(, $argument: $type)*) $(-> $result)? {
+            self.note(stringify!($name), |s| s.$name($($argument),*))
+        })*
+    };
+}
+
+impl PcgSteps for Clock<'_> {
+    noted! {
+        residual() -> f64;
+        residual_from_rhs() -> f64;
+        residual_norm2() -> f64;
+        precondition() -> f64;
+        first_direction();
+        next_direction(beta: f64);
+        multiply() -> f64;
+        advance_solution(alpha: f64);
+        advance_residual(alpha: f64);
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        let name = if alpha.is_some() { "descend" } else { "descend_at_start" };
+        if self.fused { self.note(name, |s| s.descend(alpha)) } else { self.textbook_descend(alpha) }
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.fused { self.note("preconditioned_square", |s| s.preconditioned_square()) } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        let name = if step.is_some() { "ascend" } else { "ascend_at_start" };
+        if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.steps.observe(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.steps.record(alpha, beta);
+    }
+}
+
+impl RrbSteps for Clock<'_> {
+    noted! {
+        fall_back() -> bool;
+        inspect(guess: bool) -> Inputs;
+        load(scale: f64, guess: bool) -> f64;
+        worst_incompatibility() -> (usize, f64, f64);
+        project_rhs();
+        keep_means();
+        rhs_norm2() -> f64;
+        whole_residual_norm2() -> f64;
+        reduce();
+        take_z();
+        back_substitute() -> f64;
+        shift_means(restore: bool);
+        clear_solution();
+        solution_max() -> f64;
+        store(scale: f64);
+        multiply_rhs();
+        store_zero();
+    }
+}
+
+/// Nobody looks at the residuals.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn iteration(&mut self, _: usize, _: f64) -> bool {
+        false
+    }
+    fn passed(&mut self, _: usize, _: f64) {}
+    fn coefficients(&mut self, _: f64, _: f64) {}
+    fn may_stop(&self) -> bool {
+        false
+    }
+}
+
+/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock. `options`: the solver's own; `threads`
+/// and the rest as there.
+pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
+    let sentence = |error: rrbsolver::error::Error| error.sentence(0);
+    let mut parsed = Options::new(Family::Rrb);
+    parsed.set_text(options).map_err(sentence)?;
+    let fused = parsed.int(opt::FUSION) != 0;
+    let threads = match parsed.int(opt::THREADS) as usize {
+        0 => crate::machine::cores(),
+        threads => threads,
+    };
+    let a = &problem.a;
+    let grid = Grid { nx: a.nx, ny: a.ny };
+    let view = |name, values| View::new(name, values, grid, a.nx);
+    let stencil = StencilView {
+        grid,
+        center: view("center", &a.center),
+        east: view("east", &a.east),
+        north: view("north", &a.north),
+        corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
+    };
+    let mut rrb =
+        Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
+
+    let done = rrb.done;
+    let model = Model::new(|key| parsed.int(key), done.precision, done.cycle, done.levels);
+    let counted = a.corners.is_none() && done.compensated_couplings == 0 && rrb.grids() > 0;
+    let mut x = vec![0.0; problem.unknowns()];
+    let mut total = Samples::default();
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut iterations = 0;
+    for repeat in 0..=repeats {
+        x.fill(0.0);
+        let caller = std::thread::current().id();
+        let found: Mutex<Readings> = Mutex::default();
+        let start = Instant::now();
+        let outcome = rrb
+            .solve_around(
+                Arrays {
+                    input_name: "b",
+                    input: &problem.b,
+                    ld: a.nx,
+                    output: &mut x,
+                    device_input: 0,
+                    device_output: 0,
+                    len: problem.unknowns(),
+                },
+                &parsed,
+                &mut Nobody,
+                &|steps, text| -> SolverResult<_> {
+                    let mut clock = Clock { steps, fused, readings: Vec::new() };
+                    let outcome = text(&mut clock);
+                    if std::thread::current().id() == caller {
+                        *found.lock().expect("nobody panics with this lock") = clock.readings;
+                    }
+                    outcome
+                },
+            )
+            .map_err(sentence)?;
+        let seconds = start.elapsed().as_secs_f64();
+        iterations = outcome.iterations;
+        if repeat == 0 {
+            continue;
+        }
+        total.push(seconds);
+        for (step, calls, seconds) in found.into_inner().expect("nobody panics with this lock") {
+            let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
+                let cost = if counted { model.of_step(step) } else { None };
+                stages.push(Stage { step: step.to_owned(), calls, seconds: Samples::default(), cost });
+                stages.len() - 1
+            });
+            stages[place].seconds.push(seconds);
+        }
+    }
+    Ok(Breakdown {
+        problem: problem.name.clone(),
+        nx: a.nx,
+        ny: a.ny,
+        options: options.to_owned(),
+        model,
+        threads: rrb.threads(),
+        grids: rrb.grids(),
+        iterations,
+        total,
+        stages,
+    })
+}

@@ -1,0 +1,176 @@
+//! The program as a user runs it, on tiny grids: records are JSON, and the numbers that must not move do not.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rrbsolver-bench"))
+        .args(arguments)
+        .env_remove("RRBSOLVER_OPTIONS")
+        .output()
+        .expect("the program runs")
+}
+
+/// Runs with `--json`, and gives what was printed and the record.
+fn record(name: &str, arguments: &[&str]) -> (String, Value) {
+    let path = folder(name).join("record.json");
+    let mut all = arguments.to_vec();
+    let shown = path.to_str().expect("UTF-8");
+    all.extend(["--json", shown]);
+    let output = bench(&all);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let value = serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
+    (String::from_utf8(output.stdout).expect("UTF-8"), value)
+}
+
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("a folder");
+    path
+}
+
+#[test]
+fn a_contest_has_counts_residuals_and_ratios() {
+    // Itself as the other program: `solve` prints no line of nine fields, `echo` does.
+    let (printed, value) = record(
+        "solve",
+        &[
+            "solve",
+            "poisson_f",
+            "-n",
+            "127",
+            "--options",
+            "threads=1 levels=12",
+            "--options",
+            "fusion=off levels=12",
+            "--baseline",
+            "ic",
+            "--baseline",
+            "mic",
+            "--peer",
+            "other=echo x,P,127,2,0.5,1.5,7,9e-7,3",
+            "--repeats",
+            "2",
+            "--stream-megabytes",
+            "3",
+        ],
+    );
+    assert_eq!(value["command"].as_str().unwrap().split(' ').next(), Some("solve"));
+    assert_eq!(value["study"], "solve");
+    let entries = value["result"]["entries"].as_array().unwrap();
+    let iterations: Vec<u64> = entries.iter().map(|e| e["iterations"].as_u64().unwrap()).collect();
+    // 100 of another ICCG(0), to 1 percent; 12 levels of the method in the 2-norm.
+    assert!(iterations[2].abs_diff(100) <= 1 && iterations[4] == 7, "{iterations:?}");
+    assert_eq!(iterations[0], iterations[1]);
+    for entry in entries {
+        assert!(entry["residual"].as_f64().unwrap() <= 1.001e-6, "{entry}");
+        assert_eq!(entry["solve"].as_array().unwrap().len(), 2);
+        assert_eq!(entry["ratio"].as_array().unwrap().len(), 2);
+        assert_eq!(entry["solve_ratio"].as_array().unwrap().len(), 2);
+        assert!(entry["converged"].as_bool().unwrap());
+    }
+    assert_eq!(entries[0]["ratio"][0].as_f64(), Some(1.0));
+    assert_eq!(entries[4]["solve"][0].as_f64(), Some(1.5));
+    assert_eq!(entries[0]["rrb"]["model"]["precision"].as_str().map(str::is_empty), Some(false));
+    let kernels: Vec<&str> =
+        value["bandwidth"].as_array().unwrap().iter().map(|b| b["kernel"].as_str().unwrap()).collect();
+    assert!(kernels.contains(&"triad") && kernels.contains(&"copy"));
+    assert!(value["bandwidth"].as_array().unwrap().iter().all(|b| b["median"].as_f64().unwrap() > 0.0));
+    assert!(printed.contains("| in-house MIC(0)-CG") && printed.contains("GB/s: copy"));
+}
+
+/// Steps of the textbook: as many as the iterations ask for, and their times no more than the whole.
+#[test]
+fn stages_add_up() {
+    let papers = "norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";
+    for (fusion, steps) in [("off", vec!["multiply", "advance_solution", "advance_residual"]), ("on", vec!["descend"])]
+    {
+        let (printed, value) = record(
+            &format!("stages_{fusion}"),
+            &["stages", "poisson_f", "-n", "255", "--no-stream", "-r", "2", "-o", &format!("{papers} fusion={fusion}")],
+        );
+        let result = &value["result"];
+        // Table 5.3 of the papers.
+        assert_eq!(result["iterations"], 19);
+        assert_eq!(result["model"]["fused"], fusion == "on");
+        let stages = result["stages"].as_array().unwrap();
+        for step in steps {
+            let stage = stages.iter().find(|s| s["step"] == step).unwrap();
+            assert_eq!(stage["calls"], 19, "{step}");
+            assert!(stage["cost"]["words"].as_f64().unwrap() > 0.0);
+        }
+        for k in 0..2 {
+            let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
+            assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
+        }
+        let rows: &[&str] =
+            if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };
+        assert!(rows.iter().all(|row| printed.contains(&format!("| {row}"))), "{printed}");
+    }
+}
+
+/// Table 5.3 and the golden condition numbers.
+#[test]
+fn a_level_sweep_has_the_papers_counts() {
+    let (_, value) = record("levels", &["levels", "poisson_f", "--sizes", "63,127", "--levels", "12", "-r", "1"]);
+    let rows = value["result"]["rows"].as_array().unwrap();
+    let counts: Vec<u64> = rows.iter().map(|r| r["iterations"].as_u64().unwrap()).collect();
+    assert_eq!(counts, [13, 16]);
+    for (row, kappa) in rows.iter().zip([4.330, 6.590]) {
+        // As in the golden tests: 2 percent.
+        assert!((row["kappa"].as_f64().unwrap() / kappa - 1.0).abs() < 0.02, "{row}");
+        assert!(row["bound"].as_f64() > row["kappa"].as_f64());
+    }
+}
+
+#[test]
+fn implementations_agree_on_the_count() {
+    let (_, value) = record(
+        "grids",
+        &["grids", "poisson_f", "-n", "127", "--levels", "8", "--fused-levels", "8", "-g", "1,2,9", "-r", "1"],
+    );
+    let rows = value["result"]["rows"].as_array().unwrap();
+    // S1, twice S2 and S3, twice S3 fused; nine grids do not exist at 8 levels.
+    assert_eq!(rows.len(), 7);
+    assert!(rows.iter().all(|r| r["iterations"] == 13), "{rows:?}");
+}
+
+#[test]
+fn a_bathymetry_is_a_problem() {
+    let path = folder("bathymetry").join("bay.asc");
+    let row = |j: usize| (0..40).map(|i| format!("{}", 5.0 - ((i + j) % 7) as f64)).collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = (0..30).map(row).collect();
+    std::fs::write(&path, format!("ncols 40\nnrows 30\ncellsize 4\n{}\n", rows.join("\n"))).unwrap();
+    let (_, value) = record("bathymetry", &["solve", path.to_str().unwrap(), "-r", "1", "--no-stream"]);
+    assert_eq!((&value["result"]["nx"], &value["result"]["ny"]), (&Value::from(40), &Value::from(30)));
+    assert!(value["result"]["entries"][0]["residual"].as_f64().unwrap() <= 1e-6);
+}
+
+#[test]
+fn all_of_the_papers_measurements_end_as_records() {
+    let output = folder("paper");
+    let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve"] {
+        let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
+        let value: Value = serde_json::from_str(&text).expect(name);
+        assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_sentence() {
+    for (arguments, words) in [
+        (&["solve", "no_such_problem"][..], "no problem is called no_such_problem"),
+        (&["solve", "poisson_f", "-n", "15", "--no-stream", "--options", "levels=none"], "levels"),
+        (&["solve", "missing.asc"], "cannot read missing.asc"),
+        (&["solve", "poisson_f", "-n", "15", "--no-stream", "--peer", "other=false"], "nine fields"),
+        (&["solve", "fe_mass", "-n", "15", "--baseline", "ic", "--no-stream"], "5-point"),
+        (&["page", "no_such_page.md"], "cannot read no_such_page.md"),
+    ] {
+        let run = bench(arguments);
+        let sentence = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && sentence.contains(words), "{arguments:?}: {sentence}");
+    }
+}

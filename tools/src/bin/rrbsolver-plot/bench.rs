@@ -1,0 +1,312 @@
+//! Figures from the records of rrbsolver-bench: those of the papers' evaluation (ETNA 46, 2017, figures 5.1 to 5.6).
+
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use rrbsolver_benches::record::{Record, Study};
+use rrbsolver_benches::sweeps::{GridRow, GridSweep, LevelSweep};
+
+use crate::fonts::FAMILY;
+
+/// One curve.
+#[derive(Debug, PartialEq)]
+struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+    /// Drawn thin, without dots: a bound.
+    thin: bool,
+}
+
+/// One picture.
+#[derive(Debug)]
+struct Figure {
+    /// Name of the file, without .svg.
+    name: String,
+    title: String,
+    x: &'static str,
+    y: &'static str,
+    logarithmic: bool,
+    /// Names of the places 0, 1, ... on the x axis; none: numbers.
+    places: Vec<String>,
+    series: Vec<Series>,
+}
+
+/// Name and SVG of every figure that a record gives.
+pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
+    let figures = match &record.study {
+        Study::Levels(sweep) => of_levels(sweep),
+        Study::Grids(sweep) => of_grids(sweep),
+        Study::Stream | Study::Solve(_) | Study::Stages(_) => Vec::new(),
+    };
+    figures
+        .iter()
+        .filter(|figure| figure.series.iter().any(|s| !s.points.is_empty()))
+        .map(|figure| {
+            let mut svg = String::new();
+            draw_into(&mut svg, figure).map_err(|error| format!("drawing {}: {error}", figure.name))?;
+            Ok((figure.name.clone(), svg))
+        })
+        .collect()
+}
+
+/// The different values of a list, in the order of their first place.
+fn different<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
+    let by_size = |value: fn(&rrbsolver_benches::sweeps::LevelRow) -> f64| -> Vec<Series> {
+        different(sweep.rows.iter().map(|r| r.n))
+            .into_iter()
+            .map(|n| Series {
+                name: format!("{n} x {n}"),
+                points: sweep
+                    .rows
+                    .iter()
+                    .filter(|r| r.n == n && value(r) > 0.0)
+                    .map(|r| (r.levels as f64, value(r)))
+                    .collect(),
+                thin: false,
+            })
+            .collect()
+    };
+    // A table of one number of levels is no curve.
+    if different(sweep.rows.iter().map(|r| r.levels)).len() < 3 {
+        return Vec::new();
+    }
+    let mut kappa = by_size(|r| r.kappa);
+    let mut bound: Vec<(f64, f64)> = sweep.rows.iter().map(|r| (r.levels as f64, r.bound)).collect();
+    bound.sort_by(|a, b| a.0.total_cmp(&b.0));
+    bound.dedup();
+    kappa.push(Series { name: "Notay's bound".to_owned(), points: bound, thin: true });
+    let figure = |name: &str, title: String, y, logarithmic, series| Figure {
+        name: name.to_owned(),
+        title,
+        x: "levels",
+        y,
+        logarithmic,
+        places: Vec::new(),
+        series,
+    };
+    let of = |what: &str| format!("{what}, {}", sweep.problem);
+    vec![
+        figure("figure_5_1", of("Condition number of M^-1 A"), "kappa", true, kappa),
+        figure("figure_5_2", of("Iterations to 1e-6"), "iterations", false, by_size(|r| r.iterations as f64)),
+        figure("levels_time", of("Solve"), "ms", true, by_size(|r| 1e3 * r.solve.median())),
+    ]
+}
+
+fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
+    let label =
+        |r: &GridRow| if r.grids == 0 { r.implementation.clone() } else { format!("{}-{}", r.implementation, r.grids) };
+    // Figures 5.3 and 5.4: implementations side by side, S1, S2-1 .., S3-1 .., at the levels that all of them ran.
+    let natural = |levels: usize| sweep.rows.iter().find(|r| r.implementation == "S1" && r.levels == levels);
+    let compared: Vec<&GridRow> = sweep.rows.iter().filter(|r| natural(r.levels).is_some()).collect();
+    let mut places: Vec<(&str, usize)> = different(compared.iter().map(|r| (r.implementation.as_str(), r.grids)));
+    let order = ["S1", "S2", "S3", "S3 fused"];
+    places.sort_by_key(|(name, g)| (order.iter().position(|o| o == name), *g));
+    let by_levels = |value: &dyn Fn(&GridRow) -> f64| -> Vec<Series> {
+        different(compared.iter().map(|r| r.levels))
+            .into_iter()
+            .map(|levels| {
+                let mut points: Vec<(f64, f64)> = compared
+                    .iter()
+                    .filter(|r| r.levels == levels)
+                    .filter_map(|r| {
+                        let place = places.iter().position(|p| *p == (r.implementation.as_str(), r.grids))?;
+                        Some((place as f64, value(r)))
+                    })
+                    .collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                Series { name: format!("{levels} levels"), points, thin: false }
+            })
+            .collect()
+    };
+    let names: Vec<String> = places
+        .iter()
+        .map(|place| {
+            compared.iter().find(|r| (r.implementation.as_str(), r.grids) == *place).map_or(String::new(), |r| label(r))
+        })
+        .collect();
+    // Figures 5.5 and 5.6: over levels, a curve for each g.
+    let by_grids = |value: fn(&GridRow) -> f64| -> Vec<Series> {
+        let fused = || sweep.rows.iter().filter(|r| r.implementation == "S3 fused");
+        let mut all = different(fused().map(|r| r.grids));
+        all.sort_unstable();
+        all.into_iter()
+            .map(|g| Series {
+                name: format!("g = {g}"),
+                points: fused().filter(|r| r.grids == g).map(|r| (r.levels as f64, value(r))).collect(),
+                thin: false,
+            })
+            .collect()
+    };
+    let figure = |name: &str, what: &str, x, y, logarithmic, places: &[String], series| Figure {
+        name: name.to_owned(),
+        title: format!("{what}, {}, {1} x {1}", sweep.problem, sweep.n),
+        x,
+        y,
+        logarithmic,
+        places: places.to_vec(),
+        series,
+    };
+    let against_natural = |r: &GridRow| natural(r.levels).map_or(0.0, |s1| s1.solve.median() / r.solve.median());
+    vec![
+        figure(
+            "figure_5_3",
+            "Solve",
+            "implementation - grids",
+            "ms",
+            true,
+            &names,
+            by_levels(&|r| 1e3 * r.solve.median()),
+        ),
+        figure(
+            "figure_5_4",
+            "Times as fast as S1",
+            "implementation - grids",
+            "times",
+            false,
+            &names,
+            by_levels(&against_natural),
+        ),
+        figure(
+            "figure_5_5",
+            "Factorization, fused S3",
+            "levels",
+            "ms",
+            false,
+            &[],
+            by_grids(|r| 1e3 * r.setup.median()),
+        ),
+        figure("figure_5_6", "Solve, fused S3", "levels", "ms", false, &[], by_grids(|r| 1e3 * r.solve.median())),
+    ]
+}
+
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0xb9, 0x3a, 0x1a),
+    RGBColor(0x1f, 0x5f, 0x99),
+    RGBColor(0x3a, 0x7d, 0x44),
+    RGBColor(0x7a, 0x4f, 0x9a),
+    RGBColor(0xa6, 0x7c, 0x00),
+    RGBColor(0x2b, 0x8c, 0x9e),
+    RGBColor(0xc0, 0x5a, 0x8a),
+    RGBColor(0x55, 0x5b, 0x63),
+];
+const INK: RGBColor = RGBColor(45, 50, 58);
+
+fn draw_into(svg: &mut String, figure: &Figure) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || figure.series.iter().flat_map(|s| &s.points);
+    let (left, right) = points().fold((f64::MAX, f64::MIN), |(l, r), p| (l.min(p.0), r.max(p.0)));
+    let (least, most) = points().fold((f64::MAX, f64::MIN), |(l, m), p| (l.min(p.1), m.max(p.1)));
+    let x = if figure.places.is_empty() { left - 0.5..right + 0.5 } else { -0.5..figure.places.len() as f64 - 0.5 };
+    if figure.logarithmic {
+        draw_on(svg, figure, x, (0.8 * least..1.25 * most).log_scale())
+    } else {
+        draw_on(svg, figure, x, 0.0..1.08 * most)
+    }
+}
+
+fn draw_on<Y>(
+    svg: &mut String,
+    figure: &Figure,
+    x: std::ops::Range<f64>,
+    y: Y,
+) -> Result<(), Box<dyn std::error::Error>>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let canvas = SVGBackend::with_string(svg, (900, 560)).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let font = |size: i32| (FAMILY, size).into_font().color(&INK);
+    let mut chart = ChartBuilder::on(&canvas)
+        .margin(18)
+        .caption(&figure.title, font(24))
+        .x_label_area_size(50)
+        .y_label_area_size(72)
+        .build_cartesian_2d(x, y)?;
+    let name = |x: &f64| {
+        let whole = x.round();
+        if (x - whole).abs() > 1e-6 {
+            return String::new();
+        }
+        if figure.places.is_empty() {
+            return format!("{whole:.0}");
+        }
+        figure.places.get(whole as usize).cloned().unwrap_or_default()
+    };
+    let labels = if figure.places.is_empty() { 24 } else { 2 * figure.places.len() + 1 };
+    chart
+        .configure_mesh()
+        .x_desc(figure.x)
+        .y_desc(figure.y)
+        .label_style(font(if figure.places.is_empty() { 17 } else { 13 }))
+        .axis_desc_style(font(19))
+        .axis_style(INK)
+        .light_line_style(WHITE)
+        .bold_line_style(INK.mix(0.14))
+        .x_labels(labels)
+        .x_label_formatter(&name)
+        .y_label_formatter(&|y| format!("{}", (y * 1000.0).round() / 1000.0))
+        .draw()?;
+    for (k, series) in figure.series.iter().enumerate() {
+        let colour = if series.thin { INK } else { COLOURS[k % COLOURS.len()] };
+        let width = if series.thin { 1 } else { 3 };
+        chart
+            .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(width)))?
+            .label(&series.name)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 26, y)], colour.stroke_width(width)));
+        if !series.thin {
+            chart.draw_series(series.points.iter().map(|p| Circle::new(*p, 4, colour.filled())))?;
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .margin(14)
+        .legend_area_size(34)
+        .background_style(WHITE.mix(0.9))
+        .border_style(INK.mix(0.3))
+        .label_font(font(17))
+        .draw()?;
+    canvas.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rrbsolver_benches::commands::execute_line;
+
+    fn drawn(line: &str) -> Vec<(String, String)> {
+        crate::fonts::register();
+        draw(&execute_line(line).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn sweeps_become_the_papers_figures() {
+        let levels = drawn("levels poisson_f --sizes 31,63 -r 1");
+        let grids = drawn("grids poisson_f -n 127 --levels 6,8 --fused-levels 4,6,8 -g 1,2 -r 1");
+        let names: Vec<&str> = levels.iter().chain(&grids).map(|(name, _)| name.as_str()).collect();
+        let expected =
+            ["figure_5_1", "figure_5_2", "levels_time", "figure_5_3", "figure_5_4", "figure_5_5", "figure_5_6"];
+        assert_eq!(names, expected);
+        for (name, svg) in levels.iter().chain(&grids) {
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{name}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        }
+        assert!(levels[0].1.contains("63 x 63") && levels[0].1.contains("bound"));
+        assert!(grids[0].1.contains("S3 fused-2") && grids[2].1.contains("g = 2"));
+    }
+
+    #[test]
+    fn one_number_of_levels_is_no_figure() {
+        assert!(drawn("levels poisson_f --sizes 31 --levels 4 -r 1").is_empty());
+    }
+}
