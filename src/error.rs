@@ -188,6 +188,8 @@ pub enum Error {
     Memory(String),
     /// A CUDA driver or device is missing.
     NoDevice(String),
+    /// The CUDA driver reported an error.
+    Device(String),
     /// A file could not be written.
     Io(String),
     /// A defect of this library.
@@ -215,6 +217,7 @@ impl Error {
             Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
             Self::Memory(_) => RRB_ERR_MEMORY,
             Self::NoDevice(_) => RRB_ERR_NO_DEVICE,
+            Self::Device(_) => RRB_ERR_DEVICE,
             Self::Io(_) => RRB_ERR_IO,
             Self::Internal(_) => RRB_ERR_INTERNAL,
         }
@@ -289,6 +292,7 @@ impl Error {
             | Self::Unsupported(text)
             | Self::Memory(text)
             | Self::NoDevice(text)
+            | Self::Device(text)
             | Self::Io(text)
             | Self::Internal(text) => text.clone(),
         }

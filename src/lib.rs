@@ -21,5 +21,5 @@ pub mod layers {
     pub use super::grid::levels::Grid;
     pub use super::grid::stencil::{StencilView, View};
     pub use super::report::{Observer, Outcome};
-    pub use super::solver::rrb::{Rrb, SPACING};
+    pub use super::solver::rrb::{BackendKind, Rrb, SPACING};
 }

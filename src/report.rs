@@ -39,6 +39,8 @@ pub struct Outcome {
 pub trait Observer {
     /// The tested relative residual after `iteration` iterations; `true` asks to stop.
     fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool;
+    /// The same of an iteration that was done before the answer to stop came: told, not asked.
+    fn passed(&mut self, iteration: usize, relative_residual: f64);
     /// alpha of the step just taken and the beta that led to it (0 at a start), for the Lanczos matrix.
     fn coefficients(&mut self, alpha: f64, beta: f64);
     /// Whether `iteration` may ask to stop, so that a parallel solver must wait for its answer.

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
-use rrbsolver::layers::{Arrays, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
 use rrbsolver::options::{Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
@@ -150,6 +150,7 @@ impl Observer for Nobody {
     fn iteration(&mut self, _: usize, _: f64) -> bool {
         false
     }
+    fn passed(&mut self, _: usize, _: f64) {}
     fn coefficients(&mut self, _: f64, _: f64) {}
     fn may_stop(&self) -> bool {
         false
@@ -177,7 +178,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         north: view("north", &a.north),
         corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
     };
-    let mut rrb = Rrb::factorize(None, &stencil, &parsed, threads, make_backend).map_err(sentence)?;
+    let mut rrb =
+        Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
 
     let done = rrb.done;
     let model = Model::new(|key| parsed.int(key), done.precision, done.cycle, done.levels);
@@ -193,7 +195,15 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         let start = Instant::now();
         let outcome = rrb
             .solve_around(
-                Arrays { input_name: "b", input: &problem.b, ld: a.nx, output: &mut x },
+                Arrays {
+                    input_name: "b",
+                    input: &problem.b,
+                    ld: a.nx,
+                    output: &mut x,
+                    device_input: 0,
+                    device_output: 0,
+                    len: problem.unknowns(),
+                },
                 &parsed,
                 &mut Nobody,
                 &|steps, text| -> SolverResult<_> {

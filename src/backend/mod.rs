@@ -1,9 +1,10 @@
 //! Where the arithmetic runs. The traits name the steps of the method; `reference` has them as plain loops
 //! over natural storage (the papers' S1) and is the oracle; `cpu` has them over r1/r2/b1/b2 storage, with one
-//! thread (S2) or many (S3).
+//! thread (S2) or many (S3); `cuda` has them on a device.
 
 pub mod blocks;
 pub mod cpu;
+pub mod cuda;
 pub mod cycle;
 pub mod reference;
 pub mod storage;
@@ -11,6 +12,7 @@ pub mod sums;
 
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
@@ -145,6 +147,12 @@ pub struct Arrays<'a> {
     pub ld: usize,
     /// The one that is written.
     pub output: &'a mut [f64],
+    /// Addresses of arrays that are on a device; 0: the slice has the array. An array on a device has an empty slice.
+    pub device_input: u64,
+    /// The same of the output.
+    pub device_output: u64,
+    /// Values of each array.
+    pub len: usize,
 }
 
 /// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b or, for 5
@@ -211,10 +219,61 @@ pub trait PcgSteps {
         self.multiply()
     }
 
+    /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
+    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`.
+    fn iterate(&mut self, _test: &LoopTest) -> Option<Result<LoopEnd>> {
+        None
+    }
+
     /// Tells the observer; `true` asks to stop.
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
     /// Tells the observer the CG coefficients of a step.
     fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// Where a loop of PCG begins, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopTest {
+    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    pub preconditioned: bool,
+    /// The loop ends with a norm at most this.
+    pub threshold: f64,
+    /// What residuals are reported relative to.
+    pub reference: f64,
+    /// Norms at most this may have squares that vanish.
+    pub vanishing: f64,
+    /// Iterations done before.
+    pub iterations: usize,
+    /// Iterations at most.
+    pub max_iter: usize,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>.
+    pub sigma: f64,
+}
+
+/// How a loop of PCG ended; x has all steps.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopEnd {
+    /// Iterations done.
+    pub iterations: usize,
+    /// The last tested norm.
+    pub norm: f64,
+    /// The observer asked to stop.
+    pub stopped: bool,
+    /// Why.
+    pub ending: LoopEnding,
+}
+
+/// Why a loop of PCG ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnding {
+    /// The recurred residual meets the test.
+    Met,
+    /// Squares have vanished.
+    Spent,
+    /// `max_iter` was reached, or the observer asked.
+    Cut,
 }
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
@@ -259,8 +318,32 @@ pub trait RrbSteps: PcgSteps {
 /// One text that all members of a team run.
 pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync);
 
+/// What the first look at a matrix is to heed.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// What is asked of the entries.
+    pub questions: Questions,
+    /// Constants on singular components are to be projected out.
+    pub project: bool,
+    /// Members at most that share the rows.
+    pub members: usize,
+    /// Row padding and border of r1/r2/b1/b2 grids.
+    pub block: usize,
+}
+
 /// A matrix with its RRB factorization.
 pub trait RrbBackend: Send {
+    /// Works on the caller's stream from now on; 0: on one of its own.
+    fn use_stream(&mut self, _stream: usize) -> Result<()> {
+        Ok(())
+    }
+    /// Looks at a matrix before anything is made of it. `factorize` of the same matrix follows, or nothing.
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        inspection.start(look.members)?;
+        let shared = &*inspection;
+        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
+        inspection.finish(a, look.project)
+    }
     /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
     /// ascending order of both. There are at most as many members as the backend was made for.
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
@@ -273,8 +356,20 @@ pub trait RrbBackend: Send {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// The cycle in use, and what its recursions were found to need.
     fn recursion(&self) -> Recursion;
-    /// Bytes of all arrays.
+    /// Bytes of all arrays in host memory.
     fn bytes(&self) -> usize;
+    /// Bytes of all arrays in device memory.
+    fn device_bytes(&self) -> usize {
+        0
+    }
+    /// Ordinal of the device in use.
+    fn device(&self) -> Option<i32> {
+        None
+    }
+    /// Of the last run, seconds of copies between host and device.
+    fn seconds_transfer(&self) -> f64 {
+        0.0
+    }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;
     /// Members of the team.
@@ -365,12 +460,7 @@ impl Pivot {
             (self.d, self.stored) = (node.center, node.center);
             return Ok(self);
         }
-        let why = if self.d.is_finite() {
-            "the matrix is not positive definite, or needs compensation of positive couplings"
-        } else {
-            "entries of the matrix are too large or too small for double precision"
-        };
-        Err(node.refuse(format!("pivot {:e} is not positive (center {center:e}): {why}", self.d)))
+        Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
 
     /// The same, then rounds it to what is stored.
@@ -388,6 +478,16 @@ impl Pivot {
         }
         Ok(rounded)
     }
+}
+
+/// The sentence about a refused pivot at node (i, j) of the finest grid.
+pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
+    let why = if d.is_finite() {
+        "the matrix is not positive definite, or needs compensation of positive couplings"
+    } else {
+        "entries of the matrix are too large or too small for double precision"
+    };
+    Error::Matrix { reason: format!("pivot {d:e} is not positive (center {center:e}): {why}"), level, i, j }
 }
 
 /// Where a doubtful pivot lies on the finest grid.

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
             return Err(Error::Null("count"));
         }
         // SAFETY: not NULL, and the caller gave an int32_t.
-        unsafe { *count = 0 };
+        unsafe { *count = crate::backend::cuda::device_count() };
         Ok(())
     })
 }

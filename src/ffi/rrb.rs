@@ -6,13 +6,14 @@
 use super::guard::{entry, entry_ok, quietly};
 use super::log::Log;
 use super::{environment, rrb_monitor_fn, rrb_status};
+use crate::backend::cuda::driver::Space;
 use crate::backend::{self, Arrays};
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::{History, Observer, Outcome, StopReason};
-use crate::solver::rrb::Rrb;
+use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
 use std::ffi::CStr;
@@ -38,6 +39,10 @@ pub struct rrb_handle {
     seconds_solve: f64,
     process: u32,
 }
+
+/// Numbers of the option `memory`.
+const MEMORY_AUTO: i64 = 0;
+const MEMORY_HOST: i64 = 1;
 
 const NO_FACTORIZATION: &str = "rrb_factorize must come before this call";
 const FAILED: &str = "the last rrb_factorize failed: it must succeed before this call";
@@ -137,7 +142,8 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
         let h = unsafe { checked(h)? };
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
-        h.core.as_mut().ok_or_else(no_core)?.apply(arrays, &h.options, &mut Nobody)
+        let options = h.options.clone();
+        h.core()?.apply(arrays, &options, &mut Nobody)
     })
 }
 
@@ -152,7 +158,8 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
         let h = unsafe { checked(h)? };
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
-        h.core.as_mut().ok_or_else(no_core)?.multiply(arrays, &h.options, &mut Nobody)
+        let options = h.options.clone();
+        h.core()?.multiply(arrays, &options, &mut Nobody)
     })
 }
 
@@ -554,11 +561,16 @@ impl rrb_handle {
     ) -> Result<()> {
         self.stale = Some(FAILED);
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
+        let kind = choose_backend(&self.options, grid, backend::cuda::device_count());
         let view = |name, pointer: *const f64| {
             if pointer.is_null() {
                 return Err(Error::Null(name));
             }
-            // SAFETY: not NULL, and our caller promised the length.
+            let device = self.device_address(name, pointer, kind)?;
+            if device != 0 {
+                return Ok(View::on_device(name, device, grid, ld, len));
+            }
+            // SAFETY: not NULL, not on a device, and our caller promised the length.
             Ok(View::new(name, unsafe { std::slice::from_raw_parts(pointer, len) }, grid, ld))
         };
         let corners = match (northeast.is_null(), northwest.is_null()) {
@@ -575,7 +587,8 @@ impl rrb_handle {
 
         let start = Instant::now();
         let threads = environment::threads(self.options.int(opt::THREADS) as usize);
-        let core = Rrb::factorize(self.core.take(), &a, &self.options, threads, make_backend)?;
+        let stream = self.stream as usize;
+        let core = Rrb::factorize(self.core.take(), &a, &self.options, kind, threads, stream, make_backend)?;
         self.core = Some(core);
         self.stale = None;
         self.seconds_setup = start.elapsed().as_secs_f64();
@@ -592,13 +605,48 @@ impl rrb_handle {
         if let Some(reason) = self.stale {
             return Err(Error::State(reason.to_owned()));
         }
-        crate::solver::rrb::check_memory(&self.options)?;
         let len = self.array_len()?;
         check_pair((input_name, input), (output_name, output), len)?;
-        // SAFETY: not NULL, of the promised length, and just seen to be disjoint.
-        let (input, output) =
-            unsafe { (std::slice::from_raw_parts(input, len), std::slice::from_raw_parts_mut(output, len)) };
-        Ok(Arrays { input_name, input, ld: self.ld(), output })
+        let on_device = self.core.as_ref().is_some_and(|c| c.device().is_some());
+        let kind = if on_device { BackendKind::Cuda } else { BackendKind::Cpu };
+        let device_input = self.device_address(input_name, input, kind)?;
+        let device_output = self.device_address(output_name, output, kind)?;
+        // SAFETY: not NULL, not on a device, of the promised length, and just seen to be disjoint.
+        let input = if device_input == 0 { unsafe { std::slice::from_raw_parts(input, len) } } else { &[] };
+        // SAFETY: as above.
+        let output = if device_output == 0 { unsafe { std::slice::from_raw_parts_mut(output, len) } } else { &mut [] };
+        Ok(Arrays { input_name, input, ld: self.ld(), output, device_input, device_output, len })
+    }
+
+    /// Address of an array that lies on the handle's device; 0 for one on the host.
+    fn device_address(&self, name: &'static str, array: *const f64, kind: BackendKind) -> Result<u64> {
+        let memory = self.options.int(opt::MEMORY);
+        if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != BackendKind::Cuda) {
+            return Ok(0);
+        }
+        let wrong = |value: String, allowed: String| Err(Error::Range { name, value, allowed });
+        if kind != BackendKind::Cuda {
+            return Err(Error::Unsupported(format!(
+                "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
+            )));
+        }
+        let own = self.core.as_ref().and_then(Rrb::device).map_or(self.options.int(opt::DEVICE), i64::from);
+        match backend::cuda::driver::space_of(array as usize)? {
+            Space::Device(ordinal) if i64::from(ordinal) == own => Ok(array as u64),
+            Space::Device(ordinal) => {
+                wrong(format!("an array on device {ordinal}"), format!("lie on device {own} or on the host"))
+            }
+            // Without a device, factorize will say so.
+            Space::Host if memory == MEMORY_AUTO || backend::cuda::device_count() == 0 => Ok(0),
+            Space::Host => wrong("an array on the host".to_owned(), format!("lie on device {own} (memory=device)")),
+        }
+    }
+
+    /// The factorization, on the caller's stream.
+    fn core(&mut self) -> Result<&mut Rrb> {
+        let core = self.core.as_mut().ok_or_else(no_core)?;
+        core.use_stream(self.stream as usize)?;
+        Ok(core)
     }
 
     fn solve(&mut self, arrays: Arrays) -> Result<i32> {
@@ -615,6 +663,7 @@ impl rrb_handle {
             failed: None,
         };
         let core = self.core.as_mut().ok_or_else(no_core)?;
+        core.use_stream(self.stream as usize)?;
         let result = core.solve(arrays, &self.options, &mut watch);
         if let Some(error) = watch.failed {
             return Err(error);
@@ -669,7 +718,10 @@ impl rrb_handle {
             info::LAMBDA_MIN => extremes().0,
             info::LAMBDA_MAX => extremes().1,
             info::BACKEND => done.backend as f64,
-            info::DEVICE => -1.0,
+            info::SECONDS_TRANSFER => self.core.as_ref().map_or(0.0, Rrb::seconds_transfer),
+            info::BYTES_DEVICE => self.core.as_ref().map_or(0, Rrb::device_bytes) as f64,
+            info::DEVICE => f64::from(self.core.as_ref().and_then(Rrb::device).unwrap_or(-1)),
+            info::CUDA_KERNELS => f64::from(u8::from(backend::cuda::driver::HAS_KERNELS)),
             info::THREADS => self.core.as_ref().map_or(0, Rrb::threads) as f64,
             info::LEVELS => done.levels as f64,
             info::PRECISION => used(done.precision as f64),
@@ -678,7 +730,6 @@ impl rrb_handle {
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
             info::GRIDS => self.core.as_ref().map_or(0, Rrb::grids) as f64,
-            // Nothing is transferred and no device memory is held on the CPU.
             _ => 0.0,
         };
         Some((entry, value))
@@ -687,12 +738,12 @@ impl rrb_handle {
 
 /// Concrete backends are named here and nowhere else.
 #[doc(hidden)]
-pub fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn backend::RrbBackend>> {
-    if reference {
-        Ok(Box::new(backend::reference::Reference::default()))
-    } else {
-        Ok(Box::new(backend::cpu::Cpu::new(threads)))
-    }
+pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
+    Ok(match kind {
+        BackendKind::Reference => Box::new(backend::reference::Reference::default()),
+        BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
+        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device)?),
+    })
 }
 
 /// History, log and monitor of one solve.
@@ -707,10 +758,7 @@ struct Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.history.push(relative_residual);
-        if self.verbosity >= 2 {
-            self.log.line(2, format_args!("rrb: iteration {iteration}: relative residual {relative_residual:.6e}"));
-        }
+        self.passed(iteration, relative_residual);
         let Some(monitor) = self.monitor else { return false };
         let user = self.user;
         let answer = quietly(|| {
@@ -723,6 +771,13 @@ impl Observer for Watch<'_> {
                 self.failed = Some(Error::Internal(format!("the monitor failed in iteration {iteration}: {error}")));
                 true
             }
+        }
+    }
+
+    fn passed(&mut self, iteration: usize, relative_residual: f64) {
+        self.history.push(relative_residual);
+        if self.verbosity >= 2 {
+            self.log.line(2, format_args!("rrb: iteration {iteration}: relative residual {relative_residual:.6e}"));
         }
     }
 
@@ -742,6 +797,8 @@ impl Observer for Nobody {
     fn iteration(&mut self, _: usize, _: f64) -> bool {
         false
     }
+
+    fn passed(&mut self, _: usize, _: f64) {}
 
     fn coefficients(&mut self, _: f64, _: f64) {}
 

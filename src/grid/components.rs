@@ -4,8 +4,9 @@
 //! Union-find works on runs, the pieces of a row that nonzero east couplings hold together: a sea without land
 //! has one to a row. [`super::inspection`] finds them.
 
+use super::levels::Grid;
 use super::stencil::StencilView;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, zeroed};
 use std::ops::Range;
 
 /// Row sums below this part of the center count as zero (`null_space = auto`).
@@ -62,6 +63,21 @@ impl Components {
             let component = (self.runs.parent[k] as usize).checked_sub(1)?;
             Some((self.runs.columns(&row, k), component))
         })
+    }
+
+    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects. None where
+    /// there are none.
+    pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
+        if self.projected || self.size.is_empty() {
+            return Ok(None);
+        }
+        let mut labels = zeroed(grid.nodes(), "component labels")?;
+        for j in 0..grid.ny {
+            for (columns, component) in self.singular_runs(j) {
+                labels[j * grid.nx..][columns].fill(component as u32 + 1);
+            }
+        }
+        Ok(Some(labels))
     }
 
     /// The runs, for the next matrix; until it is set there are no components.
@@ -143,6 +159,23 @@ fn no_memory(_: std::collections::TryReserveError) -> Error {
 }
 
 impl Runs {
+    /// One component of all nodes of `grid`; `regular`: a row of it has a sum that counts.
+    pub fn make_whole(&mut self, grid: Grid, regular: bool) -> Result<()> {
+        self.clear(grid.nx)?;
+        for rows in [&mut self.start, &mut self.parent, &mut self.row_start] {
+            rows.try_reserve(grid.ny + 1).map_err(no_memory)?;
+        }
+        self.flags.try_reserve(grid.ny).map_err(no_memory)?;
+        self.row_start.clear();
+        self.row_start.extend(0..=grid.ny as u32);
+        self.start.resize(grid.ny, 0);
+        self.parent.resize(grid.ny, 0);
+        self.flags.resize(grid.ny, 0);
+        let coupled = if grid.nodes() > 1 { COUPLED } else { 0 };
+        self.flags[0] = coupled | if regular { REGULAR } else { 0 };
+        Ok(())
+    }
+
     /// No rows, of a grid with nx columns.
     pub fn clear(&mut self, nx: usize) -> Result<()> {
         self.nx = nx;

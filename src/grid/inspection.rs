@@ -2,6 +2,7 @@
 //! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
 
 use super::components::{Components, Runs};
+use super::levels::Grid;
 use super::stencil::StencilView;
 use crate::error::{Error, Result, reset};
 use std::ops::Range;
@@ -124,6 +125,14 @@ impl Inspection {
             }
         }
         self.components.set(runs.unwrap_or_default(), project)
+    }
+
+    /// What somebody else has found: all nodes of `grid` are one component.
+    pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
+        self.findings = findings;
+        let mut runs = self.components.take_runs();
+        runs.make_whole(grid, regular)?;
+        self.components.set(runs, project)
     }
 
     /// Bytes of all arrays.

@@ -6,6 +6,9 @@
 //! Level 2q + 1 eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2), level 2q + 2 those black
 //! nodes that are not kept.
 
+/// Nodes of a remainder that is solved by an explicit inverse, at most: 31 x 32, so that half a band has 32 values.
+pub const MOST_INVERTED: usize = 992;
+
 /// One grid of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -84,6 +87,12 @@ impl Grid {
             .skip(1)
             .find(|&levels| self.remainder(levels).band_entries() <= self.nodes() as u128 / 64)
             .unwrap_or(all)
+    }
+
+    /// The same on a device: the fewest, in pairs, whose remainder it can hand to an explicit inverse.
+    pub fn default_device_levels(self) -> usize {
+        let all = self.max_levels();
+        (2..=all).step_by(2).find(|&levels| self.remainder(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
     }
 
     /// g_max of the report's (3.1).

@@ -10,13 +10,41 @@ pub struct View<'a> {
     data: &'a [f64],
     nx: usize,
     ld: usize,
+    len: usize,
+    device: u64,
 }
 
 impl<'a> View<'a> {
     /// `data` must hold (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], grid: Grid, ld: usize) -> Self {
         assert!(ld >= grid.nx && data.len() >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data, nx: grid.nx, ld }
+        Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0 }
+    }
+
+    /// An array in the memory of a device, `len` values from `address` on: a backend there may read it, nobody else.
+    pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
+        assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
+        Self { name, data: &[], nx: grid.nx, ld, len, device: address }
+    }
+
+    /// Its address, where it lies on a device.
+    pub fn device(&self) -> Option<u64> {
+        (self.device != 0).then_some(self.device)
+    }
+
+    /// All values, where it lies on the host.
+    pub fn values(&self) -> &'a [f64] {
+        self.data
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> usize {
+        self.len
+    }
+
+    /// Values from one row to the next.
+    pub fn ld(&self) -> usize {
+        self.ld
     }
 
     /// The nx values of row j.

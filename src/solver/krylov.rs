@@ -1,6 +1,6 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1).
 
-use crate::backend::PcgSteps;
+use crate::backend::{LoopEnding, LoopTest, PcgSteps};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 
@@ -96,7 +96,24 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("p'Ap", sigma, iterations + 1)?;
-        loop {
+        let whole = LoopTest {
+            preconditioned: test.norm == Norm::Preconditioned,
+            threshold: test.threshold,
+            reference: test.reference,
+            vanishing: test.vanishing,
+            iterations,
+            max_iter: test.max_iter,
+            rho,
+            sigma,
+        };
+        let own = s.iterate(&whole).transpose()?;
+        if let Some(end) = own {
+            (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+            if end.ending == LoopEnding::Cut {
+                return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
+            }
+        }
+        while own.is_none() {
             let alpha = rho / sigma;
             norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);

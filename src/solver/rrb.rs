@@ -3,7 +3,7 @@
 use super::krylov::{Norm, Test, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
-use crate::backend::{Arrays, Lumping, Program, RrbBackend, RrbSteps, Setup};
+use crate::backend::{Arrays, Look, Lumping, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
@@ -27,6 +27,7 @@ pub struct Rrb {
 struct Made {
     backend: i64,
     threads: usize,
+    device: i64,
 }
 
 /// Results of a factorization.
@@ -53,7 +54,6 @@ mod choice {
     pub const BACKEND_CPU: i64 = 1;
     pub const BACKEND_CUDA: i64 = 2;
     pub const BACKEND_REFERENCE: i64 = 3;
-    pub const MEMORY_DEVICE: i64 = 2;
     pub const NULL_SPACE_NONE: i64 = 1;
     pub const NULL_SPACE_CONSTANT: i64 = 2;
     pub const COMPENSATION_NEVER: i64 = 1;
@@ -67,12 +67,51 @@ mod choice {
     pub const CYCLE_K: i64 = 3;
 }
 
+/// A concrete backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// Threads of the host.
+    Cpu,
+    /// A CUDA device.
+    Cuda,
+    /// The oracle.
+    Reference,
+}
+
+impl BackendKind {
+    fn number(self) -> i64 {
+        match self {
+            Self::Cpu => choice::BACKEND_CPU,
+            Self::Cuda => choice::BACKEND_CUDA,
+            Self::Reference => choice::BACKEND_REFERENCE,
+        }
+    }
+}
+
+/// Makes a backend (kind, threads, device): the one place where a concrete one is named, handed in by the boundary.
+pub type MakeBackend = fn(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn RrbBackend>>;
+
+/// From so many nodes on, `backend=auto` takes a device where there is one: below, launches cost more than the work.
+const WORTH_A_DEVICE: usize = 65_536;
+
+/// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
+/// reason to leave the CPU.
+pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKind {
+    let offered = options.int(opt::PRECISION) <= choice::PRECISION_F64 && options.int(opt::CYCLE) <= choice::CYCLE_V;
+    match options.int(opt::BACKEND) {
+        choice::BACKEND_CUDA => BackendKind::Cuda,
+        choice::BACKEND_REFERENCE => BackendKind::Reference,
+        choice::BACKEND_CPU => BackendKind::Cpu,
+        _ if options.int(opt::DEVICE) < i64::from(devices) && grid.nodes() >= WORTH_A_DEVICE && offered => {
+            BackendKind::Cuda
+        }
+        _ => BackendKind::Cpu,
+    }
+}
+
 /// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
 /// Called by every member of a team.
 pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
-
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn RrbBackend>>;
 
 impl Rrb {
     /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
@@ -81,19 +120,20 @@ impl Rrb {
         previous: Option<Self>,
         a: &StencilView,
         options: &Options,
+        kind: BackendKind,
         threads: usize,
+        stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        let backend = choose_backend(options)?;
-        check_memory(options)?;
-        let made_for = Made { backend, threads };
+        let device = if kind == BackendKind::Cuda { options.int(opt::DEVICE) } else { -1 };
+        let made_for = Made { backend: kind.number(), threads, device };
         let mut rrb = match previous {
             Some(rrb) if rrb.made_for == made_for => rrb,
             other => {
                 // Its memory first.
                 drop(other);
                 Self {
-                    backend: make(backend == choice::BACKEND_REFERENCE, threads)?,
+                    backend: make(kind, threads, device)?,
                     made_for,
                     inspection: Inspection::default(),
                     done: Done::default(),
@@ -103,9 +143,10 @@ impl Rrb {
         let null_space = options.int(opt::NULL_SPACE);
         let zero_row_sum = if null_space == choice::NULL_SPACE_CONSTANT { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
         let questions = Questions { finite: options.int(opt::CHECK_INPUT) != 0, zero_row_sum };
-        rrb.inspection.start(threads)?;
-        rrb.backend.over_rows(a.grid, &|member, rows| rrb.inspection.look(member, a, rows, &questions))?;
-        rrb.inspection.finish(a, null_space != choice::NULL_SPACE_NONE)?;
+        let block = options.int(opt::COMPUTE_BLOCK) as usize;
+        let look = Look { questions, project: null_space != choice::NULL_SPACE_NONE, members: threads, block };
+        rrb.backend.use_stream(stream)?;
+        rrb.backend.examine(a, &look, &mut rrb.inspection)?;
         let Inspection { components, findings, .. } = &rrb.inspection;
         if null_space == choice::NULL_SPACE_CONSTANT {
             check_all_singular(components)?;
@@ -113,11 +154,17 @@ impl Rrb {
 
         let compensate = options.int(opt::COMPENSATION) != choice::COMPENSATION_NEVER;
         let positive = if compensate { findings.positive_couplings } else { 0 };
-        let storage =
-            choose_storage(a.grid, options, (findings.center_min, findings.center_max), components.singular() > 0)?;
-        let cycle = choose_cycle(options, components.singular() > 0)?;
-        let levels = choose_levels(a.grid, options, &cycle)?;
-        let block = options.int(opt::COMPUTE_BLOCK) as usize;
+        let on_device = kind == BackendKind::Cuda;
+        if on_device {
+            check_offered(options)?;
+        }
+        let storage = if on_device {
+            Storage::F64
+        } else {
+            choose_storage(a.grid, options, (findings.center_min, findings.center_max), components.singular() > 0)?
+        };
+        let cycle = choose_cycle(options, on_device || components.singular() > 0)?;
+        let levels = choose_levels(a.grid, options, &cycle, on_device)?;
         let mut setup = Setup {
             levels,
             lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
@@ -142,7 +189,7 @@ impl Rrb {
             other => other?,
         }
         rrb.done = Done {
-            backend,
+            backend: kind.number(),
             levels,
             components: components.count,
             singular_components: components.singular(),
@@ -198,9 +245,29 @@ impl Rrb {
             .map(|_| ())
     }
 
-    /// Bytes of all arrays.
+    /// The caller's stream for what follows; 0: the backend's own.
+    pub fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.backend.use_stream(stream)
+    }
+
+    /// Bytes of all arrays in host memory.
     pub fn bytes(&self) -> usize {
         self.backend.bytes() + self.inspection.bytes()
+    }
+
+    /// Bytes of all arrays in device memory.
+    pub fn device_bytes(&self) -> usize {
+        self.backend.device_bytes()
+    }
+
+    /// Ordinal of the device in use.
+    pub fn device(&self) -> Option<i32> {
+        self.backend.device()
+    }
+
+    /// Of the last run, seconds of copies between host and device.
+    pub fn seconds_transfer(&self) -> f64 {
+        self.backend.seconds_transfer()
     }
 
     /// r1/r2/b1/b2 grids in use.
@@ -464,14 +531,20 @@ fn cycle_in_use(backend: &dyn RrbBackend) -> i64 {
     }
 }
 
-fn choose_backend(options: &Options) -> Result<i64> {
-    match options.int(opt::BACKEND) {
-        choice::BACKEND_CUDA => Err(Error::Unsupported(
-            "backend=cuda is not in this build of the library: use backend=cpu or auto".to_owned(),
-        )),
-        choice::BACKEND_REFERENCE => Ok(choice::BACKEND_REFERENCE),
-        _ => Ok(choice::BACKEND_CPU),
+/// What the device has not got yet.
+fn check_offered(options: &Options) -> Result<()> {
+    let refuse = |what: &str| {
+        Err(Error::Unsupported(format!(
+            "{what} is not offered on a device in this build of the library: use backend=cpu"
+        )))
+    };
+    if options.int(opt::PRECISION) > choice::PRECISION_F64 {
+        return refuse("precision other than auto and f64");
     }
+    if options.int(opt::CYCLE) > choice::CYCLE_V {
+        return refuse("cycle other than auto and v");
+    }
+    Ok(())
 }
 
 /// Largest contrast of centers that `precision = auto` leaves to bf16: f32 sweeps hold pivots down to 1e-38 of the
@@ -530,14 +603,6 @@ fn choose_cycle(options: &Options, singular: bool) -> Result<Cycle> {
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
 }
 
-/// The caller's arrays must be where the backend can read them.
-pub fn check_memory(options: &Options) -> Result<()> {
-    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
-        return Err(Error::Unsupported("memory=device needs backend=cuda, which is not in this build".to_owned()));
-    }
-    Ok(())
-}
-
 fn check_all_singular(components: &Components) -> Result<()> {
     if components.singular() == components.count {
         return Ok(());
@@ -550,11 +615,14 @@ fn check_all_singular(components: &Components) -> Result<()> {
 }
 
 /// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
-fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle) -> Result<usize> {
+fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
     let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
     let wanted = options.int(opt::LEVELS) as usize;
+    if wanted == 0 && on_device {
+        return Ok(grid.default_device_levels());
+    }
     if wanted == 0 {
         // A recursive cycle solves the remainder several times an iteration.
         let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
@@ -598,7 +666,7 @@ mod tests {
     fn levels_too_few_for_memory_name_the_smallest_feasible() {
         let mut o = Options::new(crate::options::Family::Rrb);
         o.set_text("levels=2").unwrap();
-        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o, &choose_cycle(&o, true).unwrap()).unwrap_err();
+        let e = choose_levels(Grid { nx: 2047, ny: 2047 }, &o, &choose_cycle(&o, true).unwrap(), false).unwrap_err();
         assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
         assert!(e.sentence(0).ends_with("smallest feasible levels is 4"), "{e}");

@@ -1,0 +1,66 @@
+//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver.rs).
+//!
+//! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
+//! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Architectures that get machine code; the last one gets PTX too, for what comes after it.
+const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
+
+fn main() {
+    for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    println!("cargo:rerun-if-changed=kernels");
+    println!("cargo:rerun-if-changed=.cuda/nvidia/cu13/bin/nvcc");
+    println!("cargo:rustc-check-cfg=cfg(rrbsolver_kernels)");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("kernels.fatbin");
+    match std::env::var("RRBSOLVER_CUDA").as_deref() {
+        Ok("off") => {
+            std::fs::write(&out, b"").expect("OUT_DIR can be written");
+            return;
+        }
+        Ok("on" | "") | Err(_) => {}
+        Ok(other) => panic!("RRBSOLVER_CUDA must be on or off, got {other}"),
+    }
+    let Some(nvcc) = nvcc() else {
+        panic!(
+            "nvcc is missing: run scripts/setup, which fetches it into .cuda, or set CUDA_HOME to CUDA 13.0, or set RRBSOLVER_CUDA=off for a library without CUDA"
+        );
+    };
+    compile(&nvcc, &out);
+    println!("cargo:rustc-cfg=rrbsolver_kernels");
+}
+
+fn nvcc() -> Option<PathBuf> {
+    let homes = std::env::var_os("CUDA_HOME").map(PathBuf::from).into_iter();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cuda/nvidia/cu13");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    homes
+        .chain([own])
+        .map(|home| home.join("bin"))
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join("nvcc"))
+        .find(|program| program.is_file())
+}
+
+fn compile(nvcc: &Path, out: &Path) {
+    let mut command = Command::new(nvcc);
+    command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
+    // Fewer while working on the kernels: RRBSOLVER_CUDA_ARCHITECTURES=90.
+    let wanted = std::env::var("RRBSOLVER_CUDA_ARCHITECTURES").unwrap_or_default();
+    let wanted: Vec<u32> = wanted.split(',').filter_map(|a| a.trim().parse().ok()).collect();
+    let architectures = if wanted.is_empty() { ARCHITECTURES.to_vec() } else { wanted };
+    for (k, a) in architectures.iter().enumerate() {
+        let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
+        command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
+    }
+    command.arg("kernels/rrb.cu").arg("-o").arg(out);
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{} ended with {status} on kernels/rrb.cu", nvcc.display()),
+        Err(error) => panic!("{} cannot be run: {error}", nvcc.display()),
+    }
+}

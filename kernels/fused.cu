@@ -1,0 +1,185 @@
+// The first grid where CG runs on S1: the fused stages F0 and B0 (shared/design of the method; src/backend/cpu/fused.rs) and
+// the plain steps on b1 and b2.
+//
+// r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
+// says which one is current. Bytes per (I, J): F0 12 values, update of x and p 15, S1 p 13.
+#include "common.cuh"
+
+struct SchurArrays {
+    Grid k;                 // first grid; `s` is not used
+    const double *center;   // of S1: planes of b1, b2
+    double *r_b1[2], *r_b2;
+    double *x_b1, *x_b2, *p_b1, *p_b2, *q_b1, *q_b2;
+    double *b_b1, *b_b2;
+    Scalars *scalars;
+};
+
+struct FirstArgs {
+    SchurArrays v;
+    Kept kept;
+    const double *in_b1, *in_b2;  // for the plain steps; null: the current r
+    double *partial, *norm_partial;
+    int how;                      // START: r as it is; LOOP: r - alpha q first
+    uint64_t conditional;         // handle of the WHILE node
+};
+
+// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; rho and <r, r> in parts.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs a) {
+    const Geometry &g = a.v.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const Scalars &s = *a.v.scalars;
+    const bool update = a.how == LOOP;
+    const double alpha = update ? s.alpha : 0.0;
+    const int parity = s.parity;
+    // The loop's turn flips the parity after this kernel.
+    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity];
+    double *out1 = a.v.r_b1[parity ^ 1];
+    const double *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
+    const double *q1 = a.v.q_b1, *q2 = a.v.q_b2, *h = a.v.k.h + B1 * p, *d = a.v.k.d;
+    double rho = 0.0, norm2 = 0.0;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        double sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
+        if (update) {
+            sw -= alpha * q1[c];
+            se -= alpha * q1[c + 1];
+            nw -= alpha * q1[c + n];
+            ne -= alpha * q1[c + n + 1];
+            own -= alpha * q2[c];
+            out1[c] = sw;
+            a.v.r_b2[c] = own;
+        }
+        const double scaled = h[c] * sw;
+        rho += sw * scaled;
+        norm2 += sw * sw + own * own;
+        const double near = (d[NE * p + c] * scaled + d[NW * p + c + 1] * (h[c + 1] * se)) +
+                            (d[SE * p + c + n] * (h[c + n] * nw) + d[SW * p + c + n + 1] * (h[c + n + 1] * ne));
+        a.kept.put(i, j, own - near);
+    });
+    if (!a.partial) return;
+    rho = block_sum(rho);
+    norm2 = block_sum(norm2);
+    if (thread_of_block() == 0) {
+        a.partial[blockIdx.x] = rho;
+        a.norm_partial[blockIdx.x] = norm2;
+    }
+}
+
+// z on b1 and b2 from the kept values, for the plain steps.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs a) {
+    const Geometry &g = a.v.k.g;
+    const int64_t p = g.plane;
+    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
+    const double *h = a.v.k.h + B1 * p, *d = a.v.k.d;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        const double own = a.kept.get(i, j);
+        const double near = (d[SW * p + c] * a.kept.get(i - 1, j - 1) + d[SE * p + c] * a.kept.get(i, j - 1)) +
+                            (d[NW * p + c] * a.kept.get(i - 1, j) + d[NE * p + c] * own);
+        a.v.k.z[B1 * p + c] = h[c] * (in1[c] - near);
+        a.v.k.z[B2 * p + c] = own;
+    });
+}
+
+// First half of B0: z as above, x += alpha p, p = z + beta p. When the loop has ended, x alone.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs a) {
+    const Geometry &g = a.v.k.g;
+    const int64_t p = g.plane;
+    const Scalars &s = *a.v.scalars;
+    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
+    const double alpha = s.alpha, beta = s.beta;
+    const double *r1 = a.v.r_b1[s.parity], *h = a.v.k.h + B1 * p, *d = a.v.k.d;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        const double p1 = step ? a.v.p_b1[c] : 0.0, p2 = step ? a.v.p_b2[c] : 0.0;
+        if (step) {
+            a.v.x_b1[c] += alpha * p1;
+            a.v.x_b2[c] += alpha * p2;
+        }
+        if (ended) return;
+        const double own = a.kept.get(i, j);
+        const double near = (d[SW * p + c] * a.kept.get(i - 1, j - 1) + d[SE * p + c] * a.kept.get(i, j - 1)) +
+                            (d[NW * p + c] * a.kept.get(i - 1, j) + d[NE * p + c] * own);
+        const double z1 = h[c] * (r1[c] - near);
+        a.v.p_b1[c] = step ? z1 + beta * p1 : z1;
+        a.v.p_b2[c] = step ? own + beta * p2 : own;
+    });
+}
+
+// Row c of S1 v, on b1 and on b2.
+__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int64_t c, double &q1, double &q2) {
+    const int64_t p = a.k.g.plane, n = a.k.g.stride;
+    const double *d = a.k.d, *far = a.k.far;
+    const double far1 = (far[B1_EAST * p + c - 1] * v1[c - 1] + far[B1_EAST * p + c] * v1[c + 1]) +
+                        (far[B1_NORTH * p + c - n] * v1[c - n] + far[B1_NORTH * p + c] * v1[c + n]);
+    const double near1 = (d[SW * p + c] * v2[c - n - 1] + d[SE * p + c] * v2[c - n]) + (d[NW * p + c] * v2[c - 1] + d[NE * p + c] * v2[c]);
+    q1 = a.center[c] * v1[c] + (far1 + near1);
+    const double far2 = (far[B2_EAST * p + c - 1] * v2[c - 1] + far[B2_EAST * p + c] * v2[c + 1]) +
+                        (far[B2_NORTH * p + c - n] * v2[c - n] + far[B2_NORTH * p + c] * v2[c + n]);
+    const double near2 = (d[NE * p + c] * v1[c] + d[NW * p + c + 1] * v1[c + 1]) +
+                         (d[SE * p + c + n] * v1[c + n] + d[SW * p + c + n + 1] * v1[c + n + 1]);
+    q2 = a.center[p + c] * v2[c] + (far2 + near2);
+}
+
+__device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
+#ifdef RRB_EMULATED
+    emulated_set_conditional(conditional, s.code == RUNNING);
+#else
+    cudaGraphSetConditional(cudaGraphConditionalHandle(conditional), s.code == RUNNING);
+#endif
+}
+
+// Second half of B0: q = S1 p, sigma = <p, q>; the end of an iteration.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(FirstArgs a) {
+    const Geometry &g = a.v.k.g;
+    Scalars &s = *a.v.scalars;
+    if (a.how == LOOP && s.code != RUNNING) {
+        if (blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, s);
+        return;
+    }
+    double sigma = 0.0;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        double q1, q2;
+        schur_rows(a.v, a.v.p_b1, a.v.p_b2, c, q1, q2);
+        a.v.q_b1[c] = q1;
+        a.v.q_b2[c] = q2;
+        sigma += a.v.p_b1[c] * q1 + a.v.p_b2[c] * q2;
+    });
+    sigma = block_sum(sigma);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = sigma;
+    if (!last_block(&s.ticket)) return;
+    sigma = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        end_of_iteration(s, sigma, a.how);
+        if (a.how == LOOP && a.conditional) set_loop(a.conditional, s);
+    }
+}
+
+// r = b - S1 x, <r, r>; the first r of b1 is current.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(FirstArgs a) {
+    const Geometry &g = a.v.k.g;
+    Scalars &s = *a.v.scalars;
+    // After the loop: not if it goes on.
+    if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
+    double *r1 = a.v.r_b1[0];
+    double norm2 = 0.0;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        double q1, q2;
+        schur_rows(a.v, a.v.x_b1, a.v.x_b2, c, q1, q2);
+        q1 = a.v.b_b1[c] - q1;
+        q2 = a.v.b_b2[c] - q2;
+        r1[c] = q1;
+        a.v.r_b2[c] = q2;
+        norm2 += q1 * q1 + q2 * q2;
+    });
+    norm2 = block_sum(norm2);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
+    if (!last_block(&s.ticket)) return;
+    norm2 = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        s.norm2 = norm2;
+        s.parity = 0;
+    }
+}

@@ -1,0 +1,75 @@
+// Means over singular components: sums over runs of consecutive nodes of one component and colour, one warp a run, then
+// added component by component, one block each, in a fixed order.
+#include "common.cuh"
+
+struct Run {
+    int32_t colour, row, start, len, component;
+};
+
+struct ProjectionArgs {
+    Geometry g;
+    const Run *runs;
+    int count;
+    const uint32_t *by_component;     // runs, sorted by component
+    const uint32_t *component_start;  // and where each begins
+    const double *nodes;              // of each component
+    double *sums;                     // of each run: sum, and sum of magnitudes
+    double *means;                    // of each component: sum, sum of magnitudes, mean, kept mean
+    double *v;                        // 4 planes
+    int restore;                      // shift to the kept means
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f64(ProjectionArgs a) {
+    const int warps = THREADS / 32, lane = thread_of_block() % 32;
+    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
+        const Run run = a.runs[k];
+        const double *v = a.v + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        double sum = 0.0, magnitudes = 0.0;
+        for (int i = lane; i < run.len; i += 32) {
+            sum += v[i];
+            magnitudes += fabs(v[i]);
+        }
+        for (int step = 16; step > 0; step /= 2) {
+            sum += __shfl_xor_sync(0xffffffffu, sum, step);
+            magnitudes += __shfl_xor_sync(0xffffffffu, magnitudes, step);
+        }
+        if (lane == 0) {
+            a.sums[2 * int64_t(k)] = sum;
+            a.sums[2 * int64_t(k) + 1] = magnitudes;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(ProjectionArgs a) {
+    const int component = blockIdx.x;
+    double sum = 0.0, magnitudes = 0.0;
+    for (uint32_t k = a.component_start[component] + thread_of_block(); k < a.component_start[component + 1]; k += THREADS) {
+        sum += a.sums[2 * int64_t(a.by_component[k])];
+        magnitudes += a.sums[2 * int64_t(a.by_component[k]) + 1];
+    }
+    sum = block_sum(sum);
+    magnitudes = block_sum(magnitudes);
+    if (thread_of_block() == 0) {
+        double *means = a.means + 4 * int64_t(component);
+        means[0] = sum;
+        means[1] = magnitudes;
+        means[2] = sum / a.nodes[component];
+    }
+}
+
+// v -= mean, plus the kept mean with `restore`.
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) {
+    const int warps = THREADS / 32, lane = thread_of_block() % 32;
+    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
+        const Run run = a.runs[k];
+        const double *means = a.means + 4 * int64_t(run.component);
+        const double shift = (a.restore ? means[3] : 0.0) - means[2];
+        double *v = a.v + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        for (int i = lane; i < run.len; i += 32) v[i] += shift;
+    }
+}
+
+// Remembers the means.
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_keep_means_f64(ProjectionArgs a) {
+    for (int k = blockIdx.x * THREADS + thread_of_block(); k < a.count; k += gridDim.x * THREADS) a.means[4 * int64_t(k) + 3] = a.means[4 * int64_t(k) + 2];
+}

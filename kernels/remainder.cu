@@ -1,0 +1,220 @@
+// What the eliminations leave, at most MOST_REMAINDER nodes: banded L D L^T in excess form (the formulas of
+// src/backend/reference/band.rs), from it the explicit inverse, and its product with a vector.
+//
+//     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
+//
+// Node k = line * length + along, lines along the shorter side; `couplings` holds w values a node: those to k + 1 .. k + w.
+#include "common.cuh"
+
+constexpr int MOST_REMAINDER = 992;
+// Half bandwidth at most: lines of 31 nodes and the diagonal neighbour on the next. A warp has a row of the band.
+constexpr int BAND = 32;
+
+struct BandArgs {
+    Rules rules;
+    const double *natural;  // diagonal (excess), east, north, northeast, northwest: nx * ny values each
+    int nx, ny, n;
+    double *couplings;      // n * BAND: of node k to k + 1 + p
+    double *back;           // n * BAND: of node k to k - 1 - p
+    double *inverse_pivot;  // n
+};
+
+// Node k in natural order, i fastest.
+__device__ inline int natural_of(int k, int nx, int ny) {
+    if (nx <= ny) return k;
+    return k % ny * nx + k / ny;
+}
+
+// One block: gathers and factorizes. Row k of the band and those that it changes are in shared memory; warp p changes row
+// k + 1 + p, and warp 0, whose row is the next pivot's, goes on to that pivot, so that a step has one barrier.
+constexpr int WINDOW = BAND + 2;
+
+extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
+    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2];
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, m = a.n;
+    const bool along_x = a.nx <= a.ny;
+    const int length = along_x ? a.nx : a.ny;
+    const double *east = a.natural + m, *north = a.natural + 2 * m, *northeast = a.natural + 3 * m, *northwest = a.natural + 4 * m;
+    for (int e = t; e < m * BAND; e += 1024) {
+        const int k = e / BAND, l = k + 1 + e % BAND;
+        double v = 0.0;
+        if (l < m) {
+            const int lines = l / length - k / length, along = l % length - k % length;
+            const int at = natural_of(k, a.nx, a.ny), to = natural_of(l, a.nx, a.ny);
+            if (lines == 0 && along == 1) v = along_x ? east[at] : north[at];
+            if (lines == 1 && along == 0) v = along_x ? north[at] : east[at];
+            if (lines == 1 && along == 1) v = northeast[at];
+            // Along x: to (i - 1, j + 1). Along y: to (i + 1, j - 1), whose northwest neighbour is this one.
+            if (lines == 1 && along == -1) v = along_x ? northwest[at] : northwest[to];
+        }
+        a.couplings[e] = v;
+        a.back[e] = 0.0;
+    }
+    __syncthreads();
+    auto raw = [&](int k) { return k < m ? a.couplings[k * BAND + lane] : 0.0; };
+    auto raw_excess = [&](int k) { return k < m ? a.natural[natural_of(k, a.nx, a.ny)] : 0.0; };
+    for (int k = warp; k < WINDOW - 1; k += 32) {
+        window[k][lane] = raw(k);
+        if (lane == 0) row_excess[k] = raw_excess(k);
+    }
+    // The pivot of node k, by warp 0: `v` is its row, one value a lane, `s` its excess.
+    auto pivot = [&](int k, double v, double s) {
+        int nonzero = v != 0.0;
+        for (int step = 16; step > 0; step /= 2) {
+            v += __shfl_xor_sync(0xffffffffu, v, step);
+            nonzero |= __shfl_xor_sync(0xffffffffu, nonzero, step);
+        }
+        if (lane == 0) {
+            const double d = s - v;
+            const int at = natural_of(k, a.nx, a.ny);
+            const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, d, s, d, nonzero == 0).inverse;
+            inverse_of[k & 1] = inverse;
+            excess_of[k & 1] = s;
+            a.inverse_pivot[k] = inverse;
+        }
+    };
+    __syncthreads();
+    if (warp == 0) pivot(0, window[0][lane], row_excess[0]);
+    int slot = 0;
+    for (int k = 0; k < m; ++k) {
+        const double next = warp == 31 ? raw(k + WINDOW - 1) : 0.0;
+        const double next_excess = warp == 31 && lane == 0 ? raw_excess(k + WINDOW - 1) : 0.0;
+        __syncthreads();
+        const double *row = window[slot];
+        const double l = row[warp] * inverse_of[k & 1];
+        int to = slot + 1 + warp;
+        if (to >= WINDOW) to -= WINDOW;
+        double v = window[to][lane];
+        if (lane + warp + 1 < BAND) {
+            v -= l * row[lane + warp + 1];
+            window[to][lane] = v;
+        }
+        const double s = row_excess[to] - l * excess_of[k & 1];
+        __syncwarp();
+        if (lane == 0) row_excess[to] = s;
+        if (warp == 0 && k + 1 < m) pivot(k + 1, v, s);
+        if (warp == 30) {
+            a.couplings[k * BAND + lane] = row[lane];
+            if (k + 1 + lane < m) a.back[(k + 1 + lane) * BAND + lane] = row[lane];
+        }
+        // The row before this one is done with: its place is that of the row which the next step needs first.
+        const int before = slot == 0 ? WINDOW - 1 : slot - 1;
+        if (warp == 31) {
+            window[before][lane] = next;
+            if (lane == 0) row_excess[before] = next_excess;
+        }
+        slot = slot + 1 == WINDOW ? 0 : slot + 1;
+    }
+}
+
+struct InverseArgs {
+    const double *couplings, *back, *inverse_pivot;
+    double *inverse;  // n * n values, symmetric, natural order
+    int nx, ny, n;
+};
+
+// Columns of the inverse, L D L^T z = e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
+// and hands it on to the lane before from node to node. Column c is written as row c.
+constexpr int COLUMNS = 4;
+
+extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(InverseArgs a) {
+    const int lane = threadIdx.x % 32, m = a.n, column = blockIdx.x * COLUMNS + threadIdx.x / 32;
+    if (column >= m) return;
+    double *out = a.inverse + int64_t(natural_of(column, a.nx, a.ny)) * m;
+    // Forward from the column's own node on: y_k = v_k / d_k, v_(k+1+l) -= a_kl y_k. Lane l holds v_(k+l).
+    double v = lane == 0 ? 1.0 : 0.0, kept = 0.0;
+    for (int k = lane; k < column; k += 32) out[natural_of(k, a.nx, a.ny)] = 0.0;
+    constexpr int AHEAD = 4;
+    for (int k0 = column; k0 < m; k0 += AHEAD) {
+        double row[AHEAD], inverse[AHEAD];
+        for (int u = 0; u < AHEAD; ++u) {
+            const int k = min(k0 + u, m - 1);
+            row[u] = a.couplings[k * BAND + lane];
+            inverse[u] = a.inverse_pivot[k];
+        }
+        for (int u = 0; u < AHEAD && k0 + u < m; ++u) {
+            const int k = k0 + u;
+            const double y = __shfl_sync(0xffffffffu, v, 0) * inverse[u];
+            double up = __shfl_down_sync(0xffffffffu, v, 1);
+            if (lane == 31) up = 0.0;
+            v = up - row[u] * y;
+            if (lane == k % 32) kept = y;
+            if (k % 32 == 31 || k == m - 1) {
+                const int own = k / 32 * 32 + lane;
+                if (own <= k && own >= column) out[natural_of(own, a.nx, a.ny)] = kept;
+            }
+        }
+    }
+    // Backward: z_k = y_k - v_k / d_k, v_(k-1-l) += a_(k-1-l)l z_k. Lane l holds v_(k-l).
+    v = 0.0;
+    double y = 0.0;
+    for (int k0 = m - 1; k0 >= 0; k0 -= AHEAD) {
+        double row[AHEAD], inverse[AHEAD];
+        for (int u = 0; u < AHEAD; ++u) {
+            const int k = max(k0 - u, 0);
+            row[u] = a.back[k * BAND + lane];
+            inverse[u] = a.inverse_pivot[k];
+        }
+        for (int u = 0; u < AHEAD && k0 - u >= 0; ++u) {
+            const int k = k0 - u, own = k / 32 * 32 + lane;
+            if (k == m - 1 || k % 32 == 31) y = own < m ? out[natural_of(own, a.nx, a.ny)] : 0.0;
+            const double z = __shfl_sync(0xffffffffu, y, k % 32) - inverse[u] * __shfl_sync(0xffffffffu, v, 0);
+            double up = __shfl_down_sync(0xffffffffu, v, 1);
+            if (lane == 31) up = 0.0;
+            v = up + row[u] * z;
+            if (lane == k % 32) kept = z;
+            if (k % 32 == 0 && own < m) out[natural_of(own, a.nx, a.ny)] = kept;
+        }
+    }
+}
+
+struct RemainderArgs {
+    const double *inverse, *r;
+    double *z;
+    int n;
+    double *partial;          // r' z, a value a block
+    Scalars *scalars;
+    // The sums that make rho and <r, r>: all of the way down, contiguous.
+    const double *rho_partial, *norm_partial;
+    int rho_count, norm_count;
+    int how;                  // NOTHING: z alone; START, LOOP: turn to the way up
+    int flip;                 // the way down has written the other r of b1
+};
+
+// Rows of the inverse a block does: one a warp.
+constexpr int ROWS = THREADS / 32;
+
+// z = M^-1 r of the remainder; then the turn from the way down to the way up. 8 n^2 bytes, from the L2 cache.
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs a) {
+    const int t = threadIdx.x, row = blockIdx.x * ROWS + t / 32;
+    double sum = 0.0;
+    if (row < a.n) {
+        const double *values = a.inverse + int64_t(row) * a.n;
+        // All loads at once: none waits for another.
+        constexpr int EACH = MOST_REMAINDER / 32;
+        double v[EACH], r[EACH];
+#pragma unroll
+        for (int u = 0; u < EACH; ++u) {
+            const int k = t % 32 + 32 * u;
+            v[u] = k < a.n ? values[k] : 0.0;
+            r[u] = k < a.n ? a.r[k] : 0.0;
+        }
+#pragma unroll
+        for (int u = 0; u < EACH; ++u) sum += v[u] * r[u];
+    }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    double product = 0.0;
+    if (row < a.n && t % 32 == 0) {
+        a.z[row] = sum;
+        product = sum * a.r[row];
+    }
+    if (a.how == NOTHING) return;
+    product = block_sum(product);
+    if (t == 0) a.partial[blockIdx.x] = product;
+    if (!last_block(&a.scalars->ticket)) return;
+    const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
+    if (t == 0) {
+        if (a.flip) a.scalars->parity ^= 1;
+        turn(*a.scalars, rho, norm2, a.how);
+    }
+}

@@ -1,0 +1,401 @@
+// The factorization (report 16-06, section 2.2; docs/method.md, excess form), colour by colour: the formulas of
+// src/backend/cpu/setup.rs. One launch a step; a step writes each value from one thread and reads what no thread of it
+// writes. Launch: common.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
+#include "common.cuh"
+
+// What the first look at the matrix finds.
+struct Findings {
+    uint64_t not_finite;  // smallest ((j * 5 + array) * nx + i)
+    uint64_t bad_center;  // smallest j * nx + i
+    uint64_t positive;    // couplings above zero
+    uint64_t center_max, center_min, coupling_max;  // bits
+    uint64_t uncoupled;   // east or north couplings that are zero
+    uint64_t excess;      // coupled rows with a row sum that counts
+    uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
+};
+
+struct Matrix {
+    double *center;   // 4 planes
+    double *straight; // 8 planes
+    double *red;      // 4 planes, r1 to r2; absent with 5 points
+    double *black;    // 4 planes, b1 to b2; absent with 5 points
+};
+
+// Puts the half stencil of natural node (i, j) where its entries are kept; null arrays are left out.
+__device__ inline void spread(const Geometry &g, int i, int j, double *diagonal, double *s, double *red, double *black,
+                              double center, double east, double north, double northeast, double northwest) {
+    const int ii = i + g.shift_x, jj = j + g.shift_y;
+    const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
+    double *r1 = s, *r2 = s + 4 * p;
+    if (jj & 1) {
+        if (ii & 1) {
+            diagonal[B2 * p + c] = center;
+            r1[W * p + c + 1] = east;
+            r2[S * p + c + n] = north;
+            if (black) {
+                black[SW * p + c + n + 1] = northeast;
+                black[SE * p + c + n] = northwest;
+            }
+        } else {
+            diagonal[R1 * p + c] = center;
+            r1[E * p + c] = east;
+            r1[N * p + c] = north;
+            if (red) {
+                red[NE * p + c] = northeast;
+                red[NW * p + c] = northwest;
+            }
+        }
+    } else {
+        if (ii & 1) {
+            diagonal[R2 * p + c] = center;
+            r2[E * p + c] = east;
+            r2[N * p + c] = north;
+            if (red) {
+                red[SW * p + c + 1] = northeast;
+                red[SE * p + c] = northwest;
+            }
+        } else {
+            diagonal[B1 * p + c] = center;
+            r2[W * p + c] = east;
+            r1[S * p + c] = north;
+            if (black) {
+                black[NE * p + c] = northeast;
+                black[NW * p + c] = northwest;
+            }
+        }
+    }
+}
+
+struct CopyArgs {
+    Geometry g;
+    Matrix m;
+    const double *center, *east, *north, *northeast, *northwest;  // of row `first_row` on
+    int64_t ld;
+    int first_row, rows;
+    Findings *findings;
+};
+
+// A from the caller's arrays, and the first look at it. One thread a natural node.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
+    const Geometry &g = a.g;
+    uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
+    const int across = (g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
+        if (i >= g.nx || row >= a.rows) continue;
+        const int j = a.first_row + row;
+        const int64_t k = row * a.ld + i;
+        const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny, corners = a.northeast != nullptr;
+        const double v[5] = {a.center[k], east_is ? a.east[k] : 0.0, north_is ? a.north[k] : 0.0,
+                             corners && east_is && north_is ? a.northeast[k] : 0.0,
+                             corners && i > 0 && north_is ? a.northwest[k] : 0.0};
+        for (int e = 0; e < 5; ++e) {
+            const uint64_t m = magnitude(v[e]);
+            if (m >= 0x7ff0000000000000ull) atomic_min(&a.findings->not_finite, (uint64_t(j) * 5 + e) * g.nx + i);
+            if (e == 0) continue;
+            positive += v[e] > 0.0;
+            coupling = max(coupling, m);
+        }
+        if (!(v[0] > 0.0)) atomic_min(&a.findings->bad_center, uint64_t(j) * g.nx + i);
+        largest = max(largest, magnitude(v[0]));
+        smallest = min(smallest, magnitude(v[0]));
+        uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
+        spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
+    }
+    // Whole numbers and maxima: the order does not matter.
+    __shared__ unsigned long long block[5];
+    if (thread_of_block() < 5) block[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
+    __syncthreads();
+    if (largest) atomicMax(&block[0], (unsigned long long)largest);
+    if (smallest != ~0ull) atomicMin(&block[1], (unsigned long long)smallest);
+    if (coupling) atomicMax(&block[2], (unsigned long long)coupling);
+    if (positive) atomicAdd(&block[3], (unsigned long long)positive);
+    if (uncoupled) atomicAdd(&block[4], (unsigned long long)uncoupled);
+    __syncthreads();
+    if (thread_of_block() == 0) {
+        atomic_max(&a.findings->center_max, block[0]);
+        atomic_min(&a.findings->center_min, block[1]);
+        atomic_max(&a.findings->coupling_max, block[2]);
+        if (block[3]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->positive), block[3]);
+        if (block[4]) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->uncoupled), block[4]);
+    }
+}
+
+struct ExcessArgs {
+    Geometry g;
+    Matrix m;
+    double *excess;  // 4 planes
+    double zero_row_sum;
+    int nine_points;
+    Findings *findings;
+};
+
+// Couplings of a colour to its straight and diagonal neighbours.
+__device__ inline void straight_couplings(const Geometry &g, const double *s, int colour, int64_t c, double a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const double *r1 = s, *r2 = s + 4 * p;
+    switch (colour) {
+    case R1: for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c]; break;
+    case R2: for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c]; break;
+    case B1: a[0] = r2[E * p + c - 1]; a[1] = r2[W * p + c]; a[2] = r1[N * p + c - n]; a[3] = r1[S * p + c]; break;
+    default: a[0] = r1[E * p + c]; a[1] = r1[W * p + c + 1]; a[2] = r2[N * p + c]; a[3] = r2[S * p + c + n]; break;
+    }
+}
+
+// `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
+__device__ inline void diagonal_couplings(const Geometry &g, const double *of, int colour, int64_t c, double a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    switch (colour) {
+    case R1: case B1: for (int k = 0; k < 4; ++k) a[k] = of[k * p + c]; break;
+    case R2: a[0] = of[NE * p + c - n]; a[1] = of[NW * p + c - n + 1]; a[2] = of[SE * p + c]; a[3] = of[SW * p + c + 1]; break;
+    default: a[0] = of[NE * p + c]; a[1] = of[NW * p + c + 1]; a[2] = of[SE * p + c + n]; a[3] = of[SW * p + c + n + 1]; break;
+    }
+}
+
+// Row sums of A as M takes them; positive couplings that are moved to the diagonals leave them as they are.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
+    const Geometry &g = a.g;
+    const int64_t p = g.plane;
+    bool counts = false;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        for (int colour = 0; colour < 4; ++colour) {
+            double t[4], corners = 0.0;
+            straight_couplings(g, a.m.straight, colour, c, t);
+            const double couplings = sum4(t);
+            bool coupled = t[0] != 0.0 || t[1] != 0.0 || t[2] != 0.0 || t[3] != 0.0;
+            if (a.nine_points) {
+                diagonal_couplings(g, colour < B1 ? a.m.red : a.m.black, colour, c, t);
+                corners = sum4(t);
+                coupled = coupled || t[0] != 0.0 || t[1] != 0.0 || t[2] != 0.0 || t[3] != 0.0;
+            }
+            const double center = a.m.center[colour * p + c], excess = center + (couplings + corners);
+            const bool zero = fabs(excess) <= a.zero_row_sum * center;
+            counts = counts || (coupled && !zero);
+            a.excess[colour * p + c] = zero ? 0.0 : excess;
+        }
+    });
+    if (counts) a.findings->excess = 1;
+}
+
+struct CouplingArgs {
+    Grid k;
+    Matrix m;
+    int nine_points, compensate;
+};
+
+// Where CG runs on A: M starts from its couplings, with compensation without the positive ones.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(CouplingArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        for (int e = 0; e < 8; ++e) {
+            const double v = a.m.straight[e * p + c];
+            a.k.s[e * p + c] = a.compensate ? fmin(v, 0.0) : v;
+        }
+        for (int e = 0; e < 4 && a.nine_points; ++e) {
+            const double red = a.m.red[e * p + c], black = a.m.black[e * p + c];
+            a.k.corners[e * p + c] = a.compensate ? fmin(red, 0.0) : red;
+            a.k.d[e * p + c] = a.compensate ? fmin(black, 0.0) : black;
+        }
+    });
+}
+
+struct Rules {
+    double lost;          // 1 - omega
+    double black_keeps;   // of couplings between black nodes: 1 (M1) or 0 (M2)
+    int level;
+    int x0, y0, step;     // of the grid's nodes on the finest one
+    int fine_nx, fine_ny;
+    Geometry fine;        // of the finest grid: for its centers
+    const double *center;
+    const uint32_t *label;   // of singular components; null: a vanishing last pivot is never a defect
+    Findings *findings;
+};
+
+// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/mod.rs, ROW_SUM_WORTH.
+constexpr double ROW_SUM_WORTH = 0.1;
+constexpr double EPSILON = 2.220446049250313e-16;
+
+struct Pivoted {
+    double inverse, handed;
+};
+
+// Refuses a pivot d <= eps * center, or replaces that of a floating piece (src/backend/mod.rs, checked_pivot). A refused
+// one leaves d and the center in place of 1 / d and excess / d, for the sentence.
+__device__ inline Pivoted checked(const Rules &rules, int i, int j, double d, double excess, double center, bool floating) {
+    if (d > EPSILON * center && is_finite(d)) return {1.0 / d, excess * (1.0 / d)};
+    const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
+    const bool may_float = !rules.label || rules.label[int64_t(fj) * rules.fine_nx + fi] == 0;
+    if (floating && d == 0.0 && may_float) {
+        const int ii = fi + rules.fine.shift_x, jj = fj + rules.fine.shift_y;
+        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+        const double h = 1.0 / rules.center[colour * rules.fine.plane + rules.fine.at(ii >> 1, jj >> 1)];
+        return {h, excess * h};
+    }
+    atomic_min(&rules.findings->bad_pivot, (uint64_t(rules.level) << 40) | (uint64_t(fj) * rules.fine_nx + fi));
+    return {d, center};
+}
+
+// Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/mod.rs, Pivot).
+__device__ inline Pivoted eliminate(const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
+    const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
+    const double sum = sum4(kept), center = excess - sum - lumped;
+    double left = excess - rules.lost * lumped, d = left - sum;
+    if (alone && left < ROW_SUM_WORTH * (excess - lumped)) {
+        d = excess - lumped;
+        left = excess;
+    }
+    return checked(rules, i, j, d, left, center, alone);
+}
+
+__device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
+    const int ii = 2 * i + (colour == B2 || colour == R2) - g.shift_x, jj = 2 * j + (colour == B2 || colour == R1) - g.shift_y;
+    return unsigned(ii) < unsigned(g.nx) && unsigned(jj) < unsigned(g.ny);
+}
+
+__device__ inline int column(const Geometry &g, int colour, int i) { return 2 * i + (colour == B2 || colour == R2) - g.shift_x; }
+__device__ inline int line(const Geometry &g, int colour, int j) { return 2 * j + (colour == B2 || colour == R1) - g.shift_y; }
+
+struct LevelArgs {
+    Grid k;
+    Rules rules;
+    const double *exact;  // centers of A, where the level is exact; else null
+    int corners;          // there are couplings between red nodes
+    int black;            // between black nodes; else what `d` holds is no input
+};
+
+// The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane;
+    const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.lost;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        for (int colour = R1; colour <= R2; ++colour) {
+            if (!is_node(g, colour, i, j)) continue;
+            double *excess = a.k.excess + colour * p + c, *h = a.k.h + colour * p + c;
+            if (a.exact) {
+                *h = 1.0 / a.exact[colour * p + c];
+                *excess *= *h;
+                continue;
+            }
+            double kept[4], t[4] = {0.0, 0.0, 0.0, 0.0};
+            straight_couplings(g, a.k.s, colour, c, kept);
+            if (a.corners) diagonal_couplings(g, a.k.corners, colour, c, t);
+            const Pivoted v = eliminate(a.rules, column(g, colour, i), line(g, colour, j), *excess, kept, sum4(t));
+            *h = v.inverse;
+            *excess = v.handed;
+        }
+        if (black_loss > 0.0 && a.black) {
+            for (int colour = B1; colour <= B2; ++colour) {
+                double t[4];
+                diagonal_couplings(g, a.k.d, colour, c, t);
+                a.k.excess[colour * p + c] -= black_loss * sum4(t);
+            }
+        }
+    });
+}
+
+// The skew stencil on black nodes: what the odd level leaves.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f64(LevelArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double keeps = a.rules.black_keeps;
+    const double *r1 = a.k.s, *r2 = a.k.s + 4 * p, *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        a.k.excess[B1 * p + c] -= straight_b1(a.k, a.k.excess, c);
+        a.k.excess[B2 * p + c] -= straight_b2(a.k, a.k.excess, c);
+        // From b1 through its red neighbours: (a / d) of the coupling to them, and the couplings of those onwards.
+        const double west = r2[E * p + c - 1] * h2[c - 1], east = r2[W * p + c] * h2[c];
+        const double south = r1[N * p + c - n] * h1[c - n], north = r1[S * p + c] * h1[c];
+        double *d = a.k.d + c;
+        if (!a.black) d[SW * p] = d[SE * p] = d[NW * p] = d[NE * p] = 0.0;
+        d[SW * p] = keeps * d[SW * p] - west * r2[S * p + c - 1] - south * r1[W * p + c - n];
+        d[SE * p] = keeps * d[SE * p] - east * r2[S * p + c] - south * r1[E * p + c - n];
+        d[NW * p] = keeps * d[NW * p] - west * r2[N * p + c - 1] - north * r1[W * p + c];
+        d[NE * p] = keeps * d[NE * p] - east * r2[N * p + c] - north * r1[E * p + c];
+        a.k.far[B1_EAST * p + c] = -east * r2[E * p + c];
+        a.k.far[B1_NORTH * p + c] = -north * r1[N * p + c];
+        a.k.far[B2_EAST * p + c] = -(r1[W * p + c + 1] * h1[c + 1]) * r1[E * p + c + 1];
+        a.k.far[B2_NORTH * p + c] = -(r2[S * p + c + n] * h2[c + n]) * r2[N * p + c + n];
+    });
+}
+
+// The even level: lumps and eliminates b1.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dropped_f64(LevelArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    over_area(g, [&](int i, int j) {
+        if (!is_node(g, B1, i, j)) return;
+        const int64_t c = g.at(i, j);
+        double kept[4];
+        diagonal_couplings(g, a.k.d, B1, c, kept);
+        const double *east = a.k.far + B1_EAST * p, *north = a.k.far + B1_NORTH * p;
+        const double lumped = sum4(east[c - 1], east[c], north[c - n], north[c]);
+        double *excess = a.k.excess + B1 * p + c;
+        const Pivoted v = eliminate(a.rules, column(g, B1, i), line(g, B1, j), *excess, kept, lumped);
+        a.k.h[B1 * p + c] = v.inverse;
+        *excess = v.handed;
+    });
+}
+
+struct CoarseArgs {
+    Grid k;
+    Rules rules;
+    Grid next;          // next.g.nx = 0: to `natural`, five arrays of nx * ny values
+    double *natural;
+    int nx, ny;
+};
+
+// The next grid's matrix, spread over its colours, or in plain arrays for the remainder.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
+    const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p, *far_north = a.k.far + B2_NORTH * p;
+    over_area(g, [&](int i, int j) {
+        if (i >= a.nx || j >= a.ny) return;
+        const int64_t c = g.at(i, j), ne = c + n + 1, nw = c + n, se = c + 1;
+        double t[4];
+        diagonal_couplings(g, d, B2, c, t);
+        const double *e1 = a.k.excess + B1 * p;
+        const double handed = (t[0] * e1[c] + t[1] * e1[c + 1]) + (t[2] * e1[c + n] + t[3] * e1[c + n + 1]);
+        const double lumped = sum4(far_east[c - 1], far_east[c], far_north[c - n], far_north[c]);
+        const double through_ne = d[SW * p + ne] * h[ne], through_nw = d[SE * p + nw] * h[nw];
+        const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - handed;
+        const double east = keeps * far_east[c] - through_ne * d[SE * p + ne] - (d[NW * p + se] * h[se]) * d[NE * p + se];
+        const double north = keeps * far_north[c] - through_ne * d[NW * p + ne] - through_nw * d[NE * p + nw];
+        const double northeast = -through_ne * d[NE * p + ne], northwest = -through_nw * d[NW * p + nw];
+        if (a.natural) {
+            const int64_t k = int64_t(j) * a.nx + i, m = int64_t(a.nx) * a.ny;
+            const double v[5] = {excess, east, north, northeast, northwest};
+            for (int e = 0; e < 5; ++e) a.natural[e * m + k] = v[e];
+        } else {
+            spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast, northwest);
+        }
+    });
+}
+
+struct SchurCenterArgs {
+    Grid k;       // `s`: those of A
+    const double *center;
+    double *schur;  // planes of b1, b2
+};
+
+// S1 = D_b - A_br D_r^-1 A_rb (report, 2.9): its diagonal.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_schur_center_f64(SchurCenterArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        double t[4];
+        straight_couplings(g, a.k.s, B1, c, t);
+        a.schur[c] = a.center[B1 * p + c] - (t[0] * (t[0] * h2[c - 1]) + t[1] * (t[1] * h2[c]) + (t[2] * (t[2] * h1[c - n]) + t[3] * (t[3] * h1[c])));
+        straight_couplings(g, a.k.s, B2, c, t);
+        a.schur[p + c] = a.center[B2 * p + c] - (t[0] * (t[0] * h1[c]) + t[1] * (t[1] * h1[c + 1]) + (t[2] * (t[2] * h2[c]) + t[3] * (t[3] * h2[c + n])));
+    });
+}

@@ -1,0 +1,293 @@
+// The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to S1
+// and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i, j), and no
+// kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
+#include "common.cuh"
+
+struct InspectArgs {
+    const double *input, *output;  // output may be null
+    int64_t ld;
+    int nx, rows, first_row;
+    Scalars *scalars;
+};
+
+// max |input|, max |output|, and the first entry that is not finite: row by row, in a row the input before the output.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
+    uint64_t largest[2] = {0, 0};
+    const int across = (a.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
+        if (i >= a.nx || row >= a.rows) continue;
+        for (int k = 0; k < 2; ++k) {
+            const double *array = k == 0 ? a.input : a.output;
+            if (!array) continue;
+            const uint64_t m = magnitude(array[row * a.ld + i]);
+            largest[k] = max(largest[k], m);
+            if (m >= 0x7ff0000000000000ull) atomic_min(&a.scalars->not_finite, (uint64_t(a.first_row + row) * 2 + k) * a.nx + i);
+        }
+    }
+    __shared__ unsigned long long block[2];
+    if (thread_of_block() < 2) block[thread_of_block()] = 0;
+    __syncthreads();
+    for (int k = 0; k < 2; ++k) {
+        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
+    }
+    __syncthreads();
+    if (thread_of_block() == 0) {
+        atomic_max(&a.scalars->largest, block[0]);
+        atomic_max(&a.scalars->largest_guess, block[1]);
+    }
+}
+
+struct TransferArgs {
+    Geometry g;
+    double *colours;        // 4 planes
+    double *natural;        // of row `first_row` on
+    int64_t ld;
+    int first_row, rows;
+    double scale;
+    const Scalars *guard;   // store: nothing unless max |colours| is at most `most`; may be null
+    double most;
+};
+
+__device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
+    const int ii = i + g.shift_x, jj = j + g.shift_y;
+    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+    return colour * g.plane + g.at(ii >> 1, jj >> 1);
+}
+
+template <bool STORE>
+__device__ inline void transfer(const TransferArgs &a) {
+    if (STORE && a.guard && !(__longlong_as_double((long long)a.guard->largest) <= a.most)) return;
+    const int across = (a.g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
+        if (i >= a.g.nx || row >= a.rows) continue;
+        double *natural = a.natural + row * a.ld + i, *place = a.colours + colour_place(a.g, i, a.first_row + row);
+        if (STORE) *natural = *place * a.scale;
+        else *place = *natural * a.scale;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_load_f64(TransferArgs a) { transfer<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_store_f64(TransferArgs a) { transfer<true>(a); }
+
+// max |x| over whole planes, padding too: it is zero.
+struct LargestArgs {
+    Geometry g;
+    const double *v;  // 4 planes
+    Scalars *scalars;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(LargestArgs a) {
+    uint64_t largest = 0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
+    });
+    __shared__ unsigned long long block;
+    if (thread_of_block() == 0) block = 0;
+    __syncthreads();
+    if (largest) atomicMax(&block, (unsigned long long)largest);
+    __syncthreads();
+    if (thread_of_block() == 0) atomic_max(&a.scalars->largest, block);
+}
+
+struct DotArgs {
+    Geometry g;
+    const double *a, *b;
+    int first, count;       // planes
+    double *partial;
+    Scalars *scalars;
+    const double *norm_partial;
+    int norm_count;
+    int how;                // NOTHING: to `sum`, or `to`; else the turn with rho = <a, b>
+    double *to;
+};
+
+// <a, b> over some planes.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) {
+    double sum = 0.0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int k = 0; k < a.count; ++k) sum += a.a[(a.first + k) * a.g.plane + c] * a.b[(a.first + k) * a.g.plane + c];
+    });
+    sum = block_sum(sum);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
+    if (!last_block(&a.scalars->ticket)) return;
+    sum = sum_of(a.partial, gridDim.x);
+    const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
+    if (thread_of_block() == 0) {
+        if (a.how == NOTHING) *(a.to ? a.to : &a.scalars->sum) = sum;
+        else turn(*a.scalars, sum, norm2, a.how);
+    }
+}
+
+struct UpdateArgs {
+    Geometry g;
+    int first, count;       // planes
+    double *target, *other;
+    const double *source;
+    double factor;          // where `scalars` is null
+    double *partial;        // <target, target>, a value a block; may be null
+    const Scalars *scalars;
+};
+
+// r -= alpha q (alpha from the scalars, or target += factor * source), <r, r> in parts.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
+    const double factor = a.scalars ? -a.scalars->alpha : a.factor;
+    double norm2 = 0.0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int k = 0; k < a.count; ++k) {
+            const int64_t e = (a.first + k) * a.g.plane + c;
+            const double v = a.target[e] + factor * a.source[e];
+            a.target[e] = v;
+            norm2 += v * v;
+        }
+    });
+    if (!a.partial) return;
+    norm2 = block_sum(norm2);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
+}
+
+// x += alpha p and p = z + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it ended.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) {
+    const double alpha = a.scalars->alpha, beta = a.scalars->beta;
+    const bool ended = a.scalars->code != RUNNING;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int k = 0; k < a.count; ++k) {
+            const int64_t e = (a.first + k) * a.g.plane + c;
+            const double p = a.target[e];
+            a.other[e] += alpha * p;
+            if (!ended) a.target[e] = a.source[e] + beta * p;
+        }
+    });
+}
+
+// target = source + factor * target; a plain copy with factor 0.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) {
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int k = 0; k < a.count; ++k) {
+            const int64_t e = (a.first + k) * a.g.plane + c;
+            a.target[e] = a.factor == 0.0 ? a.source[e] : a.source[e] + a.factor * a.target[e];
+        }
+    });
+}
+
+struct ProductOfA {
+    Geometry g;
+    Matrix m;
+    int nine_points;
+    const double *v, *b;    // 4 planes
+    double *out;            // null: sums alone
+    double *partial;        // null: no sums
+    Scalars *scalars;
+    int how;
+    uint64_t conditional;
+};
+
+__device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
+    const int64_t p = a.g.plane, n = a.g.stride;
+    double t[4], far = 0.0;
+    straight_couplings(a.g, a.m.straight, colour, c, t);
+    const double *r1 = a.v + R1 * p + c, *r2 = a.v + R2 * p + c, *b1 = a.v + B1 * p + c, *b2 = a.v + B2 * p + c;
+    double near;
+    switch (colour) {
+    case R1: near = (t[0] * b2[-1] + t[1] * b2[0]) + (t[2] * b1[0] + t[3] * b1[n]); break;
+    case R2: near = (t[0] * b1[0] + t[1] * b1[1]) + (t[2] * b2[-n] + t[3] * b2[0]); break;
+    case B1: near = (t[0] * r2[-1] + t[1] * r2[0]) + (t[2] * r1[-n] + t[3] * r1[0]); break;
+    default: near = (t[0] * r1[0] + t[1] * r1[1]) + (t[2] * r2[0] + t[3] * r2[n]); break;
+    }
+    if (a.nine_points) {
+        diagonal_couplings(a.g, colour < B1 ? a.m.red : a.m.black, colour, c, t);
+        switch (colour) {
+        case R1: far = (t[0] * r2[-1] + t[1] * r2[0]) + (t[2] * r2[n - 1] + t[3] * r2[n]); break;
+        case R2: far = (t[0] * r1[-n] + t[1] * r1[1 - n]) + (t[2] * r1[0] + t[3] * r1[1]); break;
+        case B1: far = (t[0] * b2[-n - 1] + t[1] * b2[-n]) + (t[2] * b2[-1] + t[3] * b2[0]); break;
+        default: far = (t[0] * b1[0] + t[1] * b1[1]) + (t[2] * b1[n] + t[3] * b1[n + 1]); break;
+        }
+    }
+    return a.m.center[colour * p + c] * a.v[colour * p + c] + (near + far);
+}
+
+// out = A v; with `partial` sigma = <v, A v> and the end of an iteration.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductOfA a) {
+    if (a.how == LOOP && a.scalars->code != RUNNING) {
+        if (blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
+        return;
+    }
+    double sigma = 0.0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int colour = 0; colour < 4; ++colour) {
+            const double q = row_of_a(a, colour, c);
+            a.out[colour * a.g.plane + c] = q;
+            sigma += q * a.v[colour * a.g.plane + c];
+        }
+    });
+    if (!a.partial) return;
+    sigma = block_sum(sigma);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = sigma;
+    if (!last_block(&a.scalars->ticket)) return;
+    sigma = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        end_of_iteration(*a.scalars, sigma, a.how);
+        if (a.how == LOOP && a.conditional) set_loop(a.conditional, *a.scalars);
+    }
+}
+
+// out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
+    // After the loop: not if it goes on.
+    if (a.how == LOOP && (a.scalars->code == PAUSED || a.scalars->code == RUNNING)) return;
+    double norm2 = 0.0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int colour = 0; colour < 4; ++colour) {
+            const double r = a.b[colour * a.g.plane + c] - row_of_a(a, colour, c);
+            if (a.out) a.out[colour * a.g.plane + c] = r;
+            norm2 += r * r;
+        }
+    });
+    norm2 = block_sum(norm2);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
+    if (!last_block(&a.scalars->ticket)) return;
+    norm2 = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        if (a.out) a.scalars->norm2 = norm2;
+        else a.scalars->whole_norm2 = norm2;
+    }
+}
+
+struct ReduceArgs {
+    Grid k;         // `s`: couplings of A
+    double *b, *x;  // 4 planes
+};
+
+// b1 = b_b - A_br D_r^-1 b_r (report, 2.10).
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p, *b1 = a.b + R1 * p, *b2 = a.b + R2 * p;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        double t[4];
+        straight_couplings(g, a.k.s, B1, c, t);
+        a.b[B1 * p + c] -= (t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) + (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c]));
+        straight_couplings(g, a.k.s, B2, c, t);
+        a.b[B2 * p + c] -= (t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n]));
+    });
+}
+
+// x_r = D_r^-1 (b_r - A_rb x_b).
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane;
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        a.x[R1 * p + c] = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
+        a.x[R2 * p + c] = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
+    });
+}

@@ -1,0 +1,599 @@
+//! The CUDA driver as this backend uses it: devices with their primary context and our kernels, streams, memory, graphs.
+//! Everything is owned by a value that frees it, and every call is checked.
+//!
+//! The driver is looked for when a program first asks for it; a machine without one loses nothing. The context is the
+//! primary one, shared with the host program and made current for the length of a call only. Nothing goes to the default
+//! stream. Pointers of the caller are addresses here: nothing owns them.
+
+use crate::error::{Error, Result};
+use cudarc::driver::sys;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// The kernels, as machine code for the architectures of build.rs and PTX; empty in a build without them.
+static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
+
+/// Whether this build of the library has kernels.
+pub const HAS_KERNELS: bool = cfg!(rrbsolver_kernels);
+
+/// The oldest driver whose interface is used: CUDA 13.0, r580.
+const OLDEST_DRIVER: i32 = 13000;
+
+/// The driver's sentence for a result.
+fn text(result: sys::CUresult) -> String {
+    let mut pointer = std::ptr::null();
+    // SAFETY: `pointer` outlives the call.
+    let known = unsafe { sys::cuGetErrorString(result, &mut pointer) };
+    if known != sys::CUresult::CUDA_SUCCESS || pointer.is_null() {
+        return format!("error {}", result as u32);
+    }
+    // SAFETY: not NULL; the driver gives a text that ends with NUL and lives as long as the program.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+/// An error of the driver as one of the library's.
+fn check(result: sys::CUresult, what: &str) -> Result<()> {
+    use sys::CUresult as R;
+    match result {
+        R::CUDA_SUCCESS => Ok(()),
+        R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("no device memory for {what}"))),
+        R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{what}: {}", text(result)))),
+        _ => Err(Error::Device(format!("{what}: {}", text(result)))),
+    }
+}
+
+/// Starts the driver, once; why it cannot be used stays the same for the life of the program.
+fn driver() -> Result<i32> {
+    static STARTED: OnceLock<Result<i32>> = OnceLock::new();
+    STARTED
+        .get_or_init(|| {
+            // SAFETY: asks the loader for a library; its initializers are the driver's own.
+            if !unsafe { sys::is_culib_present() } {
+                return Err(Error::NoDevice("backend=cuda: no CUDA driver (libcuda.so) on this machine".to_owned()));
+            }
+            let (mut version, mut count) = (0, 0);
+            // SAFETY: the library is there; the pointers outlive the calls.
+            unsafe {
+                check(sys::cuInit(0), "the CUDA driver does not start")?;
+                check(sys::cuDriverGetVersion(&mut version), "the CUDA driver's version")?;
+                check(sys::cuDeviceGetCount(&mut count), "the number of CUDA devices")?;
+            }
+            if version < OLDEST_DRIVER {
+                return Err(Error::NoDevice(format!(
+                    "backend=cuda: the CUDA driver is for CUDA {}.{}, but 13.0 (r580) or newer is needed",
+                    version / 1000,
+                    version % 1000 / 10
+                )));
+            }
+            if count == 0 {
+                Err(Error::NoDevice("backend=cuda: the CUDA driver finds no device".to_owned()))
+            } else {
+                Ok(count)
+            }
+        })
+        .clone()
+}
+
+/// Devices that can be used; 0 without a driver or without kernels.
+pub fn device_count() -> i32 {
+    if HAS_KERNELS { driver().unwrap_or(0) } else { 0 }
+}
+
+/// Where an address of the caller lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// In host memory, pinned or not.
+    Host,
+    /// On the device with this ordinal.
+    Device(i32),
+}
+
+/// Asks the driver; without one all memory is the host's.
+pub fn space_of(address: usize) -> Result<Space> {
+    if device_count() == 0 || address == 0 {
+        return Ok(Space::Host);
+    }
+    let (mut kind, mut ordinal) = (0u32, 0i32);
+    // SAFETY: the driver is there; the attributes are a `CUmemorytype` (32 bits) and an int; any address may be asked for.
+    unsafe {
+        let ask = |to: *mut c_void, attribute| sys::cuPointerGetAttribute(to, attribute, address as u64);
+        let found =
+            ask(std::ptr::from_mut(&mut kind).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+        if found != sys::CUresult::CUDA_SUCCESS || kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
+            // Unknown to the driver, or pinned.
+            return Ok(Space::Host);
+        }
+        let result =
+            ask(std::ptr::from_mut(&mut ordinal).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+        check(result, "the device of an array")?;
+    }
+    Ok(Space::Device(ordinal))
+}
+
+/// One device: its primary context and our kernels in it. Shared by all handles on it.
+pub struct Device {
+    /// CUDA ordinal.
+    pub ordinal: i32,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    module: sys::CUmodule,
+    pub(super) functions: Vec<sys::CUfunction>,
+}
+
+// SAFETY: contexts, modules and functions of the driver may be used from any thread.
+unsafe impl Send for Device {}
+// SAFETY: as above; nothing in it changes after it was made.
+unsafe impl Sync for Device {}
+
+/// Makes the device's context current on this thread until it is dropped; what was current before is so again then.
+pub struct Entered {
+    /// Stays on its thread.
+    _here: std::marker::PhantomData<*mut ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: pops what `enter` pushed on this thread: the guard is not sent elsewhere, see its marker below.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
+    }
+}
+
+impl Device {
+    /// The device with this ordinal, with the kernels of `names`.
+    pub fn open(ordinal: i64, names: &[&str]) -> Result<Arc<Self>> {
+        static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+        if !HAS_KERNELS {
+            return Err(Error::Unsupported(
+                "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): use backend=cpu or auto".to_owned(),
+            ));
+        }
+        let count = driver()?;
+        if ordinal >= i64::from(count) {
+            return Err(Error::NoDevice(format!(
+                "device={ordinal} is not there: this machine has {count} CUDA devices, from 0"
+            )));
+        }
+        let ordinal = ordinal as i32;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|d| d.strong_count() > 0);
+        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|d| d.ordinal == ordinal) {
+            return Ok(device);
+        }
+        let device = Arc::new(Self::new(ordinal, names)?);
+        open.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    fn new(ordinal: i32, names: &[&str]) -> Result<Self> {
+        let (mut device, mut context, mut module) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the driver is there; the pointers outlive the calls.
+        unsafe {
+            check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
+            check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
+        }
+        let mut made = Self { ordinal, device, context, module, functions: Vec::new() };
+        let entered = made.enter()?;
+        // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
+        check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
+        made.module = module;
+        for name in names {
+            let mut function = std::ptr::null_mut();
+            let name = CString::new(*name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
+            // SAFETY: a loaded module and a name that ends with NUL.
+            let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+            check(found, &format!("kernel {}", name.to_string_lossy()))?;
+            made.functions.push(function);
+        }
+        drop(entered);
+        Ok(made)
+    }
+
+    /// Makes its context current.
+    pub fn enter(&self) -> Result<Entered> {
+        // SAFETY: retained by this value.
+        check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
+        Ok(Entered { _here: std::marker::PhantomData })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Ok(entered) = self.enter() {
+            if !self.module.is_null() {
+                // SAFETY: loaded by us, and nobody uses it any more.
+                let _ = unsafe { sys::cuModuleUnload(self.module) };
+            }
+            drop(entered);
+        }
+        // SAFETY: retained once by us.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// Device memory.
+pub struct Memory {
+    device: Arc<Device>,
+    /// Its address.
+    pub address: u64,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl Memory {
+    /// `bytes` of zeros, for `what`.
+    pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
+        let _entered = device.enter()?;
+        let (mut address, mut free, mut total) = (0, 0, 0);
+        // SAFETY: the context is current; the pointers outlive the calls.
+        let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            // SAFETY: as above.
+            let _ = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+            return Err(Error::Memory(format!(
+                "no device memory for {bytes} bytes of {what}: {free} of {total} bytes are free on device {}",
+                device.ordinal
+            )));
+        }
+        check(result, what)?;
+        let memory = Self { device: device.clone(), address, bytes };
+        stream.fill(address, 0, bytes)?;
+        Ok(memory)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: allocated by us; the driver waits for work that uses it.
+            let _ = unsafe { sys::cuMemFree_v2(self.address) };
+        }
+    }
+}
+
+/// Page-locked host memory that holds a `T`, for copies that do not wait.
+pub struct Pinned<T> {
+    device: Arc<Device>,
+    value: *mut T,
+}
+
+// SAFETY: owns its memory as a Box does.
+unsafe impl<T: Send> Send for Pinned<T> {}
+
+impl<T: Copy> Pinned<T> {
+    /// Holds `value`.
+    pub fn new(device: &Arc<Device>, value: T) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut pointer = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call. The driver aligns to pages.
+        check(unsafe { sys::cuMemHostAlloc(&mut pointer, size_of::<T>(), 0) }, "page-locked memory")?;
+        let value_at: *mut T = pointer.cast();
+        // SAFETY: room for a T, as just asked for.
+        unsafe { value_at.write(value) };
+        Ok(Self { device: device.clone(), value: value_at })
+    }
+}
+
+impl<T> std::ops::Deref for Pinned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: written in `new`; every copy into it is waited for before `self` is free again.
+        unsafe { &*self.value }
+    }
+}
+
+impl<T> std::ops::DerefMut for Pinned<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *self.value }
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: allocated by us.
+            let _ = unsafe { sys::cuMemFreeHost(self.value.cast()) };
+        }
+    }
+}
+
+/// A stream: ours, or borrowed from the caller.
+pub struct Stream {
+    device: Arc<Device>,
+    stream: sys::CUstream,
+    owned: bool,
+}
+
+// SAFETY: streams may be used from any thread, one at a time, as handles are.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream of our own, which does not wait for the default stream.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
+        check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
+        Ok(Self { device: device.clone(), stream, owned: true })
+    }
+
+    /// The caller's.
+    pub fn borrowed(device: &Arc<Device>, stream: usize) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut context = std::ptr::null_mut();
+        let stream = stream as sys::CUstream;
+        // SAFETY: `rrb_set_stream` asks for a stream.
+        check(unsafe { sys::cuStreamGetCtx(stream, &mut context) }, "the caller's stream")?;
+        if context != device.context {
+            return Err(Error::Device(format!(
+                "the stream of rrb_set_stream does not belong to the primary context of device {}",
+                device.ordinal
+            )));
+        }
+        Ok(Self { device: device.clone(), stream, owned: false })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Waits until all work is done.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: a live stream.
+        check(unsafe { sys::cuStreamSynchronize(self.stream) }, "the device's work")
+    }
+
+    /// Sets bytes.
+    pub fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<()> {
+        // SAFETY: addresses come from `Memory` values that live as long as their user.
+        check(unsafe { sys::cuMemsetD8Async(address, value, bytes, self.stream) }, "clearing device memory")
+    }
+
+    /// Copies values to the device. Of pinned memory, `values` must stay as it is until the stream was waited for.
+    pub fn send<T: Copy>(&self, to: u64, values: &[T]) -> Result<()> {
+        // SAFETY: the slice is readable; the address as in `fill`. Every method that sends waits before it returns, or
+        // sends from a `Pinned` that is changed after a wait only.
+        check(
+            unsafe { sys::cuMemcpyHtoDAsync_v2(to, values.as_ptr().cast(), size_of_val(values), self.stream) },
+            "a copy to the device",
+        )
+    }
+
+    /// Copies values from the device, to be read after `wait`.
+    pub fn fetch<T: Copy>(&self, values: &mut [T], from: u64) -> Result<()> {
+        // SAFETY: the slice is writable, and waited for before it is given back.
+        check(
+            unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, size_of_val(values), self.stream) },
+            "a copy from the device",
+        )
+    }
+
+    /// Copies the start of what a pinned value holds to the device.
+    pub fn send_start<T: Copy>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
+        assert!(bytes <= size_of::<T>());
+        // SAFETY: inside the value, as just checked.
+        check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.value.cast(), bytes, self.stream) }, "a copy to the device")
+    }
+
+    /// Fills the start of a pinned value from the device, to be read after `wait`.
+    pub fn fetch_start<T: Copy>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
+        assert!(bytes <= size_of::<T>());
+        // SAFETY: inside the value, as just checked.
+        check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, self.stream) }, "a copy from the device")
+    }
+
+    /// Copies `rows` rows of `nx` values that lie `ld` apart on the host to a plain array on the device.
+    pub fn send_rows(&self, to: u64, values: &[f64], ld: usize, nx: usize, rows: usize) -> Result<()> {
+        assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
+        if ld == nx {
+            return self.send(to, &values[..rows * nx]);
+        }
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        c.srcHost = values.as_ptr().cast();
+        c.srcPitch = 8 * ld;
+        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        c.dstDevice = to;
+        c.dstPitch = 8 * nx;
+        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        // SAFETY: inside the slice, as just checked; the address as in `fill`.
+        check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy to the device")
+    }
+
+    /// The reverse; what lies between the rows stays.
+    pub fn fetch_rows(&self, values: &mut [f64], from: u64, ld: usize, nx: usize, rows: usize) -> Result<()> {
+        assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
+        if ld == nx {
+            return self.fetch(&mut values[..rows * nx], from);
+        }
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        c.srcDevice = from;
+        c.srcPitch = 8 * nx;
+        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        c.dstHost = values.as_mut_ptr().cast();
+        c.dstPitch = 8 * ld;
+        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        // SAFETY: inside the slice, as just checked.
+        check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy from the device")
+    }
+
+    /// Launches a kernel that takes one structure.
+    ///
+    /// # Safety
+    /// `arguments` must be the structure that the kernel takes, with addresses it may use at the given shape.
+    pub unsafe fn launch<A>(
+        &self,
+        kernel: usize,
+        blocks: u32,
+        block: (u32, u32),
+        arguments: &A,
+        name: &str,
+    ) -> Result<()> {
+        let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        let function = self.device.functions[kernel];
+        // SAFETY: as the caller promised; the driver copies the structure before it returns.
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                function,
+                blocks,
+                1,
+                1,
+                block.0,
+                block.1,
+                1,
+                0,
+                self.stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(result, name)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned {
+            if let Ok(_entered) = self.device.enter() {
+                // SAFETY: made by us.
+                let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
+            }
+        }
+    }
+}
+
+/// A recorded loop: a graph of one WHILE node, whose body is run again until a kernel in it clears the condition.
+pub struct Loop {
+    device: Arc<Device>,
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+// SAFETY: graphs may be used from any thread, one at a time, as handles are.
+unsafe impl Send for Loop {}
+
+impl Loop {
+    /// Records what `body` launches on the stream it is given; it gets the handle of the condition.
+    pub fn record(device: &Arc<Device>, body: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<Self> {
+        let stream = Stream::new(device)?;
+        let _entered = device.enter()?;
+        let mut recorded =
+            Self { device: device.clone(), graph: std::ptr::null_mut(), executable: std::ptr::null_mut() };
+        let (mut handle, mut node) = (0, std::ptr::null_mut());
+        // SAFETY: the context is current; the pointers outlive the calls. The node's parameters are those of a WHILE node.
+        let inner = unsafe {
+            check(sys::cuGraphCreate(&mut recorded.graph, 0), "a graph")?;
+            // Set again at each launch of the graph.
+            const ASSIGN_DEFAULT: u32 = 1;
+            let made =
+                sys::cuGraphConditionalHandleCreate(&mut handle, recorded.graph, device.context, 1, ASSIGN_DEFAULT);
+            check(made, "the condition of a loop")?;
+            let mut parameters: sys::CUgraphNodeParams = std::mem::zeroed();
+            parameters.type_ = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
+            parameters.__bindgen_anon_1.conditional = sys::CUDA_CONDITIONAL_NODE_PARAMS {
+                handle,
+                type_: sys::CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE,
+                size: 1,
+                phGraph_out: std::ptr::null_mut(),
+                ctx: device.context,
+            };
+            let none = (std::ptr::null(), std::ptr::null());
+            let added = sys::cuGraphAddNode_v2(&mut node, recorded.graph, none.0, none.1, 0, &mut parameters);
+            check(added, "the node of a loop")?;
+            let inner = *parameters.__bindgen_anon_1.conditional.phGraph_out;
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            let began = sys::cuStreamBeginCaptureToGraph(stream.stream, inner, none.0, none.1, 0, mode);
+            check(began, "recording a loop")?;
+            inner
+        };
+        let result = body(&stream, handle);
+        let mut captured = inner;
+        // SAFETY: ends the capture that began above, whatever became of the body.
+        let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
+        result?;
+        check(ended, "recording a loop")?;
+        // SAFETY: a complete graph.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut recorded.executable, recorded.graph, 0) };
+        check(made, "instantiating a graph")?;
+        Ok(recorded)
+    }
+
+    /// Starts it.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: instantiated in `record`; the arrays it names live as long as the handle.
+        check(unsafe { sys::cuGraphLaunch(self.executable, stream.stream) }, "launching a graph")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: made by us, each destroyed once.
+            unsafe {
+                if !self.executable.is_null() {
+                    let _ = sys::cuGraphExecDestroy(self.executable);
+                }
+                if !self.graph.is_null() {
+                    let _ = sys::cuGraphDestroy(self.graph);
+                }
+            }
+        }
+    }
+}
+
+/// Two moments in a stream's work.
+pub struct Watch {
+    device: Arc<Device>,
+    events: [sys::CUevent; 2],
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Watch {}
+
+impl Watch {
+    /// Not started.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut watch = Self { device: device.clone(), events: [std::ptr::null_mut(); 2] };
+        for event in &mut watch.events {
+            // SAFETY: the context is current; the pointer outlives the call.
+            check(unsafe { sys::cuEventCreate(event, 0) }, "an event")?;
+        }
+        Ok(watch)
+    }
+
+    /// Notes the first (0) or second (1) moment.
+    pub fn note(&self, which: usize, stream: &Stream) -> Result<()> {
+        // SAFETY: a live event and stream.
+        check(unsafe { sys::cuEventRecord(self.events[which], stream.stream) }, "an event")
+    }
+
+    /// Seconds between, after the stream was waited for.
+    pub fn seconds(&self) -> Result<f64> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: both were recorded.
+        let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.events[0], self.events[1]) };
+        check(result, "the time between events")?;
+        Ok(1e-3 * f64::from(milliseconds))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            for event in self.events {
+                if !event.is_null() {
+                    // SAFETY: made by us.
+                    let _ = unsafe { sys::cuEventDestroy_v2(event) };
+                }
+            }
+        }
+    }
+}

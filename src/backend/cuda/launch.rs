@@ -1,0 +1,573 @@
+//! The kernels: their argument structures as in kernels/*.cu, and one function each that launches it. Argument order and
+//! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
+
+use super::driver::Stream;
+use crate::error::Result;
+
+/// An address in device memory; 0: none.
+pub type Address = u64;
+
+/// Threads across and down a tile, in a block, and blocks at most: kernels/common.cuh.
+pub const TILE: (u32, u32) = (32, 8);
+const THREADS: u32 = TILE.0 * TILE.1;
+pub const MOST_BLOCKS: u32 = 528;
+/// Entries of the ring of iterations.
+pub const RING: usize = 1024;
+/// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
+const PRODUCT_ROWS: u32 = THREADS / 32;
+const INVERSE_COLUMNS: u32 = 4;
+const SWEEP_THREADS: u32 = 320;
+/// Values that the band factor keeps for each node.
+pub const BAND: usize = 32;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Geometry {
+    pub nx: i32,
+    pub ny: i32,
+    pub cx: i32,
+    pub cy: i32,
+    pub shift_x: i32,
+    pub shift_y: i32,
+    pub stride: i32,
+    pub block: i32,
+    pub plane: i64,
+}
+
+impl Geometry {
+    /// Blocks of a launch over the compute area.
+    pub fn blocks(&self) -> u32 {
+        tiles(self.cx as usize, self.cy as usize)
+    }
+}
+
+/// Blocks of a launch over nx x ny values.
+pub fn tiles(nx: usize, ny: usize) -> u32 {
+    let tiles = nx.div_ceil(TILE.0 as usize) * ny.div_ceil(TILE.1 as usize);
+    tiles.clamp(1, MOST_BLOCKS as usize) as u32
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grid {
+    pub g: Geometry,
+    pub h: Address,
+    pub s: Address,
+    pub d: Address,
+    pub excess: Address,
+    pub corners: Address,
+    pub far: Address,
+    pub z: Address,
+    pub y: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    pub g: Geometry,
+    pub z: Address,
+    pub from: Address,
+    pub to: Address,
+    pub nx: i32,
+    pub ny: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matrix {
+    pub center: Address,
+    pub straight: Address,
+    pub red: Address,
+    pub black: Address,
+}
+
+/// What the first look at the matrix finds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Findings {
+    pub not_finite: u64,
+    pub bad_center: u64,
+    pub positive: u64,
+    pub center_max: u64,
+    pub center_min: u64,
+    pub coupling_max: u64,
+    pub uncoupled: u64,
+    pub excess: u64,
+    pub bad_pivot: u64,
+}
+
+impl Findings {
+    /// Before anything was seen.
+    pub const NONE: Self = Self {
+        not_finite: u64::MAX,
+        bad_center: u64::MAX,
+        positive: 0,
+        center_max: 0,
+        center_min: u64::MAX,
+        coupling_max: 0,
+        uncoupled: 0,
+        excess: 0,
+        bad_pivot: u64::MAX,
+    };
+}
+
+/// One entry of the ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Step {
+    pub norm: f64,
+    pub alpha: f64,
+    pub beta: f64,
+}
+
+/// The scalars of a solve, as they lie on the device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Scalars {
+    pub threshold: f64,
+    pub vanishing: f64,
+    pub iteration: i64,
+    pub max_iter: i64,
+    pub pause_at: i64,
+    pub preconditioned: i32,
+    pub code: i32,
+    pub rho: f64,
+    pub sigma: f64,
+    pub alpha: f64,
+    pub beta: f64,
+    pub norm2: f64,
+    pub norm: f64,
+    pub ring_used: i32,
+    pub parity: i32,
+    pub sum: f64,
+    pub b_norm2: f64,
+    pub whole_norm2: f64,
+    pub largest: u64,
+    pub largest_guess: u64,
+    pub not_finite: u64,
+    pub ticket: u32,
+    pub unused: u32,
+    pub ring: [Step; RING],
+}
+
+impl Scalars {
+    /// Before anything.
+    pub const START: Self = Self {
+        threshold: 0.0,
+        vanishing: 0.0,
+        iteration: 0,
+        max_iter: 0,
+        pause_at: 0,
+        preconditioned: 0,
+        code: 0,
+        rho: 0.0,
+        sigma: 0.0,
+        alpha: 0.0,
+        beta: 0.0,
+        norm2: 0.0,
+        norm: 0.0,
+        ring_used: 0,
+        parity: 0,
+        sum: 0.0,
+        b_norm2: 0.0,
+        whole_norm2: 0.0,
+        largest: 0,
+        largest_guess: 0,
+        not_finite: u64::MAX,
+        ticket: 0,
+        unused: 0,
+        ring: [Step { norm: 0.0, alpha: 0.0, beta: 0.0 }; RING],
+    };
+}
+
+/// How the loop stands: `Scalars::code`.
+pub mod code {
+    pub const RUNNING: i32 = 0;
+    pub const MET: i32 = 1;
+    pub const MAX_ITER: i32 = 2;
+    pub const SPENT: i32 = 3;
+    pub const SIGMA_VANISHED: i32 = 4;
+    pub const RHO_NEGATIVE: i32 = 5;
+    pub const RHO_BAD: i32 = 6;
+    pub const SIGMA_BAD: i32 = 7;
+    pub const PAUSED: i32 = 8;
+}
+
+/// What a kernel does with its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// They stay as they are.
+    Nothing = 0,
+    /// A start: no alpha, no beta yet.
+    Start = 1,
+    /// An iteration of the loop.
+    Loop = 2,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CopyArgs {
+    pub g: Geometry,
+    pub m: Matrix,
+    pub arrays: [Address; 5],
+    pub ld: i64,
+    pub first_row: i32,
+    pub rows: i32,
+    pub findings: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ExcessArgs {
+    pub g: Geometry,
+    pub m: Matrix,
+    pub excess: Address,
+    pub zero_row_sum: f64,
+    pub nine_points: i32,
+    pub findings: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CouplingArgs {
+    pub k: Grid,
+    pub m: Matrix,
+    pub nine_points: i32,
+    pub compensate: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    pub lost: f64,
+    pub black_keeps: f64,
+    pub level: i32,
+    pub x0: i32,
+    pub y0: i32,
+    pub step: i32,
+    pub fine_nx: i32,
+    pub fine_ny: i32,
+    pub fine: Geometry,
+    pub center: Address,
+    pub label: Address,
+    pub findings: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LevelArgs {
+    pub k: Grid,
+    pub rules: Rules,
+    pub exact: Address,
+    pub corners: i32,
+    pub black: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CoarseArgs {
+    pub k: Grid,
+    pub rules: Rules,
+    pub next: Grid,
+    pub natural: Address,
+    pub nx: i32,
+    pub ny: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SchurCenterArgs {
+    pub k: Grid,
+    pub center: Address,
+    pub schur: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BandArgs {
+    pub rules: Rules,
+    pub natural: Address,
+    pub nx: i32,
+    pub ny: i32,
+    pub n: i32,
+    pub couplings: Address,
+    pub back: Address,
+    pub inverse_pivot: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct InverseArgs {
+    pub couplings: Address,
+    pub back: Address,
+    pub inverse_pivot: Address,
+    pub inverse: Address,
+    pub nx: i32,
+    pub ny: i32,
+    pub n: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RemainderArgs {
+    pub inverse: Address,
+    pub r: Address,
+    pub z: Address,
+    pub n: i32,
+    pub partial: Address,
+    pub scalars: Address,
+    pub rho_partial: Address,
+    pub norm_partial: Address,
+    pub rho_count: i32,
+    pub norm_count: i32,
+    pub how: i32,
+    pub flip: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SweepArgs {
+    pub k: Grid,
+    pub kept: Kept,
+    pub input: Address,
+    pub partial: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SchurArrays {
+    pub k: Grid,
+    pub center: Address,
+    pub r_b1: [Address; 2],
+    pub r_b2: Address,
+    pub x: [Address; 2],
+    pub p: [Address; 2],
+    pub q: [Address; 2],
+    pub b: [Address; 2],
+    pub scalars: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FirstArgs {
+    pub v: SchurArrays,
+    pub kept: Kept,
+    pub input: [Address; 2],
+    pub partial: Address,
+    pub norm_partial: Address,
+    pub how: i32,
+    pub conditional: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct InspectArgs {
+    pub input: Address,
+    pub output: Address,
+    pub ld: i64,
+    pub nx: i32,
+    pub rows: i32,
+    pub first_row: i32,
+    pub scalars: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TransferArgs {
+    pub g: Geometry,
+    pub colours: Address,
+    pub natural: Address,
+    pub ld: i64,
+    pub first_row: i32,
+    pub rows: i32,
+    pub scale: f64,
+    pub guard: Address,
+    pub most: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LargestArgs {
+    pub g: Geometry,
+    pub v: Address,
+    pub scalars: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DotArgs {
+    pub g: Geometry,
+    pub a: Address,
+    pub b: Address,
+    pub first: i32,
+    pub count: i32,
+    pub partial: Address,
+    pub scalars: Address,
+    pub norm_partial: Address,
+    pub norm_count: i32,
+    pub how: i32,
+    pub to: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateArgs {
+    pub g: Geometry,
+    pub first: i32,
+    pub count: i32,
+    pub target: Address,
+    pub other: Address,
+    pub source: Address,
+    pub factor: f64,
+    pub partial: Address,
+    pub scalars: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ProductArgs {
+    pub g: Geometry,
+    pub m: Matrix,
+    pub nine_points: i32,
+    pub v: Address,
+    pub b: Address,
+    pub out: Address,
+    pub partial: Address,
+    pub scalars: Address,
+    pub how: i32,
+    pub conditional: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceArgs {
+    pub k: Grid,
+    pub b: Address,
+    pub x: Address,
+}
+
+/// Consecutive nodes of one row and colour in one singular component.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub colour: i32,
+    pub row: i32,
+    pub start: i32,
+    pub len: i32,
+    pub component: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProjectionArgs {
+    pub g: Geometry,
+    pub runs: Address,
+    pub count: i32,
+    pub by_component: Address,
+    pub component_start: Address,
+    pub nodes: Address,
+    pub sums: Address,
+    pub means: Address,
+    pub v: Address,
+    pub restore: i32,
+}
+
+/// Shapes: over the compute area of a grid, or so many blocks of so many threads.
+macro_rules! kernels {
+    ($($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Number { $($number,)* }
+
+        /// Names of all kernels, in the order of their numbers.
+        pub const NAMES: &[&str] = &[$($symbol,)*];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
+            // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
+            // extents in it, or of the caller's arrays, whose size the caller promised.
+            unsafe { stream.launch(Number::$number as usize, $blocks, $block, $a, concat!("kernel ", $symbol)) }
+        })*
+    };
+}
+
+const OVER_AREA: (u32, u32) = TILE;
+
+kernels! {
+    /// A from the caller's arrays.
+    Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    /// Row sums.
+    Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    /// The couplings that M starts from.
+    StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The odd level.
+    EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// What it leaves.
+    FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The even level.
+    EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// What it leaves.
+    FormCoarse form_coarse(CoarseArgs) = "rrb_form_coarse_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Diagonal of S1.
+    SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Band factor of the remainder.
+    Band band(BandArgs) = "rrb_band_f64", |_a| 1, (1024, 1);
+    /// Its inverse.
+    Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
+    /// Its product.
+    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.n as usize), (THREADS, 1);
+    /// Down a grid.
+    Descend descend(SweepArgs) = "rrb_descend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    /// Up a grid.
+    Ascend ascend(SweepArgs) = "rrb_ascend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    /// Down the first grid of S1, with r -= alpha q in the loop.
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    /// Up it, to z.
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    /// Up it, to x and p.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    /// q = S1 p, sigma.
+    MultiplyFirst multiply_first(FirstArgs) = "rrb_multiply_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    /// r = b - S1 x.
+    ResidualFirst residual_first(FirstArgs) = "rrb_residual_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    /// Largest magnitudes of the caller's arrays.
+    Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
+    /// The caller's array to the colours.
+    Load load(TransferArgs) = "rrb_load_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    /// And back.
+    Store store(TransferArgs) = "rrb_store_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    /// max |v|.
+    Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
+    /// <a, b>.
+    Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
+    /// target += factor source.
+    AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
+    /// x += alpha p, p = z + beta p.
+    Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
+    /// target = source + factor target.
+    Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
+    /// A v.
+    Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
+    /// b - A v.
+    Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    /// To S1.
+    Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// And back.
+    BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Sums of runs.
+    RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
+    /// Means of components; `count` is that of the components.
+    ComponentMeans component_means(ProjectionArgs) = "rrb_component_means_f64", |a| a.count as u32, (THREADS, 1);
+    /// Shifts runs.
+    ShiftRuns shift_runs(ProjectionArgs) = "rrb_shift_runs_f64", |a| run_blocks(a.count), (THREADS, 1);
+    /// Keeps means; `count` is that of the components.
+    KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64", |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
+}
+
+/// Blocks of the remainder's product, each with one sum.
+pub fn remainder_blocks(n: usize) -> u32 {
+    (n as u32).div_ceil(PRODUCT_ROWS)
+}
+
+fn run_blocks(count: i32) -> u32 {
+    (count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS)
+}

@@ -1,0 +1,252 @@
+//! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
+//!
+//! `driver` has the calls of the driver, `launch` the kernels (kernels/*.cu, compiled ahead of time into the library),
+//! `packed` the data of a factorization, `setup` and `steps` what is done with it, `projection` the means of singular
+//! components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+
+pub mod driver;
+mod launch;
+mod packed;
+mod projection;
+mod setup;
+mod steps;
+
+use super::cycle::Recursion;
+use super::reference::Reference;
+use super::{Arrays, Look, Program, RrbBackend, Setup};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::components::Components;
+use crate::grid::inspection::Inspection;
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
+use crate::report::{Observer, Outcome};
+use driver::{Device, Stream};
+use packed::{Packed, Shape, Source, SourceShape};
+use setup::Fetched;
+use std::sync::Arc;
+use steps::Run;
+
+/// The `cuda` backend.
+pub struct Cuda {
+    // Dropped in this order: what lies on the device before the device.
+    solver: Solver,
+    source: Option<Source>,
+    staging: Option<driver::Memory>,
+    own: Stream,
+    caller: Option<(usize, Stream)>,
+    device: Arc<Device>,
+    seconds_transfer: f64,
+}
+
+enum Solver {
+    /// Nothing factorized.
+    Empty,
+    /// On the device.
+    Packed(Box<Packed>),
+    /// The levels fill no grid.
+    Natural(Box<Reference>),
+}
+
+/// Devices that can be used.
+pub fn device_count() -> i32 {
+    driver::device_count()
+}
+
+impl Cuda {
+    /// On the device with this ordinal.
+    pub fn new(ordinal: i64) -> Result<Self> {
+        let device = Packed::open(ordinal)?;
+        let own = Stream::new(&device)?;
+        Ok(Self {
+            solver: Solver::Empty,
+            source: None,
+            staging: None,
+            own,
+            caller: None,
+            device,
+            seconds_transfer: 0.0,
+        })
+    }
+}
+
+/// The caller's stream, or our own.
+macro_rules! stream {
+    ($self:ident) => {
+        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
+    };
+}
+
+impl RrbBackend for Cuda {
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        if stream == 0 {
+            self.caller = None;
+        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
+            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
+        }
+        Ok(())
+    }
+
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let shape = SourceShape::new(a, look.block);
+        if self.source.as_ref().is_none_or(|s| s.shape != shape) {
+            // Their memory first.
+            self.solver = Solver::Empty;
+            self.source = None;
+            self.source = Some(Source::new(stream!(self), shape)?);
+        }
+        let on_host = a.center.device().is_none() || a.east.device().is_none() || a.north.device().is_none();
+        let on_host = on_host || a.corners.is_some_and(|(ne, nw)| ne.device().is_none() || nw.device().is_none());
+        if on_host && self.staging.is_none() {
+            if let Solver::Packed(packed) = &mut self.solver {
+                self.staging = packed.staging.take();
+            }
+            if self.staging.is_none() {
+                let bytes = staging_bytes(a.grid);
+                let what = "arrays that are on the host";
+                self.staging = Some(driver::Memory::zeroed(&self.device, stream!(self), bytes, what)?);
+            }
+        }
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        source.examine(stream!(self), a, look, self.staging.as_ref(), inspection)
+    }
+
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        let previous = std::mem::replace(&mut self.solver, Solver::Empty);
+        if setup.levels < 2 {
+            let mut natural = match previous {
+                Solver::Natural(natural) => natural,
+                other => {
+                    drop(other);
+                    Box::default()
+                }
+            };
+            let fetched = Fetched::new(stream, a)?;
+            let host = fetched.as_ref().map(|f| f.view(a));
+            natural.factorize(host.as_ref().unwrap_or(a), setup, components)?;
+            self.solver = Solver::Natural(natural);
+            return Ok(());
+        }
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        let shape = Shape::new(a, setup);
+        let mut packed = match previous {
+            Solver::Packed(packed) if packed.shape == shape => packed,
+            other => {
+                // Its memory first.
+                drop(other);
+                Box::new(Packed::new(stream, shape, source)?)
+            }
+        };
+        if self.staging.is_some() {
+            packed.staging = self.staging.take();
+        }
+        packed.factorize(stream, source, a, setup, components)?;
+        packed.record(&self.device, source)?;
+        self.solver = Solver::Packed(packed);
+        Ok(())
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        self.seconds_transfer = 0.0;
+        match &mut self.solver {
+            Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
+            Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
+            Solver::Packed(packed) => {
+                let source = self.source.as_ref().ok_or_else(no_source)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer)?;
+                let result = program(&mut run);
+                let failed = run.failed.take();
+                self.seconds_transfer = run.seconds_transfer;
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+                    packed.clear_vectors(stream)?;
+                }
+                result
+            }
+        }
+    }
+
+    fn recursion(&self) -> Recursion {
+        if let Solver::Natural(natural) = &self.solver { natural.recursion() } else { Recursion::V }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.solver {
+            Solver::Empty => 0,
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => packed.host_bytes(),
+        }
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.source.as_ref().map_or(0, |s| s.memory.bytes)
+            + self.staging.as_ref().map_or(0, |s| s.bytes)
+            + if let Solver::Packed(packed) = &self.solver { packed.bytes() } else { 0 }
+    }
+
+    fn device(&self) -> Option<i32> {
+        Some(self.device.ordinal)
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.seconds_transfer
+    }
+
+    fn grids(&self) -> usize {
+        if let Solver::Packed(packed) = &self.solver { packed.grids.len() } else { 0 }
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// Room for b and x, and for a row of every array of a matrix.
+fn staging_bytes(grid: Grid) -> usize {
+    (16 * grid.nodes()).max(40 * grid.nx)
+}
+
+fn no_source() -> Error {
+    Error::Internal("the matrix on the device is missing".to_owned())
+}
+
+/// Runs on the host's reference, with copies of arrays that are on the device.
+fn run_on_host(
+    natural: &mut Reference,
+    stream: &Stream,
+    arrays: Arrays,
+    observer: &mut dyn Observer,
+    program: Program,
+) -> Result<Outcome> {
+    let len = arrays.len;
+    let (mut input, mut output): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    if arrays.device_input != 0 {
+        input = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut input, arrays.device_input)?;
+    }
+    if arrays.device_output != 0 {
+        output = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut output, arrays.device_output)?;
+    }
+    stream.wait()?;
+    let (device_input, device_output) = (arrays.device_input, arrays.device_output);
+    let on_host = Arrays {
+        input: if device_input != 0 { &input } else { arrays.input },
+        output: if device_output != 0 { &mut output } else { &mut *arrays.output },
+        device_input: 0,
+        device_output: 0,
+        ..arrays
+    };
+    let outcome = natural.run(on_host, observer, program)?;
+    if device_output != 0 {
+        stream.send(device_output, &output)?;
+        stream.wait()?;
+    }
+    Ok(outcome)
+}

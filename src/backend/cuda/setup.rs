@@ -1,0 +1,355 @@
+//! The factorization on the device (kernels/setup.cu, kernels/remainder.cu), and the first look at the matrix.
+
+use super::driver::{Memory, Stream};
+use super::launch::{
+    self, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Grid, InverseArgs, LevelArgs, Rules,
+    SchurCenterArgs,
+};
+use super::packed::{Level, Packed, Remainder, Source};
+use super::projection::Projection;
+use crate::backend::{Look, PivotContext, Setup};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::components::Components;
+use crate::grid::inspection::{self, Inspection};
+use crate::grid::layout::Colour;
+use crate::grid::stencil::{StencilView, View, ring_index};
+
+/// Names of the arrays of a matrix, in the order of the kernel's.
+const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+
+/// A matrix of the device's, fetched for what only the host does.
+pub struct Fetched {
+    arrays: Vec<Vec<f64>>,
+}
+
+impl Fetched {
+    /// All arrays of `a` in host memory, or nothing where they are there already.
+    pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
+        if views(a).iter().all(|v| v.device().is_none()) {
+            return Ok(None);
+        }
+        let mut arrays = Vec::new();
+        for view in views(a) {
+            let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
+            match view.device() {
+                Some(address) => stream.fetch(&mut values, address)?,
+                None => values.copy_from_slice(view.values()),
+            }
+            arrays.push(values);
+        }
+        stream.wait()?;
+        Ok(Some(Self { arrays }))
+    }
+
+    /// The matrix as a view of them.
+    pub fn view<'a>(&'a self, a: &StencilView) -> StencilView<'a> {
+        let of = |k: usize| View::new(NAMES[k], &self.arrays[k], a.grid, a.center.ld());
+        StencilView {
+            grid: a.grid,
+            center: of(0),
+            east: of(1),
+            north: of(2),
+            corners: a.corners.map(|_| (of(3), of(4))),
+        }
+    }
+}
+
+fn views<'a>(a: &StencilView<'a>) -> Vec<View<'a>> {
+    let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
+    [a.center, a.east, a.north].into_iter().chain(corners).collect()
+}
+
+impl Source {
+    /// Copies A and looks at it. `staging`: room for arrays that are on the host.
+    pub fn examine(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        look: &Look,
+        staging: Option<&Memory>,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
+        *self.findings = Findings::NONE;
+        stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
+        self.copy(stream, a, staging)?;
+        launch::excess(
+            stream,
+            &ExcessArgs {
+                g: self.g,
+                m: self.m,
+                excess: self.excess,
+                zero_row_sum: look.questions.zero_row_sum,
+                nine_points: i32::from(self.shape.nine_points),
+                findings: self.findings_at,
+            },
+        )?;
+        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        let found = *self.findings;
+        let nx = a.grid.nx as u64;
+        if look.questions.finite && found.not_finite != u64::MAX {
+            let (i, line) = ((found.not_finite % nx) as usize, found.not_finite / nx);
+            let (array, j) = ((line % 5) as usize, (line / 5) as usize);
+            let view = views(a)[array];
+            return Err(Error::NotFinite { name: NAMES[array], value: value(stream, &view, i, j)?, i, j });
+        }
+        if found.bad_center != u64::MAX {
+            let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
+            let center = value(stream, &a.center, i, j)?;
+            return Err(Error::Matrix { reason: format!("center {center:e} is not positive"), level: 0, i, j });
+        }
+        if found.uncoupled == 0 {
+            let findings = inspection::Findings {
+                positive_couplings: found.positive as usize,
+                center_min: f64::from_bits(found.center_min),
+                center_max: f64::from_bits(found.center_max),
+                coupling_max: f64::from_bits(found.coupling_max),
+            };
+            return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
+        }
+        // Coasts: components are found on the host.
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map_or(*a, |f| f.view(a));
+        inspection.start(1)?;
+        inspection.look(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.finish(&host, look.project)
+    }
+
+    fn copy(&self, stream: &Stream, a: &StencilView, staging: Option<&Memory>) -> Result<()> {
+        let views = views(a);
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        let on_host = views.iter().filter(|v| v.device().is_none()).count();
+        let chunk = match staging {
+            Some(memory) if on_host > 0 => (memory.bytes / (8 * nx * on_host)).clamp(1, ny),
+            _ => ny,
+        };
+        for first_row in (0..ny).step_by(chunk) {
+            let rows = chunk.min(ny - first_row);
+            let mut arrays = [0; 5];
+            let mut ld = nx;
+            let mut place = staging.map_or(0, |m| m.address);
+            for (array, view) in arrays.iter_mut().zip(&views) {
+                *array = match view.device() {
+                    Some(address) => {
+                        ld = view.ld();
+                        address + 8 * (first_row * view.ld()) as u64
+                    }
+                    None => {
+                        let values = &view.values()[first_row * view.ld()..];
+                        stream.send_rows(place, values, view.ld(), nx, rows)?;
+                        let here = place;
+                        place += 8 * (nx * rows) as u64;
+                        here
+                    }
+                };
+            }
+            let arguments = CopyArgs {
+                g: self.g,
+                m: self.m,
+                arrays,
+                ld: ld as i64,
+                first_row: first_row as i32,
+                rows: rows as i32,
+                findings: self.findings_at,
+            };
+            launch::copy(stream, &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+/// One entry of an array.
+fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
+    match view.device() {
+        None => Ok(view.row(j)[i]),
+        Some(address) => {
+            let mut value = [0.0];
+            stream.fetch(&mut value, address + 8 * (j * view.ld() + i) as u64)?;
+            stream.wait()?;
+            Ok(value[0])
+        }
+    }
+}
+
+impl Packed {
+    /// Eliminates level by level. All work is queued, and waited for at the end.
+    pub fn factorize(
+        &mut self,
+        stream: &Stream,
+        source: &mut Source,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<()> {
+        let labels = components.labels_to_refuse(a.grid)?;
+        let label_memory = match &labels {
+            Some(labels) => {
+                let memory = Memory::zeroed(stream.device(), stream, 4 * labels.len(), "component labels")?;
+                stream.send(memory.address, labels)?;
+                stream.wait()?;
+                Some(memory)
+            }
+            None => None,
+        };
+        let rules = |level: usize, e: &crate::grid::levels::Embedding| Rules {
+            lost: setup.lost(),
+            black_keeps: setup.black_keeps(),
+            level: level as i32,
+            x0: e.x0 as i32,
+            y0: e.y0 as i32,
+            step: e.step as i32,
+            fine_nx: a.grid.nx as i32,
+            fine_ny: a.grid.ny as i32,
+            fine: source.g,
+            center: source.m.center,
+            label: label_memory.as_ref().map_or(0, |m| m.address),
+            findings: source.findings_at,
+        };
+        let nine_points = source.shape.nine_points;
+        if !self.shape.schur {
+            let k = self.grids[0].k;
+            let (nine_points, compensate) = (i32::from(nine_points), i32::from(setup.compensate));
+            launch::start_couplings(stream, &CouplingArgs { k, m: source.m, nine_points, compensate })?;
+        }
+        for (q, level) in self.grids.iter().enumerate() {
+            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
+            let exact = if q == 0 && self.shape.schur { source.m.center } else { 0 };
+            let corners = i32::from(q > 0 || nine_points);
+            let arguments =
+                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black: corners };
+            launch::eliminate_reds(stream, &arguments(2 * q + 1))?;
+            launch::form_skew(stream, &arguments(2 * q + 1))?;
+            launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
+            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
+            let (nx, ny) = (level.kept.nx, level.kept.ny);
+            let rules = rules(2 * q + 2, &level.embedding);
+            launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny })?;
+        }
+        if self.shape.schur {
+            let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
+            launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
+        }
+        let grid = self.rest_grid;
+        let last = &self.grids[self.grids.len() - 1];
+        let embedding = last.embedding.coarse(last.layout.grid);
+        if matches!(self.remainder, Remainder::Inverse) {
+            let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
+            let rest = &self.rest;
+            let (couplings, back, inverse_pivot) = (rest.couplings, rest.back, rest.inverse_pivot);
+            let rules = rules(setup.levels + 1, &embedding);
+            launch::band(
+                stream,
+                &BandArgs { rules, natural: rest.natural, nx, ny, n, couplings, back, inverse_pivot },
+            )?;
+            let inverse = rest.inverse;
+            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, nx, ny, n })?;
+        }
+        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        if source.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
+        }
+        self.factorize_on_host(stream, a, setup, components)?;
+        if !(self.projection.is_empty() && components.singular() == 0) {
+            let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
+            self.recorded = None;
+            self.projection = Projection::default();
+            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+        }
+        Ok(())
+    }
+
+    /// The remainder that the host solves, or whose inverse it makes.
+    fn factorize_on_host(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<()> {
+        let (grid, places) = (self.rest_grid, self.rest);
+        let (natural, invert) = match &mut self.remainder {
+            Remainder::Inverse => return Ok(()),
+            Remainder::InverseFromHost(natural) => (natural, true),
+            Remainder::Host(natural) => (natural, false),
+        };
+        let n = grid.nodes();
+        let mut values: Vec<f64> = zeroed(5 * n, "the remainder")?;
+        stream.fetch(&mut values, places.natural)?;
+        stream.wait()?;
+        let input = natural.input();
+        let targets =
+            [&mut input.diagonal, &mut input.east, &mut input.north, &mut input.northeast, &mut input.northwest];
+        for (target, values) in targets.into_iter().zip(values.chunks_exact(n)) {
+            for (j, row) in values.chunks_exact(grid.nx).enumerate() {
+                target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
+            }
+        }
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map(|f| f.view(a));
+        let context = PivotContext { a: host.as_ref().unwrap_or(a), components };
+        natural.factorize(setup, &context, None)?;
+        if invert {
+            let mut inverse: Vec<f64> = zeroed(n * n, "the remainder's inverse")?;
+            for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
+                let z = &mut natural.grids[0].z;
+                z.fill(0.0);
+                z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
+                natural.apply();
+                gather(&natural.grids[0].z, grid.nx, column);
+            }
+            // Rows of the transpose: M^-1 is symmetric.
+            stream.send(places.inverse, &inverse)?;
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
+    /// The sentence about the first refused pivot; kernels/setup.cu left its value and center in place of its inverse.
+    fn bad_pivot(&self, stream: &Stream, key: u64, a: &StencilView) -> Result<Error> {
+        let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
+        let (i, j) = (node % a.grid.nx, node / a.grid.nx);
+        let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
+        if let Some(at) = self.grids.get((level - 1) / 2) {
+            let (colour, place) = at.place_of(i, j);
+            let entry = 8 * (colour as usize * at.layout.len() + place) as u64;
+            stream.fetch(&mut d, at.k.h + entry)?;
+            stream.fetch(&mut center, at.k.excess + entry)?;
+            stream.wait()?;
+        } else {
+            let last = &self.grids[self.grids.len() - 1];
+            let e = last.embedding.coarse(last.layout.grid);
+            let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
+            let grid = self.rest_grid;
+            let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
+            stream.fetch(&mut d, self.rest.inverse_pivot + 8 * k as u64)?;
+            stream.wait()?;
+            center = d;
+        }
+        Ok(crate::backend::refused_pivot(d[0], center[0], level, i, j))
+    }
+}
+
+impl Level {
+    /// Colour and place in its plane of a node of the finest grid that lies on this one.
+    fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
+        let l = &self.layout;
+        let ii = (i - self.embedding.x0) / self.embedding.step + l.shift_x;
+        let jj = (j - self.embedding.y0) / self.embedding.step + l.shift_y;
+        let colour = match (ii % 2, jj % 2) {
+            (1, 1) => Colour::B2,
+            (0, 1) => Colour::R1,
+            (1, 0) => Colour::R2,
+            _ => Colour::B1,
+        };
+        (colour, (jj / 2 + 1) * l.stride() + l.block + ii / 2)
+    }
+}
+
+/// Ringed values, row by row.
+pub fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
+    for (j, row) in values.chunks_exact_mut(nx).enumerate() {
+        row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);
+    }
+}

@@ -1,0 +1,750 @@
+//! The steps of RRB-PCG on the device, and the loop that runs there by itself.
+//!
+//! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded once into a graph whose
+//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/common.cuh, `turn` and
+//! `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is read when the
+//! loop ends or pauses.
+
+use super::driver::{Device, Loop, Stream};
+use super::launch::{
+    self, Address, DotArgs, FirstArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, RemainderArgs,
+    Scalars, Step, SweepArgs, TransferArgs, UpdateArgs, code,
+};
+use super::packed::{Packed, Remainder, Source};
+use super::projection::Nodes;
+use super::setup::gather;
+use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::stencil::ring_index;
+use crate::report::Observer;
+use std::mem::offset_of;
+use std::sync::Arc;
+
+/// Iterations between two looks at a monitor that may stop the solve.
+const MONITOR_LAG: i64 = 32;
+
+/// Entries of the ring that come with the scalars; more are fetched when there are more.
+const FIRST_FETCH: usize = 64;
+
+/// One run: what is on the device, and the caller's arrays.
+pub struct Run<'a> {
+    pub k: &'a mut Packed,
+    pub source: &'a Source,
+    pub stream: &'a Stream,
+    pub arrays: Arrays<'a>,
+    pub observer: &'a mut dyn Observer,
+    /// The first failure of the driver: steps after it do nothing.
+    pub failed: Option<Error>,
+    /// Seconds of copies between host and device.
+    pub seconds_transfer: f64,
+    /// Addresses of the caller's arrays on the device, or of their copies there, and their leading dimensions.
+    input: (Address, usize),
+    output: (Address, usize),
+    ready: Ready,
+}
+
+/// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
+#[derive(Clone, Copy, Default)]
+struct Ready {
+    /// |b - A x|^2 of the guess.
+    whole_norm2: Option<f64>,
+    /// After the loop: r = b - A x is there, and <r, r>.
+    norm2: Option<f64>,
+    /// After a start: p, q = A p, <r, r>, rho and sigma.
+    start_norm2: f64,
+    rho: Option<f64>,
+    sigma: Option<f64>,
+    /// Red values of x are there, and max |x|.
+    largest: Option<f64>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(
+        k: &'a mut Packed,
+        source: &'a Source,
+        stream: &'a Stream,
+        arrays: Arrays<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Result<Self> {
+        let grid = k.shape.source.grid;
+        let staging = if arrays.device_input != 0 && arrays.device_output != 0 { 0 } else { k.stage(stream)? };
+        let place = |device: u64, staged: Address| if device != 0 { (device, arrays.ld) } else { (staged, grid.nx) };
+        let input = place(arrays.device_input, staging);
+        let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
+        let ready = Ready::default();
+        let (failed, seconds_transfer) = (None, 0.0);
+        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready })
+    }
+
+    /// Does `f` unless something failed before; keeps its failure.
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.failed.is_some() {
+            return None;
+        }
+        match f(self) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
+    }
+
+    /// A step without result.
+    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        let _ = self.attempt(f);
+    }
+
+    /// A step with a scalar; NaN after a failure, which ends every text.
+    fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
+        self.attempt(f).unwrap_or(f64::NAN)
+    }
+
+    /// Waits, and reads the scalars.
+    fn fetch(&mut self) -> Result<&Scalars> {
+        let bytes = offset_of!(Scalars, ring);
+        self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, bytes)?;
+        self.stream.wait()?;
+        Ok(&self.k.scalars)
+    }
+
+    /// <a, b> over the planes first .. first + count.
+    fn dot(&mut self, a: Address, b: Address, planes: (i32, i32)) -> Result<f64> {
+        launch::dot(self.stream, &self.k.dot_args(a, b, planes, 0))?;
+        Ok(self.fetch()?.sum)
+    }
+
+    fn product(&self, v: Address, out: Address) -> ProductArgs {
+        product(self.k, self.source, v, out)
+    }
+}
+
+fn product(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs {
+    ProductArgs {
+        g: source.g,
+        m: source.m,
+        nine_points: i32::from(source.shape.nine_points),
+        v,
+        b: k.b,
+        out,
+        partial: k.partial,
+        scalars: k.scalars_at,
+        how: How::Nothing as i32,
+        conditional: 0,
+    }
+}
+
+impl Packed {
+    fn first_args(&self, how: How, conditional: u64) -> FirstArgs {
+        FirstArgs {
+            v: self.first,
+            kept: self.grids[0].kept,
+            input: [0; 2],
+            partial: self.partial,
+            norm_partial: self.norm_partial,
+            how: how as i32,
+            conditional,
+        }
+    }
+
+    /// <a, b> to one of the scalars.
+    fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
+        DotArgs {
+            g: self.grids[0].k.g,
+            a,
+            b,
+            first,
+            count,
+            partial: self.partial,
+            scalars: self.scalars_at,
+            norm_partial: 0,
+            norm_count: 0,
+            how: How::Nothing as i32,
+            to: if to > 0 { self.scalars_at + to as u64 } else { 0 },
+        }
+    }
+
+    fn sweep_args(&self, q: usize, input: Address, rho: bool) -> SweepArgs {
+        let level = &self.grids[q];
+        SweepArgs { k: level.k, kept: level.kept, input, partial: if rho { level.rho } else { 0 } }
+    }
+
+    fn remainder_args(&self, how: How, flip: bool) -> RemainderArgs {
+        RemainderArgs {
+            inverse: self.rest.inverse,
+            r: self.rest.r,
+            z: self.rest.z,
+            n: self.rest_grid.nodes() as i32,
+            partial: self.rest.rho,
+            scalars: self.scalars_at,
+            rho_partial: self.rho_partial,
+            norm_partial: self.norm_partial,
+            rho_count: self.rho_count as i32,
+            norm_count: self.grids[0].k.g.blocks() as i32,
+            how: how as i32,
+            flip: i32::from(flip),
+        }
+    }
+
+    /// The way down with rho and <r, r>: r -= alpha q first, in the loop.
+    fn fused_down(&self, stream: &Stream, how: How) -> Result<()> {
+        launch::descend_first(stream, &FirstArgs { partial: self.grids[0].rho, ..self.first_args(how, 0) })?;
+        for q in 1..self.grids.len() {
+            launch::descend(stream, &self.sweep_args(q, self.grids[q].k.z, true))?;
+        }
+        launch::remainder(stream, &self.remainder_args(how, how == How::Loop))
+    }
+
+    /// The way up, x, p, and q = S1 p with sigma.
+    fn fused_up(&self, stream: &Stream, how: How, conditional: u64) -> Result<()> {
+        for q in (1..self.grids.len()).rev() {
+            launch::ascend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
+        }
+        launch::advance_first(stream, &self.first_args(how, 0))?;
+        launch::multiply_first(stream, &self.first_args(how, conditional))
+    }
+
+    /// Something with the vectors that CG works on.
+    fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
+        let (g, (first, count)) = (self.grids[0].k.g, self.system());
+        UpdateArgs { g, first, count, target, other: 0, source, factor, partial: 0, scalars: 0 }
+    }
+
+    /// z = P M^-1 P r with the plain sweeps.
+    fn sweeps(&mut self, stream: &Stream) -> Result<()> {
+        let plane = 8 * self.grids[0].layout.len() as u64;
+        let z = self.grids[0].k.z;
+        let mut input = self.r;
+        if !self.projection.is_empty() {
+            launch::direction(stream, &self.update(z, self.r, 0.0))?;
+            self.projection.shift(stream, Nodes::System, z, false)?;
+            input = z;
+        }
+        let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
+        let first = FirstArgs { input: black, partial: 0, ..self.first_args(How::Nothing, 0) };
+        let (schur, grids) = (self.shape.schur, self.grids.len());
+        if schur {
+            launch::descend_first(stream, &first)?;
+        } else {
+            launch::descend(stream, &self.sweep_args(0, input, false))?;
+        }
+        for q in 1..grids {
+            launch::descend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
+        }
+        self.solve_remainder(stream)?;
+        for q in (1..grids).rev() {
+            launch::ascend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
+        }
+        if schur {
+            launch::ascend_first(stream, &first)?;
+        } else {
+            launch::ascend(stream, &self.sweep_args(0, input, false))?;
+        }
+        self.projection.shift(stream, Nodes::System, z, false)
+    }
+
+    fn solve_remainder(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, rest) = (self.rest_grid, self.rest);
+        let Remainder::Host(natural) = &mut self.remainder else {
+            return launch::remainder(stream, &self.remainder_args(How::Nothing, false));
+        };
+        let mut values: Vec<f64> = zeroed(grid.nodes(), "the remainder")?;
+        stream.fetch(&mut values, rest.r)?;
+        stream.wait()?;
+        let z = &mut natural.grids[0].z;
+        for (j, row) in values.chunks_exact(grid.nx).enumerate() {
+            z[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
+        }
+        natural.apply();
+        gather(&natural.grids[0].z, grid.nx, &mut values);
+        stream.send(rest.z, &values)?;
+        stream.wait()
+    }
+
+    /// One iteration of the plain steps.
+    fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        let (g, scalars) = (source.g, self.scalars_at);
+        let vector = UpdateArgs { scalars, ..self.update(self.r, self.q, 0.0) };
+        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
+        self.sweeps(stream)?;
+        let z = self.grids[0].k.z;
+        let turn = DotArgs {
+            norm_partial: self.norm_partial,
+            norm_count: g.blocks() as i32,
+            how: How::Loop as i32,
+            ..self.dot_args(self.r, z, self.system(), 0)
+        };
+        launch::dot(stream, &turn)?;
+        launch::advance(stream, &UpdateArgs { target: self.p, other: self.x, source: z, ..vector })?;
+        if self.shape.schur {
+            launch::multiply_first(stream, &self.first_args(How::Loop, conditional))
+        } else {
+            let product = product(self, source, self.p, self.q);
+            launch::multiply(stream, &ProductArgs { how: How::Loop as i32, conditional, ..product })
+        }
+    }
+
+    /// <r, r> and rho of the r that is there.
+    fn start_down(&mut self, stream: &Stream) -> Result<()> {
+        if self.fused() {
+            return self.fused_down(stream, How::Start);
+        }
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), offset_of!(Scalars, norm2)))?;
+        self.sweeps(stream)?;
+        launch::dot(stream, &self.dot_args(self.r, self.grids[0].k.z, self.system(), offset_of!(Scalars, rho)))
+    }
+
+    /// p = z, q = A p, sigma.
+    fn start_up(&self, stream: &Stream, source: &Source) -> Result<()> {
+        if self.fused() {
+            return self.fused_up(stream, How::Start, 0);
+        }
+        launch::direction(stream, &self.update(self.p, self.grids[0].k.z, 0.0))?;
+        if self.shape.schur {
+            launch::multiply_first(stream, &self.first_args(How::Start, 0))
+        } else {
+            launch::multiply(stream, &ProductArgs { how: How::Start as i32, ..product(self, source, self.p, self.q) })
+        }
+    }
+
+    /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
+    fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
+        if self.shape.schur {
+            launch::residual_first(stream, &self.first_args(how, 0))
+        } else {
+            launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
+        }
+    }
+
+    /// Red values of x, where CG runs on S1.
+    fn back_substitute(&self, stream: &Stream) -> Result<()> {
+        if !self.shape.schur {
+            return Ok(());
+        }
+        launch::back_substitute(stream, &ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x })
+    }
+
+    /// max |x| to the scalars.
+    fn largest(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)?;
+        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
+    }
+
+    /// Records the loop, where it is not recorded yet. Arrays keep their places from one factorization to the next.
+    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+        let fused = self.fused();
+        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|(_, f)| *f == fused) {
+            return Ok(());
+        }
+        self.recorded = None;
+        let recorded = Loop::record(device, |stream, conditional| {
+            if fused {
+                self.fused_down(stream, How::Loop)?;
+                self.fused_up(stream, How::Loop, conditional)
+            } else {
+                self.plain_iteration(stream, source, conditional)
+            }
+        })?;
+        self.recorded = Some((recorded, fused));
+        Ok(())
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn residual(&mut self) -> f64 {
+        if let Some(norm2) = self.ready.norm2.take() {
+            return norm2;
+        }
+        self.ready = Ready::default();
+        self.start(|s| s.k.residual(s.stream, s.source, How::Nothing))
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.ready = Ready::default();
+        self.start(|s| {
+            launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+            s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
+        })
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.scalar(|s| s.dot(s.k.r, s.k.r, s.k.system()))
+    }
+
+    fn precondition(&mut self) -> f64 {
+        // A start has made p = z already.
+        let known = self.ready.rho.take();
+        self.scalar(|s| {
+            if let Some(rho) = known {
+                launch::direction(s.stream, &s.k.update(s.k.grids[0].k.z, s.k.p, 0.0))?;
+                return Ok(rho);
+            }
+            s.k.sweeps(s.stream)?;
+            s.dot(s.k.r, s.k.grids[0].k.z, s.k.system())
+        })
+    }
+
+    fn first_direction(&mut self) {
+        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.p, s.k.grids[0].k.z, 0.0)));
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.p, s.k.grids[0].k.z, beta)));
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            if s.k.shape.schur {
+                launch::multiply_first(s.stream, &s.k.first_args(How::Start, 0))?;
+            } else {
+                launch::multiply(s.stream, &ProductArgs { how: How::Start as i32, ..s.product(s.k.p, s.k.q) })?;
+            }
+            Ok(s.fetch()?.sigma)
+        })
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.x, s.k.p, alpha)));
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if alpha.is_none() && self.ready.rho.is_some() {
+            return self.ready.start_norm2;
+        }
+        self.ready = Ready::default();
+        self.textbook_descend(alpha)
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        match self.ready.rho.take() {
+            Some(rho) => rho,
+            None => self.precondition(),
+        }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if let Some(sigma) = self.ready.sigma.take() {
+            return sigma;
+        }
+        self.textbook_ascend(step)
+    }
+
+    fn iterate(&mut self, test: &LoopTest) -> Option<Result<LoopEnd>> {
+        self.k.recorded.as_ref()?;
+        let end = self.attempt(|s| s.run_loop(test))?;
+        Some(end)
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.iteration(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.observer.coefficients(alpha, beta);
+    }
+}
+
+impl Run<'_> {
+    /// Makes r, and what follows it at a start. Returns <r, r>.
+    fn start(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+        self.scalar(|s| {
+            make(s)?;
+            if s.k.recorded.is_none() {
+                return s.dot(s.k.r, s.k.r, s.k.system());
+            }
+            s.k.start_down(s.stream)?;
+            s.k.start_up(s.stream, s.source)?;
+            let scalars = s.fetch()?;
+            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, scalars.sigma);
+            (s.ready.start_norm2, s.ready.rho, s.ready.sigma) = (norm2, Some(rho), Some(sigma));
+            Ok(norm2)
+        })
+    }
+
+    /// Sends the first part of the scalars.
+    fn send_scalars(&self) -> Result<()> {
+        self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
+    }
+
+    /// Runs the recorded loop. The outer result is that of the driver.
+    fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
+        let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
+        let s = &mut *self.k.scalars;
+        (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
+        (s.iteration, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
+        s.preconditioned = i32::from(test.preconditioned);
+        (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
+        let mut iterations = test.iterations;
+        let mut stopped = false;
+        self.ready = Ready::default();
+        loop {
+            let s = &mut *self.k.scalars;
+            (s.code, s.ring_used) = (code::RUNNING, 0);
+            s.pause_at = s.iteration + lag;
+            self.send_scalars()?;
+            if let Some((recorded, _)) = &self.k.recorded {
+                recorded.launch(self.stream)?;
+            }
+            // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
+            self.k.residual(self.stream, self.source, How::Loop)?;
+            self.k.back_substitute(self.stream)?;
+            self.k.largest(self.stream)?;
+            let whole = offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>();
+            self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, whole)?;
+            self.stream.wait()?;
+            let used = self.k.scalars.ring_used as usize;
+            if used > FIRST_FETCH {
+                let bytes = offset_of!(Scalars, ring) + used * size_of::<Step>();
+                self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, bytes)?;
+                self.stream.wait()?;
+            }
+            let (s, observer) = (&*self.k.scalars, &mut *self.observer);
+            for (k, step) in s.ring[..used].iter().enumerate() {
+                observer.coefficients(step.alpha, step.beta);
+                iterations += 1;
+                if s.code == code::RHO_NEGATIVE && k + 1 == used {
+                    break;
+                }
+                let relative = step.norm / test.reference;
+                if stopped {
+                    observer.passed(iterations, relative);
+                } else {
+                    stopped = observer.iteration(iterations, relative);
+                }
+            }
+            self.ready.norm2 = Some(s.norm2);
+            self.ready.largest = Some(f64::from_bits(s.largest));
+            let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
+            let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
+            return match s.code {
+                code::PAUSED if !stopped => {
+                    self.ready = Ready::default();
+                    continue;
+                }
+                code::PAUSED | code::MAX_ITER => end(LoopEnding::Cut),
+                code::MET => end(LoopEnding::Met),
+                code::SPENT | code::SIGMA_VANISHED => end(LoopEnding::Spent),
+                code::RHO_NEGATIVE | code::RHO_BAD => broke("r'M^-1 r", s.sum, iterations),
+                code::SIGMA_BAD => broke("p'Ap", s.sigma, iterations + 1),
+                other => Err(Error::Internal(format!("the loop on the device ended with code {other}"))),
+            };
+        }
+    }
+
+    fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
+        let rows = self.source.g.ny;
+        TransferArgs {
+            g: self.source.g,
+            colours,
+            natural,
+            ld: ld as i64,
+            first_row: 0,
+            rows,
+            scale,
+            guard: 0,
+            most: 0.0,
+        }
+    }
+
+    /// Copies what is on the host to its place on the device.
+    fn send_arrays(&mut self, guess: bool) -> Result<()> {
+        let (input_here, output_here) = (self.arrays.device_input == 0, guess && self.arrays.device_output == 0);
+        if !input_here && !output_here {
+            return Ok(());
+        }
+        let (nx, ny, ld) = (self.source.shape.grid.nx, self.source.shape.grid.ny, self.arrays.ld);
+        self.k.watch.note(0, self.stream)?;
+        if input_here {
+            self.stream.send_rows(self.input.0, self.arrays.input, ld, nx, ny)?;
+        }
+        if output_here {
+            self.stream.send_rows(self.output.0, self.arrays.output, ld, nx, ny)?;
+        }
+        self.k.watch.note(1, self.stream)?;
+        self.stream.wait()?;
+        self.seconds_transfer += self.k.watch.seconds()?;
+        Ok(())
+    }
+
+    /// Copies the output back to the host, if it is there, and waits until it is visible.
+    fn fetch_output(&mut self) -> Result<()> {
+        if self.arrays.device_output != 0 {
+            return self.stream.wait();
+        }
+        let (nx, ny) = (self.source.shape.grid.nx, self.source.shape.grid.ny);
+        self.k.watch.note(0, self.stream)?;
+        self.stream.fetch_rows(self.arrays.output, self.output.0, self.arrays.ld, nx, ny)?;
+        self.k.watch.note(1, self.stream)?;
+        self.stream.wait()?;
+        self.seconds_transfer += self.k.watch.seconds()?;
+        Ok(())
+    }
+
+    /// The value that is not finite, of the caller's arrays or of their copies.
+    fn value(&self, (address, ld): (Address, usize), i: usize, j: usize) -> Result<f64> {
+        let mut value = [0.0];
+        self.stream.fetch(&mut value, address + 8 * (j * ld + i) as u64)?;
+        self.stream.wait()?;
+        Ok(value[0])
+    }
+}
+
+impl RrbSteps for Run<'_> {
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        self.attempt(|s| {
+            s.send_arrays(guess)?;
+            let grid = s.source.shape.grid;
+            let at = |offset: usize| s.k.scalars_at + offset as u64;
+            s.stream.fill(at(offset_of!(Scalars, largest)), 0, 16)?;
+            s.stream.fill(at(offset_of!(Scalars, not_finite)), 0xff, 8)?;
+            let look = |input: (Address, usize), output: Address| InspectArgs {
+                input: input.0,
+                output,
+                ld: input.1 as i64,
+                nx: grid.nx as i32,
+                rows: grid.ny as i32,
+                first_row: 0,
+                scalars: s.k.scalars_at,
+            };
+            if s.input.1 != s.output.1 {
+                // One on the host, one on the device with rows further apart: one after the other.
+                let other = if guess { s.output } else { s.input };
+                launch::inspect(s.stream, &look(s.input, 0))?;
+                if guess {
+                    launch::inspect(s.stream, &InspectArgs { input: 0, ..look(other, s.output.0) })?;
+                }
+            } else {
+                launch::inspect(s.stream, &look(s.input, if guess { s.output.0 } else { 0 }))?;
+            }
+            let (largest, largest_guess, key) = {
+                let found = s.fetch()?;
+                (found.largest, found.largest_guess, found.not_finite)
+            };
+            let not_finite = if key == u64::MAX {
+                None
+            } else {
+                let nx = grid.nx as u64;
+                let (i, line) = ((key % nx) as usize, key / nx);
+                let j = (line / 2) as usize;
+                let (name, array) = if line % 2 == 0 { (s.arrays.input_name, s.input) } else { ("x", s.output) };
+                Some((name, s.value(array, i, j)?, i, j))
+            };
+            Ok(Inputs { rhs_max: f64::from_bits(largest), guess_max: f64::from_bits(largest_guess), not_finite })
+        })
+        .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        self.ready = Ready::default();
+        self.scalar(|s| {
+            launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
+            if guess {
+                launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
+            } else {
+                s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())?;
+            }
+            launch::dot(s.stream, &s.k.dot_args(s.k.b, s.k.b, (0, 4), offset_of!(Scalars, b_norm2)))?;
+            if guess {
+                launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            }
+            let scalars = s.fetch()?;
+            let (b_norm2, whole) = (scalars.b_norm2, scalars.whole_norm2);
+            s.ready.whole_norm2 = guess.then_some(whole);
+            Ok(b_norm2)
+        })
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
+    }
+
+    fn project_rhs(&mut self) {
+        self.ready = Ready::default();
+        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.b, false));
+    }
+
+    fn keep_means(&mut self) {
+        self.step(|s| s.k.projection.keep(s.stream, s.k.x));
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.scalar(|s| s.dot(s.k.b, s.k.b, (0, 4)))
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        if let Some(known) = self.ready.whole_norm2.take() {
+            return known;
+        }
+        self.scalar(|s| {
+            launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            Ok(s.fetch()?.whole_norm2)
+        })
+    }
+
+    fn reduce(&mut self) {
+        self.ready = Ready::default();
+        self.step(|s| {
+            if s.k.shape.schur {
+                launch::reduce(s.stream, &ReduceArgs { k: s.k.grids[0].k, b: s.k.b, x: s.k.x })?;
+            }
+            Ok(())
+        });
+    }
+
+    fn fall_back(&mut self) -> bool {
+        // The V-cycle and f64 are all there is.
+        false
+    }
+
+    fn take_z(&mut self) {
+        self.ready = Ready::default();
+        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.x, s.k.grids[0].k.z, 0.0)));
+    }
+
+    fn back_substitute(&mut self) -> f64 {
+        if let Some(largest) = self.ready.largest.take() {
+            return largest;
+        }
+        self.scalar(|s| {
+            s.k.back_substitute(s.stream)?;
+            s.k.largest(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.ready = Ready::default();
+        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
+    }
+
+    fn clear_solution(&mut self) {
+        self.step(|s| s.stream.fill(s.k.x, 0, 32 * s.source.layout.len()));
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.largest(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
+    fn store(&mut self, scale: f64) {
+        self.step(|s| {
+            launch::store(s.stream, &s.transfer(s.k.x, s.output, scale.recip()))?;
+            s.fetch_output()
+        });
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product(s.k.b, s.k.x) }));
+    }
+
+    fn store_zero(&mut self) {
+        self.clear_solution();
+        self.store(1.0);
+    }
+}

@@ -1,0 +1,216 @@
+//! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device has.
+//! Where no device is found each test says so and passes; tests/emulator makes one of the host.
+
+mod common;
+
+use common::problems::{
+    Stencil, aniso, by_name, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson, random_m_matrix,
+    random_rhs, rot,
+};
+use common::{
+    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, rrbsolver_cuda_device_count, run, status,
+};
+
+/// What a device offers: others would choose short formats and recursive cycles by themselves.
+const PLAIN: &str = "precision=f64 cycle=v";
+
+/// Devices; says so where there are none.
+fn devices() -> i32 {
+    let mut count = -1;
+    // SAFETY: `count` outlives the call.
+    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
+    if count == 0 {
+        eprintln!("skipped: no CUDA device");
+    }
+    count
+}
+
+/// Same counts, and iterates that differ by rounding, which CG amplifies a little from iteration to iteration: 1e-8 of each
+/// residual above 1e-9 (as between the other backends).
+#[track_caller]
+fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
+    assert_eq!(a.status, b.status, "{what}");
+    assert!(
+        count_is_right(&b.history, a.iterations, rel_tol),
+        "{} and {} iterations: {what}\n{:?}\n{:?}",
+        a.iterations,
+        b.iterations,
+        a.history,
+        b.history
+    );
+    assert_eq!(b.history.len(), b.iterations + 1, "{what}");
+    for (k, (ra, rb)) in a.history.iter().zip(&b.history).enumerate() {
+        assert!((ra - rb).abs() <= 1e-8 * ra + 1e-17 / rel_tol, "iteration {k}: {ra:e} and {rb:e}: {what}");
+    }
+}
+
+/// One node, one block of the layout and one more or less, primes, lines.
+const EXTENTS: [(usize, usize); 22] = [
+    (1, 1),
+    (2, 1),
+    (1, 2),
+    (2, 2),
+    (3, 3),
+    (5, 5),
+    (17, 17),
+    (1, 64),
+    (64, 1),
+    (1, 17),
+    (97, 1),
+    (2, 65),
+    (65, 3),
+    (31, 37),
+    (15, 16),
+    (16, 15),
+    (33, 32),
+    (40, 75),
+    (75, 40),
+    (128, 63),
+    (130, 5),
+    (67, 66),
+];
+
+fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f64>)> {
+    let b = random_rhs(nx * ny, 17);
+    vec![
+        ("five points", random_m_matrix(nx, ny, false, 3), b.clone()),
+        ("nine points", random_m_matrix(nx, ny, true, 3), b.clone()),
+        ("laplacian", poisson(nx, ny), b),
+    ]
+}
+
+#[test]
+fn awkward_extents() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in EXTENTS {
+        for (name, a, b) in problems_of(nx, ny) {
+            for levels in [0, 1, 2, 3, 4, 40] {
+                let what = format!("{name} {nx}x{ny} levels={levels}");
+                let first = run(&a, &b, &format!("backend=cuda levels={levels} rel_tol=1e-9"));
+                let levels = first.levels;
+                // levels=0 is another number on a device; 0 done stays 0.
+                let levels = if levels == 0 { 0 } else { levels };
+                if levels == 0 && nx * ny > 1 {
+                    continue;
+                }
+                let oracle = run(&a, &b, &format!("backend=reference {PLAIN} levels={levels} rel_tol=1e-9"));
+                assert_same_to_rounding(&oracle, &first, 1e-9, &what);
+                let residual = norm2(&a.residual(&b, &first.x)) / norm2(&b);
+                // The reported residual is that of x, up to the rounding of b - A x.
+                assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
+            }
+        }
+    }
+}
+
+/// The first iterates themselves, before CG has amplified anything; preconditioner and matrix too.
+#[test]
+fn first_iterates_and_operators() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
+        for (name, a, b) in problems_of(nx, ny) {
+            for more in ["", "fusion=off", "lumping=m2u", "lumping=m2m relaxation=0.5", "relaxation=0.7"] {
+                let options =
+                    |backend: &str| format!("backend={backend} {PLAIN} levels=6 rel_tol=1e-15 max_iter=3 {more}");
+                let what = format!("{name} {nx}x{ny} {more}");
+                let (oracle, cuda) = (run(&a, &b, &options("reference")), run(&a, &b, &options("cuda")));
+                let error = max_difference(&oracle.x, &cuda.x) / max_abs(&oracle.x);
+                assert!(error <= 1e-12, "{error:e} after 3: {what}");
+                let [reference, device] = ["reference", "cuda"].map(|backend| Solver::of(&a, &options(backend)));
+                let (z, w) = (reference.apply(&b), device.apply(&b));
+                assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
+                let (y, v) = (reference.multiply(&b), device.multiply(&b));
+                assert!(max_difference(&y, &v) <= 1e-14 * max_abs(&y), "A: {what}");
+            }
+        }
+    }
+}
+
+/// Variants of the method, norms, references, remainders of all kinds, singular and compensated systems.
+#[test]
+fn variants() {
+    if devices() == 0 {
+        return;
+    }
+    let b = |a: &Stencil| random_rhs(a.len(), 5);
+    let problems: Vec<(&str, Stencil)> = vec![
+        ("poisson", poisson(61, 70)),
+        ("anisotropic", aniso(50, 10.0)),
+        ("inclusions", inclusions(64, 1e3)),
+        ("nine points", nine_point(33, 40, "fe_bilinear")),
+        ("elements", fe_aniso(40, 33, 5.0)),
+        ("rotated", rot(40, 40, 0.1, 15.0)),
+        ("neumann", neumann_const(65, 50)),
+        ("variable neumann", neumann_var(48, 64)),
+    ];
+    for (name, a) in &problems {
+        let b = b(a);
+        for more in [
+            "levels=6",
+            "levels=2",
+            "levels=3",
+            "levels=5",
+            "levels=6 norm=preconditioned",
+            "levels=6 fusion=off",
+            "levels=8 lumping=m2u max_iter=20",
+            "levels=6 reference=initial norm=preconditioned",
+            "levels=6 max_iter=3",
+        ] {
+            let options = |backend: &str| format!("backend={backend} {PLAIN} rel_tol=1e-6 {more}");
+            let (oracle, cuda) = (run(a, &b, &options("reference")), run(a, &b, &options("cuda")));
+            let what = format!("{name} {more}");
+            assert_same_to_rounding(&oracle, &cuda, 1e-6, &what);
+            let close = |u: f64, v: f64| (u - v).abs() <= 1e-6 * u.abs();
+            assert!(
+                close(oracle.lambda_max, cuda.lambda_max) && close(oracle.lambda_min, cuda.lambda_min),
+                "{} {} and {} {}: {what}",
+                oracle.lambda_min,
+                oracle.lambda_max,
+                cuda.lambda_min,
+                cuda.lambda_max
+            );
+        }
+    }
+}
+
+/// Papers' table 5.3, as far as an emulated device has the patience.
+#[test]
+fn table_5_3() {
+    if devices() == 0 {
+        return;
+    }
+    for (n, expected) in [(64, 13), (128, 16)] {
+        let (a, b) = by_name("poisson_f", n - 1, n - 1);
+        let run = run(&a, &b, &format!("backend=cuda levels=12 {PAPERS}"));
+        assert_eq!((run.status, run.iterations), (0, expected), "h^-1 = {n}: {:?}", run.history);
+    }
+}
+
+/// The same bits from run to run, from handle to handle, and after another matrix was in the handle.
+#[test]
+fn same_bits() {
+    if devices() == 0 {
+        return;
+    }
+    for a in [random_m_matrix(90, 77, false, 1), random_m_matrix(61, 50, true, 1), neumann_const(40, 41)] {
+        let b = random_rhs(a.len(), 1);
+        let bits = |x: &[f64]| x.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let first = run(&a, &b, "backend=cuda");
+        let solver = Solver::of(&a, "backend=cuda");
+        for _ in 0..3 {
+            let (x, result) = solver.solve_from_zero(&b);
+            assert!(result == status::OK && bits(&x) == bits(&first.x));
+            let mut other = a.clone();
+            other.scale(4.0);
+            solver.factorize(&other).unwrap();
+            solver.solve_from_zero(&b);
+            let bytes = solver.int(key::INFO_BYTES_DEVICE);
+            solver.factorize(&a).unwrap();
+            assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "no memory is taken again");
+        }
+    }
+}
