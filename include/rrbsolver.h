@@ -88,8 +88,8 @@
                                               nx */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
 #define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */
-#define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) cells down on odd sweeps of an apply
-                                              (the first is even); 2: on even ones */
+#define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is
+                                              even); 2: on even ones */
 #define RRB_OPT_REVERSE               303  /* colours (chaotic: blocks) in reverse order, for post-smoothing */
 #define RRB_OPT_BLOCK_SOLVER          304  /* auto: fast_diagonalization where sine transforms diagonalize the blocks
                                               without loss of digits, else dense */
