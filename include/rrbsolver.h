@@ -120,6 +120,8 @@
 #define RRB_INFO_BACKEND                1011  /* the one in use */
 #define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none */
 #define RRB_INFO_THREADS                1013  /* threads in use */
+#define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
+                                                 RRBSOLVER_CUDA=off */
 #define RRB_INFO_LEVELS                 1100  /* red eliminations done */
 #define RRB_INFO_PRECISION              1101  /* the one in use */
 #define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
