@@ -460,11 +460,11 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.owned {
-            if let Ok(_entered) = self.device.enter() {
-                // SAFETY: made by us.
-                let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
-            }
+        if self.owned
+            && let Ok(_entered) = self.device.enter()
+        {
+            // SAFETY: made by us.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
     }
 }
