@@ -142,8 +142,9 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
         let h = unsafe { checked(h)? };
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
-        let options = h.options.clone();
-        h.core()?.apply(arrays, &options, &mut Nobody)
+        let core = h.core.as_mut().ok_or_else(no_core)?;
+        core.use_stream(h.stream as usize)?;
+        core.apply(arrays, &h.options, &mut Nobody)
     })
 }
 
@@ -158,8 +159,9 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
         let h = unsafe { checked(h)? };
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
-        let options = h.options.clone();
-        h.core()?.multiply(arrays, &options, &mut Nobody)
+        let core = h.core.as_mut().ok_or_else(no_core)?;
+        core.use_stream(h.stream as usize)?;
+        core.multiply(arrays, &h.options, &mut Nobody)
     })
 }
 
@@ -640,13 +642,6 @@ impl rrb_handle {
             Space::Host if memory == MEMORY_AUTO || backend::cuda::device_count() == 0 => Ok(0),
             Space::Host => wrong("an array on the host".to_owned(), format!("lie on device {own} (memory=device)")),
         }
-    }
-
-    /// The factorization, on the caller's stream.
-    fn core(&mut self) -> Result<&mut Rrb> {
-        let core = self.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(self.stream as usize)?;
-        Ok(core)
     }
 
     fn solve(&mut self, arrays: Arrays) -> Result<i32> {

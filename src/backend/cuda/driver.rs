@@ -76,7 +76,9 @@ fn driver() -> Result<i32> {
 
 /// Devices that can be used; 0 without a driver or without kernels.
 pub fn device_count() -> i32 {
-    if HAS_KERNELS { driver().unwrap_or(0) } else { 0 }
+    // The reason that `driver` gives for none takes memory, and a driver does not come or go while a program runs.
+    static COUNT: OnceLock<i32> = OnceLock::new();
+    if HAS_KERNELS { *COUNT.get_or_init(|| driver().unwrap_or(0)) } else { 0 }
 }
 
 /// Where an address of the caller lies.
