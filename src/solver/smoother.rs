@@ -1,9 +1,11 @@
 //! Block relaxation with exact block inverses: the methods of Rodriguez, Philip, Wang and Berrill, "Block-relaxation
 //! methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and a coloured Gauss-Seidel beside them.
 //!
-//!     block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
-//!     coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour after colour
-//!     chaotic Gauss-Seidel (algorithm 1): the same for all b, in whatever order
+//! ```text
+//! block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
+//! coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour after colour
+//! chaotic Gauss-Seidel (algorithm 1): the same for all b, in whatever order
+//! ```
 //!
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
