@@ -65,6 +65,7 @@ struct RelaxArgs {
     int own_chunk;            // wait for the own chunk only
     double omega;
     double legs[27];          // (c+1)*9 + (b+1)*3 + a+1
+    unsigned count;           // items
 };
 
 #ifdef RRB_EMULATED
@@ -189,18 +190,22 @@ __device__ __forceinline__ void transform(double (&v)[8], int length) {
     }
 }
 
-// One block of 8 x 8 x 8 and a 7-point stencil. The faces around the tile: `halo`, west, east at z*8 + y, south, north at z*8 + x.
+// One block of 8 x 8 x 8 and a 7-point stencil. With A_b u_b taken out of the residual,
+//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - the part of A u from outside of the block),
+// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8 + y,
+// south and north at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
+
 __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
     const Patch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
     const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
-    const double *u = patch.u[a.from] + corner;
     const Tables &tables = a.tables[TILE_CELLS - 1];
     const double *reciprocals = tables.reciprocals;
 
-    double line[10], v[8];
+    double v[8];
     {
         const int64_t f_plane = int64_t(patch.nx) * patch.ny;
         const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
@@ -209,31 +214,28 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     }
     wait(a, item.wait);
     {
-        const double *column = u + t * row + s;
-#pragma unroll
-        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
-        const double *layer = u + t * plane;
+        const double *u = patch.u[a.from] + corner;
+        const double *column = u + t * row + s, *layer = u + t * plane;
         const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
         const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
+        const double bottom = load_relaxed(column - plane), top = load_relaxed(column + 8 * plane);
         halo[threadIdx.x] = west;
-        halo[64 + threadIdx.x] = east;
-        halo[128 + threadIdx.x] = south;
-        halo[192 + threadIdx.x] = north;
+        halo[EAST + threadIdx.x] = east;
+        halo[SOUTH + threadIdx.x] = south;
+        halo[NORTH + threadIdx.x] = north;
+        v[0] -= a.legs[4] * bottom;
+        v[7] -= a.legs[22] * top;
     }
-#pragma unroll
-    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
     __syncthreads();
+    if (s == 0 || s == 7) {
+        const double *face = halo + (s == 0 ? 0 : EAST) + t, leg = s == 0 ? a.legs[12] : a.legs[14];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-        double r = v[k];
-        r -= a.legs[13] * line[k + 1];
-        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
-        r -= a.legs[14] * (s == 7 ? halo[64 + k * 8 + t] : tile[place(s + 1, t, k)]);
-        r -= a.legs[10] * (t == 0 ? halo[128 + k * 8 + s] : tile[place(s, t - 1, k)]);
-        r -= a.legs[16] * (t == 7 ? halo[192 + k * 8 + s] : tile[place(s, t + 1, k)]);
-        r -= a.legs[4] * line[k];
-        r -= a.legs[22] * line[k + 2];
-        v[k] = r;
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+    }
+    if (t == 0 || t == 7) {
+        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, leg = t == 0 ? a.legs[10] : a.legs[16];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
     }
     if (tables.before) {
 #pragma unroll
@@ -241,7 +243,6 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     }
     // Lines along z, of (x, y) = (s, t).
     transform8(v);
-    __syncthreads();
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
     __syncthreads();
@@ -276,8 +277,16 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
         for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + k * 64 + threadIdx.x);
     }
     double *out = patch.u[a.to] + corner + t * row + s;
+    if (a.omega != 1.0) {
+        const double *own = patch.u[a.from] + corner + t * row + s;
+        double u[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+        for (int k = 0; k < 8; ++k) u[k] = load_relaxed(own + k * plane);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = (1.0 - a.omega) * u[k] + a.omega * v[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
     advance(a, item.done);
 }
 
@@ -419,6 +428,103 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     advance(a, item.done);
 }
 
+// Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
+// right-hand sides lie in shared memory, 165 KB, rows padded so that the fragments of B come without bank conflicts; the
+// inverse, 2 MB, comes from L2, 13 flops a byte. A warp has 32 rows of the result. Devices with less shared memory take
+// `relax_any`, which reads the inverse once a block.
+constexpr int COLUMNS = 40, DENSE_THREADS = 512, COLUMN = TILE_CELLS + 4;
+
+// c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
+__device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+#if defined(RRB_EMULATED)
+    static double warps_a[DENSE_THREADS / 32][32][4], warps_b[DENSE_THREADS / 32][32][2];
+    double(&all_a)[32][4] = warps_a[threadIdx.x / 32];
+    double(&all_b)[32][2] = warps_b[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    for (int e = 0; e < 4; ++e) all_a[lane][e] = a[e];
+    for (int e = 0; e < 2; ++e) all_b[lane][e] = b[e];
+    __syncwarp();
+    for (int e = 0; e < 4; ++e) {
+        for (int k = 0; k < 8; ++k) c[e] += all_a[lane / 4 * 4 + k % 4][e / 2 + 2 * (k / 4)] * all_b[(2 * (lane % 4) + e % 2) * 4 + k % 4][k / 4];
+    }
+    __syncwarp();
+#elif __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#elif __CUDA_ARCH__ >= 800
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c[q % 2 * 2]), "+d"(c[q % 2 * 2 + 1])
+            : "d"(a[q]), "d"(b[q / 2]));
+    }
+#else
+    // No device of these has the shared memory.
+    __trap();
+#endif
+}
+
+__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r) {
+    const unsigned first = blockIdx.x * COLUMNS;
+    const int columns = static_cast<int>(min(a.count - first, static_cast<unsigned>(COLUMNS)));
+    const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
+    for (int n = 0; n < COLUMNS; ++n) {
+        double value = 0.0;
+        if (n < columns) {
+            const Item &item = a.items[first + n];
+            const Patch &patch = a.patches[item.patch];
+            const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
+            const double *c = patch.u[a.from] + (item.z + k + 1) * plane + (item.y + j + 1) * row + item.x + i + 1;
+            value = __ldg(patch.f + (int64_t(item.z + k) * patch.ny + item.y + j) * patch.nx + item.x + i);
+#pragma unroll
+            for (int q = 0; q < 27; ++q) {
+                if (a.legs[q] != 0.0) value -= a.legs[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
+            }
+        }
+        r[n * COLUMN + cell] = value;
+    }
+    __syncthreads();
+
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, rows = threadIdx.x / 32 * 32;
+    double sum[2][COLUMNS / 8][4] = {};
+    // Columns of the inverse are contiguous: eight rows, 64 bytes, of four columns at a time.
+    const double *inverse = a.tables[TILE_CELLS - 1].dense + t * TILE_CELLS + rows + g;
+    const double *right = r + g * COLUMN + t;
+#pragma unroll 1
+    for (int q = 0; q < TILE_CELLS; q += 8, inverse += 8 * TILE_CELLS, right += 8) {
+        double left[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) left[m][e] = __ldg(inverse + m * 16 + e % 2 * 8 + e / 2 * 4 * TILE_CELLS);
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+            const double b[2] = {right[n * 8 * COLUMN], right[n * 8 * COLUMN + 4]};
+            multiply_add(sum[0][n], left[0], b);
+            multiply_add(sum[1][n], left[1], b);
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) r[(n * 8 + 2 * t + e % 2) * COLUMN + rows + m * 16 + g + e / 2 * 8] = sum[m][n][e];
+        }
+    }
+    __syncthreads();
+    for (int n = 0; n < columns; ++n) {
+        const Item &item = a.items[first + n];
+        const Patch &patch = a.patches[item.patch];
+        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
+        const int64_t at = (item.z + k + 1) * plane + (item.y + j + 1) * row + item.x + i + 1;
+        patch.u[a.to][at] = patch.u[a.from][at] + a.omega * r[n * COLUMN + cell];
+    }
+}
+
 // One whole block of 8^3.
 constexpr unsigned CUBE = 0x111888;
 
@@ -434,6 +540,7 @@ struct ExchangeArgs {
     const Patch *patches;
     const Copy *copies;
     int which;
+    int both;          // written to both arrays, so that Jacobi's other one has the same ghost cells
 };
 
 // Part of an array of u.
@@ -476,13 +583,13 @@ constexpr int NORM_THREADS = 256;
 
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[256];
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_7_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[256];
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     const blocks::Item item = a.items[blockIdx.x];
     if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
@@ -497,6 +604,16 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_
     else blocks::relax_any<27, false>(a, item, tile);
 }
 
+// Blocks of 8^3 with dense inverses, of one stage.
+extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_relax_dense_f64(const blocks::RelaxArgs a) {
+#ifdef RRB_EMULATED
+    static double r[blocks::COLUMNS * blocks::COLUMN];
+#else
+    extern __shared__ double r[];
+#endif
+    blocks::relax_dense_cubes(a, r);
+}
+
 // Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
 // is no ghost cell.
 extern "C" __global__ void __launch_bounds__(blocks::EXCHANGE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
@@ -505,12 +622,14 @@ extern "C" __global__ void __launch_bounds__(blocks::EXCHANGE_THREADS) smoother_
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[a.which] + c.from;
-    double *write = to.u[a.which] + c.to;
+    double *write = to.u[a.which] + c.to, *other = to.u[1 - a.which] + c.to;
     const int cells = c.nx * c.ny * c.nz;
 #pragma unroll 4
     for (int q = threadIdx.x; q < cells; q += blocks::EXCHANGE_THREADS) {
         const int i = q % c.nx, j = q / c.nx % c.ny, k = q / c.nx / c.ny;
-        write[k * to_plane + j * to_row + i] = read[k * from_plane + j * from_row + i];
+        const double v = read[k * from_plane + j * from_row + i];
+        write[k * to_plane + j * to_row + i] = v;
+        if (a.both) other[k * to_plane + j * to_row + i] = v;
     }
 }
 

@@ -48,6 +48,8 @@ pub struct CudaBlocks {
     inverses: Vec<Option<Memory>>,
     /// They are dense: all of them, or none.
     dense: bool,
+    /// The device has room for the product of many blocks.
+    batches: bool,
     tables: Memory,
     own: Stream,
     second: Stream,
@@ -138,6 +140,8 @@ struct Launch {
     cubes: bool,
     /// Of this launch, so far.
     launches: u32,
+    /// With dense inverses: what is done one after the other instead, blocks of 8^3 and all others.
+    stages: Vec<[Range<usize>; 2]>,
 }
 
 /// What a sweep with one cut and order does.
@@ -256,7 +260,8 @@ fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
     (cut, order): (&Cut, Order),
-) -> Result<(Vec<BlockItem>, Vec<u32>, bool)> {
+    in_stages: bool,
+) -> Result<(Vec<BlockItem>, Vec<u32>, Vec<[Range<usize>; 2]>)> {
     let colours = colours(&blocks.stencil);
     let in_colours = matches!(order, Order::Colours { .. });
     let single = matches!(order, Order::Lexicographic { .. });
@@ -298,7 +303,7 @@ fn items_of(
                             let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
                             let own = colour(colours, first);
                             if strided {
-                                push(stage_of(own), STRIDED);
+                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 });
                             } else if x.count * y.count * z.count == 1 {
                                 push(stage_of(own), 0);
                             } else {
@@ -321,13 +326,21 @@ fn items_of(
             p.stage = most_stage - p.stage;
         }
     }
+    if in_stages {
+        placed.sort_by_key(|p| (p.stage, p.item.shape != CUBE));
+        let place = |stage: usize, other: bool| {
+            placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other))
+        };
+        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
+        let stages = (0..stages).map(ends).collect();
+        return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
+    }
     // Stage s of chunk c is done at the time c + s lag.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
     placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
     let row = chunks + 2;
     let mut totals = vec![0u32; (stages - 1) * row];
-    let cubes = placed.iter().all(|p| p.item.shape == CUBE);
     let items = placed
         .into_iter()
         .map(|Placed { stage, chunk, mut item }| {
@@ -342,19 +355,26 @@ fn items_of(
             Ok(item)
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok((items, totals, cubes))
+    Ok((items, totals, Vec::new()))
 }
 
 impl Plan {
-    fn new(stream: &Stream, blocks: &Blocks, groups: &[Range<usize>], cut: Cut, order: Order) -> Result<Self> {
+    fn new(
+        stream: &Stream,
+        blocks: &Blocks,
+        groups: &[Range<usize>],
+        (cut, order): (Cut, Order),
+        in_stages: bool,
+    ) -> Result<Self> {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
         let mut launch = |range: Range<usize>| {
-            let (own, own_totals, cubes) = items_of(blocks, range, (&cut, order))?;
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages)?;
+            let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
             items.extend(own);
             totals.extend(own_totals);
-            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0 })
+            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
         let whole = launch(all)?;
         let groups = if groups.len() > 1 {
@@ -506,12 +526,12 @@ impl Data {
             + self.answers.bytes
     }
 
-    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order) -> Result<usize> {
+    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order, in_stages: bool) -> Result<usize> {
         let found = self.plans.iter().position(|p| p.cut == cut && p.order == order);
         if let Some(place) = found {
             return Ok(place);
         }
-        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, cut, order)?);
+        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (cut, order), in_stages)?);
         Ok(self.plans.len() - 1)
     }
 }
@@ -524,12 +544,14 @@ impl CudaBlocks {
         let entered = device.enter()?;
         let bytes = TILE.pow(3) * size_of::<BlockTables>();
         let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
+        let batches = launch::allow_dense(&device);
         drop(entered);
         let inverses = (0..TILE.pow(3)).map(|_| None).collect();
         Ok(Self {
             data: None,
             inverses,
             dense: false,
+            batches,
             tables,
             own,
             second,
@@ -594,7 +616,7 @@ impl BlockBackend for CudaBlocks {
         let Some(data) = &mut self.data else { return Ok(()) };
         let stream = stream!(self);
         for cut in work.cuts {
-            data.plan(stream, cut, order_of(work))?;
+            data.plan(stream, cut, order_of(work), self.dense && self.batches && cut.block == [TILE; 3])?;
         }
         if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
             let list = Arc::clone(&data.blocks.list);
@@ -623,6 +645,7 @@ impl BlockBackend for CudaBlocks {
             streams,
             tables: self.tables.address,
             transforms_of_cubes: !self.dense,
+            batches: self.dense && self.batches,
             arrays: arrays.pointers(),
             on_device,
             watcher,
@@ -712,8 +735,9 @@ struct Run<'a> {
     /// The one that all work goes to; another for copies beside it.
     streams: [&'a Stream; 2],
     tables: Address,
-    /// Blocks of 8^3 are diagonalized.
+    /// Blocks of 8^3 are diagonalized; or they have dense inverses and are done in stages.
     transforms_of_cubes: bool,
+    batches: bool,
     arrays: Pointers<'a>,
     on_device: bool,
     watcher: &'a mut dyn Watcher,
@@ -872,9 +896,9 @@ impl Run<'_> {
         let next = launch.launches.wrapping_add(1);
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
         let place = (4 * launch.progress.start) as u64;
-        let arguments = RelaxArgs {
+        let mut arguments = RelaxArgs {
             patches: data.table.address(),
-            items: items + (launch.items.start * size_of::<BlockItem>()) as u64,
+            items: 0,
             tables: self.tables,
             progress: progress + place,
             totals: totals + place,
@@ -884,13 +908,26 @@ impl Run<'_> {
             own_chunk: i32::from(asynchronous),
             omega: self.work.omega,
             legs: data.blocks.stencil.legs,
-            count: to_i32(launch.items.len(), "the number of blocks")? as u32,
+            count: 0,
         };
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms_of_cubes);
-        match data.blocks.stencil.points {
-            7 if cubes => launch::relax_cubes(stream, &arguments)?,
-            7 => launch::relax_7(stream, &arguments)?,
-            _ => launch::relax_27(stream, &arguments)?,
+        let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
+        let start = launch.items.start;
+        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs) -> Result<()>| {
+            if range.is_empty() {
+                return Ok(());
+            }
+            arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
+            arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
+            kernel(stream, &arguments)
+        };
+        if launch.stages.is_empty() {
+            let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
+            run(0..launch.items.len(), kernel)?;
+        }
+        for [cubes, others] in &launch.stages {
+            run(cubes.clone(), launch::relax_dense)?;
+            run(others.clone(), any)?;
         }
         launch.launches = next;
         Ok(())
@@ -960,7 +997,7 @@ impl Run<'_> {
 
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
         // Made in `prepare`, and here for options that came another way.
-        self.data.plan(self.streams[0], *cut, order_of(self.work))
+        self.data.plan(self.streams[0], *cut, order_of(self.work), self.batches && cut.block == [TILE; 3])
     }
 
     fn look(&self) -> LookArgs {
@@ -1051,6 +1088,7 @@ impl BlockSteps for Run<'_> {
                 patches: data.table.address(),
                 copies: data.copies.address(),
                 which: run.which as i32,
+                both: i32::from(run.ghosts_copied),
                 count: data.copy_count,
             };
             launch::exchange(run.streams[0], &arguments)

@@ -1,7 +1,7 @@
 //! The kernels: their argument structures as in kernels/*.cu, and one function each that launches it. Argument order and
 //! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
 
-use super::driver::Stream;
+use super::driver::{Device, Stream};
 use crate::error::Result;
 
 /// An address in device memory; 0: none.
@@ -20,6 +20,10 @@ const SWEEP_THREADS: u32 = 320;
 /// Threads of a tile of blocks, and of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
 const EXCHANGE_THREADS: u32 = 128;
+/// Blocks of a product with the dense inverse, its threads, and its shared memory.
+const COLUMNS: u32 = 40;
+const DENSE_THREADS: u32 = 512;
+const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
 /// Values that the band factor keeps for each node.
 pub const BAND: usize = 32;
 
@@ -524,7 +528,6 @@ pub struct RelaxArgs {
     pub own_chunk: i32,
     pub omega: f64,
     pub legs: [f64; 27],
-    /// Blocks of the launch; the kernel does not read it.
     pub count: u32,
 }
 
@@ -546,7 +549,8 @@ pub struct ExchangeArgs {
     pub patches: Address,
     pub copies: Address,
     pub which: i32,
-    /// As above.
+    pub both: i32,
+    /// Blocks of the launch; the kernel does not read it.
     pub count: u32,
 }
 
@@ -603,7 +607,7 @@ pub struct NormArgs {
 
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads.
 macro_rules! kernels {
-    ($($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)*) => {
+    ($($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Number { $($number,)* }
 
@@ -614,7 +618,7 @@ macro_rules! kernels {
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents in it, or of the caller's arrays, whose size the caller promised.
-            unsafe { stream.launch(Number::$number as usize, $blocks, $block, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, $a, concat!("kernel ", $symbol)) }
         })*
     };
 }
@@ -696,6 +700,8 @@ kernels! {
     Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1);
     /// Any blocks of a 27-point stencil.
     Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Dense inverses of blocks of 8^3.
+    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES;
     /// Ghost cells from other patches.
     Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (EXCHANGE_THREADS, 1);
     /// From one array of u to the other.
@@ -706,6 +712,11 @@ kernels! {
     ResidualPatches residual_patches(LookArgs) = "smoother_residual_f64", |a| a.count, (TILE_THREADS, 1);
     /// Its norm.
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
+}
+
+/// Whether the device has the shared memory of `relax_dense`.
+pub fn allow_dense(device: &Device) -> bool {
+    device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
 }
 
 /// Blocks of the remainder's product, each with one sum.
