@@ -14,11 +14,11 @@
 
 #![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
-use super::kernels::{Isa, isa};
 use super::lanes::{Lanes, Portable};
 use crate::backend::blocks::Inverse;
 use crate::error::{Result, zeroed};
 use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
+use crate::isa::{Isa, isa};
 
 /// Eight values on a cache line.
 #[repr(align(64))]
