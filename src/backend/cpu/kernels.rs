@@ -254,6 +254,14 @@ for_each_isa! {
         }
     }
 
+    /// z = u + alpha (z + beta d).
+    fn finish_inner<R: Real>(z: &mut [R], d: &[R], u: &[R], alpha: f64, beta: f64) {
+        let (alpha, beta) = (R::narrow(alpha), R::narrow(beta));
+        for ((z, d), u) in z.iter_mut().zip(d).zip(u) {
+            *z = *u + alpha * (*z + beta * *d);
+        }
+    }
+
     /// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1]; as many pairs as there are.
     fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
         let n = pairs.len() / 2;
