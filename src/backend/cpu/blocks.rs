@@ -112,10 +112,10 @@ impl BlockBackend for CpuBlocks {
         self.make_scratch()
     }
 
-    fn prepare(&mut self, method: Method) -> Result<()> {
+    fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
         let patches = &data.blocks.list.patches;
-        if method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
+        if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
             return Ok(());
         }
         let len: usize = patches.iter().map(Patch::ghosted).sum();
