@@ -2,6 +2,7 @@
 
 use crate::contest::Contest;
 use crate::machine::Machine;
+use crate::march::March;
 use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, Stage};
 use crate::stream::{Bandwidth, ceiling};
@@ -41,6 +42,8 @@ pub enum Study {
     Grids(GridSweep),
     /// Block smoothers.
     Smoother(SmootherStudy),
+    /// Time steps.
+    March(March),
 }
 
 /// A figure as a table: a row for each place on the x axis.
@@ -62,6 +65,40 @@ fn chart(chart: &Chart) -> String {
         })
         .collect();
     format!("{} [{}]:\n\n{}", chart.title, chart.y, table(&head, &rows))
+}
+
+/// A line for each grid and solver.
+fn march(run: &March) -> String {
+    let head = [
+        "problem",
+        "grid",
+        "solver",
+        "steps",
+        "average ms",
+        "of that copies",
+        "iterations (most)",
+        "factorize ms",
+        "residual",
+    ];
+    let rows: Vec<Vec<String>> = run
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                r.problem.clone(),
+                format!("{} x {}", r.nx, r.ny),
+                r.solver.clone(),
+                r.steps.to_string(),
+                digits(1e3 * r.mean),
+                if r.transfer > 0.0 { digits(1e3 * r.transfer) } else { "-".to_owned() },
+                format!("{:.1} ({})", r.iterations, r.most_iterations),
+                digits(1e3 * r.factorize),
+                format!("{:.1e}", r.residual),
+            ]
+        })
+        .collect();
+    let charts: Vec<String> = run.charts.iter().map(chart).collect();
+    format!("{}\n{}", table(&head, &rows), charts.join("\n"))
 }
 
 /// A table whose columns stand below one another in a terminal too.
@@ -113,6 +150,7 @@ impl Record {
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
+            Study::March(run) => march(run),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();

@@ -123,6 +123,16 @@ pub trait CycleSteps {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
     /// z = u.
     fn take_solution(&mut self, k: usize);
+    /// The last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. d and u are of no use afterwards.
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.textbook_finish(k, alpha, beta);
+    }
+    /// The specification of `finish`.
+    fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.direct(k, Some(beta));
+        self.advance(k, alpha, false, false);
+        self.take_solution(k);
+    }
     /// d = a vector with all frequencies, the same at every call; r = 0.
     fn draw_direction(&mut self, k: usize);
 }
@@ -192,6 +202,9 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
                 let half = 0.5 * delta * alpha;
                 let beta = if step == 1 { 2.0 * half * half } else { half * half };
                 alpha = if step == 0 { 1.0 / theta } else { 1.0 / (theta - beta / alpha) };
+                if last && step > 0 {
+                    return s.finish(k, alpha, beta);
+                }
                 s.direct(k, (step > 0).then_some(beta));
                 if !last {
                     s.multiply_direction(k);

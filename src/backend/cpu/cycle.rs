@@ -6,7 +6,7 @@
 use super::area::Four;
 use super::format::Format;
 use super::fused::Buffers;
-use super::kernels::{add_inner, difference_form, direct_inner, dot, subtract_inner};
+use super::kernels::{add_inner, difference_form, direct_inner, dot, finish_inner, subtract_inner};
 use super::packed::{Packed, PackedGrid, RecursionGrid};
 use super::team::Me;
 use crate::backend::cycle::{self, CycleSteps, Inner};
@@ -227,6 +227,22 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         self.each_row(k, |colour, row| {
             // SAFETY: rows of this member, which no other reads before the barrier of the way up.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
+        });
+    }
+
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        if !self.k.shape.fused {
+            return self.textbook_finish(k, alpha, beta);
+        }
+        let (grid, inner) = self.inner(k);
+        // As in `take_solution`.
+        grid.barrier(self.me);
+        self.each_row(k, |colour, row| {
+            // SAFETY: as in `take_solution`.
+            unsafe {
+                let (d, u) = (inner.d[colour].row(row, 0), inner.u[colour].row(row, 0));
+                finish_inner(grid.z[colour].row_mut(row, 0), d, u, alpha, beta);
+            }
         });
     }
 

@@ -2,8 +2,8 @@
 //! read and written once a stage. What a stage reads and writes, on the first grid:
 //!
 //! ```text
-//!     descend  r rw, q; pivots and couplings of the even level, values kept
-//!     ascend   values kept, half of r, the level again; p rw, x rw, S1, q w
+//!     descend  r rw, q; pivots and couplings of the even level, values handed on
+//!     ascend   values from below, half of r, the level again; p rw, x rw, S1, q w
 //! ```
 //!
 //! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
@@ -210,7 +210,7 @@ impl<F: Format> Packed<F> {
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
-                    self.descend_first_kept(row - 1, alpha, t);
+                    self.descend_first_kept(row - 1, rows.start, alpha, t);
                 }
             }
         }
@@ -228,40 +228,44 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
-            unsafe { self.descend_first_kept(last, alpha, t) };
+            unsafe { self.descend_first_kept(last, rows.start, alpha, t) };
         }
     }
 
-    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers.
+    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here it
+    /// is kept where it is read again, and else passes through row `passing`, which stays in cache.
     ///
     /// # Safety
-    /// Row J must be this member's.
-    unsafe fn descend_first_kept(&self, row: usize, alpha: Option<f64>, t: &mut Buffers<F::Real>) {
+    /// Rows J and `passing` must be this member's.
+    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
+        // By the remainder below, or for the <g, u> of a recursion below.
+        let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
+        let place = if read_again { row } else { passing };
         // SAFETY: rows of this member; the sum of squares of b1 in this row is there already.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
-            let place = self.stage_sums.residual().start + row;
-            self.stage_sums.set(place, dot(r, r) + self.stage_sums.sum(place..place + 1));
+            let sum = self.stage_sums.residual().start + row;
+            self.stage_sums.set(sum, dot(r, r) + self.stage_sums.sum(sum..sum + 1));
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
-            difference::<F>(grid.z.b2.row_mut(row, 0), r, a, diagonal_of(t, DROPPED, row, n));
-            self.send(0, row);
+            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            self.send(0, row, place);
         }
     }
 
-    /// Row J of kept values, to the next grid.
+    /// Row J of kept values, which stands at row `place`, to the next grid.
     ///
     /// # Safety
-    /// Row J must be this member's.
-    unsafe fn send(&self, q: usize, row: usize) {
+    /// Both rows must be this member's.
+    unsafe fn send(&self, q: usize, row: usize, place: usize) {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
         if grid.layout.rows(Colour::B2).contains(&row) {
             // SAFETY: each row of the next grid gets values from one row.
-            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(place, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
         }
     }
 
@@ -335,7 +339,7 @@ impl<F: Format> Packed<F> {
         unsafe {
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
             subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
-            self.send(q, row);
+            self.send(q, row, row);
         }
     }
 
