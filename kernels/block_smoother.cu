@@ -17,7 +17,9 @@
 // of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until stage s - 1 of its own chunk and of those before
 // and after is complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory once and
 // from the L2 cache for the later colours. Blocks of threads start in the order of their numbers, as CUB's scans rely on
-// too; an item waits only for items before it, so that somebody can always go on.
+// too; an item waits only for items before it, so that somebody can always go on. The ghost cells that patches take from
+// each other are items too, boxes of at most 512 cells somewhat before the first tile of either patch; the tiles wait until
+// all boxes that read or write their patch are done.
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
 // with what shares their sectors, faces are read twice).
@@ -41,11 +43,12 @@ struct Patch {
 
 // Blocks of lx x ly x lz cells, cx x cy x cz of them, from a first cell. `shape`: lx, ly, lz, cx, cy, cz in four bits each,
 // then flags. Every other block: strided. Of the blocks of a masked item those with ix + iy + iz + phase even are relaxed.
+// Items of shape 0 are boxes of ghost cells, number x.
 struct Item {
     int patch, x, y, z;
     unsigned shape;
     int wait, done;    // places in `progress`: the first of three to wait for, and the one to advance; -1: none
-    int unused;
+    int also;          // another one to wait for, of a box to advance; -1: none
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 
@@ -54,9 +57,18 @@ struct Tables {
     const double *reciprocals, *before, *after, *dense;
 };
 
+// Part of the ghost layer of one patch that another covers, at most BOX_CELLS cells.
+struct Copy {
+    int to_patch, from_patch;
+    int64_t to, from;
+    int nx, ny, nz, unused;
+};
+constexpr int BOX_CELLS = 512;
+
 struct RelaxArgs {
     const Patch *patches;
     const Item *items;
+    const Copy *copies;
     const Tables *tables;
     unsigned *progress;
     const unsigned *totals;   // items that advance a place in one launch
@@ -66,6 +78,8 @@ struct RelaxArgs {
     double omega;
     double legs[27];          // (c+1)*9 + (b+1)*3 + a+1
     unsigned count;           // items
+    int points;
+    int exchange;             // 0: ghost cells are there; 1: copied first; 2: in both arrays
 };
 
 #ifdef RRB_EMULATED
@@ -90,13 +104,17 @@ __device__ __forceinline__ void add_release(unsigned *p) { asm volatile("red.rel
 __device__ __forceinline__ void pause() { __nanosleep(40); }
 #endif
 
-// Waits for the stage before, of the chunk before, the own one and the next.
-__device__ __forceinline__ void wait(const RelaxArgs &a, int place) {
-    if (place < 0) return;
-    if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
-        const unsigned target = a.totals[place + threadIdx.x] * a.launches;
-        while (static_cast<int>(load_acquire(a.progress + place + threadIdx.x) - target) < 0) pause();
-    }
+__device__ __forceinline__ void wait_for(const RelaxArgs &a, int place) {
+    const unsigned target = a.totals[place] * a.launches;
+    while (static_cast<int>(load_acquire(a.progress + place) - target) < 0) pause();
+}
+
+// Waits for the stage before, of the chunk before, the own one and the next, and for the patch's ghost cells and those that
+// are taken from it.
+__device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
+    if (item.wait < 0 && item.also < 0) return;
+    if (threadIdx.x < 3 && item.wait >= 0 && (!a.own_chunk || threadIdx.x == 1)) wait_for(a, item.wait + threadIdx.x);
+    if (threadIdx.x == 3 && item.also >= 0) wait_for(a, item.also);
     __syncthreads();
 }
 
@@ -212,7 +230,7 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
     }
-    wait(a, item.wait);
+    wait(a, item);
     {
         const double *u = patch.u[a.from] + corner;
         const double *column = u + t * row + s, *layer = u + t * plane;
@@ -314,7 +332,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     const bool masked = item.shape & MASKED;
     auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
 
-    wait(a, item.wait);
+    wait(a, item);
     double own[8], v[8];
     unsigned active = 0;
 #pragma unroll
@@ -465,25 +483,47 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
-__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r) {
+// Where a column's block lies.
+struct Column {
+    const double *u, *f;
+    double *out;
+    int64_t row, plane, f_row, f_plane;
+};
+
+template <int POINTS> __device__ __forceinline__ double residual(const RelaxArgs &a, const Column &c, int i, int j, int k) {
+    const double *u = c.u + k * c.plane + j * c.row + i;
+    double r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+    if (POINTS == 7) {
+        r -= a.legs[13] * u[0];
+        r -= a.legs[12] * u[-1];
+        r -= a.legs[14] * u[1];
+        r -= a.legs[10] * u[-c.row];
+        r -= a.legs[16] * u[c.row];
+        r -= a.legs[4] * u[-c.plane];
+        r -= a.legs[22] * u[c.plane];
+    } else {
+#pragma unroll
+        for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
+    }
+    return r;
+}
+
+template <int POINTS> __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r, Column *column) {
     const unsigned first = blockIdx.x * COLUMNS;
     const int columns = static_cast<int>(min(a.count - first, static_cast<unsigned>(COLUMNS)));
-    const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
-    for (int n = 0; n < COLUMNS; ++n) {
-        double value = 0.0;
-        if (n < columns) {
-            const Item &item = a.items[first + n];
-            const Patch &patch = a.patches[item.patch];
-            const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
-            const double *c = patch.u[a.from] + (item.z + k + 1) * plane + (item.y + j + 1) * row + item.x + i + 1;
-            value = __ldg(patch.f + (int64_t(item.z + k) * patch.ny + item.y + j) * patch.nx + item.x + i);
-#pragma unroll
-            for (int q = 0; q < 27; ++q) {
-                if (a.legs[q] != 0.0) value -= a.legs[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
-            }
-        }
-        r[n * COLUMN + cell] = value;
+    if (threadIdx.x < COLUMNS) {
+        // Those beyond the last one repeat it, so that loops need not ask.
+        const Item &item = a.items[first + min(static_cast<int>(threadIdx.x), columns - 1)];
+        const Patch &patch = a.patches[item.patch];
+        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+        const int64_t at = (item.z + 1) * plane + (item.y + 1) * row + item.x + 1;
+        column[threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
+                               row,                  plane,                                                            patch.nx, f_plane};
     }
+    __syncthreads();
+    const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
+#pragma unroll 4
+    for (int n = 0; n < COLUMNS; ++n) r[n * COLUMN + cell] = residual<POINTS>(a, column[n], i, j, k);
     __syncthreads();
 
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, rows = threadIdx.x / 32 * 32;
@@ -516,25 +556,55 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r)
         }
     }
     __syncthreads();
-    for (int n = 0; n < columns; ++n) {
-        const Item &item = a.items[first + n];
-        const Patch &patch = a.patches[item.patch];
-        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
-        const int64_t at = (item.z + k + 1) * plane + (item.y + j + 1) * row + item.x + i + 1;
-        patch.u[a.to][at] = patch.u[a.from][at] + a.omega * r[n * COLUMN + cell];
+    constexpr int TOGETHER = 8;
+    for (int begin = 0; begin < columns; begin += TOGETHER) {
+        double old[TOGETHER];
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) {
+            const Column &c = column[begin + n];
+            old[n] = c.u[k * c.plane + j * c.row + i];
+        }
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) {
+            const Column &c = column[begin + n];
+            if (begin + n < columns) c.out[k * c.plane + j * c.row + i] = old[n] + a.omega * r[(begin + n) * COLUMN + cell];
+        }
     }
 }
 
 // One whole block of 8^3.
 constexpr unsigned CUBE = 0x111888;
 
-// Part of the ghost layer of one patch that another covers, at most EXCHANGED cells.
-struct Copy {
-    int to_patch, from_patch;
-    int64_t to, from;
-    int nx, ny, nz, unused;
-};
-constexpr int EXCHANGE_THREADS = 128;
+// Ghost cells from another patch, x fastest: all that a thread reads, then what it writes.
+__device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, int which, bool both) {
+    const Patch &to = patches[c.to_patch], &from = patches[c.from_patch];
+    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
+    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
+    const double *read = from.u[which] + c.from;
+    const int cells = c.nx * c.ny * c.nz;
+    double v[BOX_CELLS / TILE_THREADS];
+    int64_t place[BOX_CELLS / TILE_THREADS];
+#pragma unroll
+    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+        const int q = threadIdx.x + n * TILE_THREADS;
+        if (q >= cells) continue;
+        const int rows = q / c.nx, i = q - rows * c.nx, k = rows / c.ny, j = rows - k * c.ny;
+        v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
+        place[n] = c.to + k * to_plane + j * to_row + i;
+    }
+#pragma unroll
+    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+        if (static_cast<int>(threadIdx.x) + n * TILE_THREADS >= cells) continue;
+        store_relaxed(to.u[which] + place[n], v[n]);
+        if (both) store_relaxed(to.u[1 - which] + place[n], v[n]);
+    }
+}
+
+__device__ __forceinline__ void relax_box(const RelaxArgs &a, const Item &item) {
+    if (a.exchange) exchange(a.patches, a.copies[item.x], a.from, a.exchange == 2);
+    advance(a, item.done);
+    advance(a, item.also);
+}
 
 struct ExchangeArgs {
     const Patch *patches;
@@ -584,14 +654,17 @@ constexpr int NORM_THREADS = 256;
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
-    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
+    const blocks::Item item = a.items[blockIdx.x];
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else blocks::relax_cube(a, item, tile, halo);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
@@ -600,7 +673,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     const blocks::Item item = a.items[blockIdx.x];
-    if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
 
@@ -611,26 +685,15 @@ extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_
 #else
     extern __shared__ double r[];
 #endif
-    blocks::relax_dense_cubes(a, r);
+    __shared__ blocks::Column column[blocks::COLUMNS];
+    if (a.points == 7) blocks::relax_dense_cubes<7>(a, r, column);
+    else blocks::relax_dense_cubes<27>(a, r, column);
 }
 
 // Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
 // is no ghost cell.
-extern "C" __global__ void __launch_bounds__(blocks::EXCHANGE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
-    const blocks::Copy c = a.copies[blockIdx.x];
-    const blocks::Patch &to = a.patches[c.to_patch], &from = a.patches[c.from_patch];
-    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
-    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
-    const double *read = from.u[a.which] + c.from;
-    double *write = to.u[a.which] + c.to, *other = to.u[1 - a.which] + c.to;
-    const int cells = c.nx * c.ny * c.nz;
-#pragma unroll 4
-    for (int q = threadIdx.x; q < cells; q += blocks::EXCHANGE_THREADS) {
-        const int i = q % c.nx, j = q / c.nx % c.ny, k = q / c.nx / c.ny;
-        const double v = read[k * from_plane + j * from_row + i];
-        write[k * to_plane + j * to_row + i] = v;
-        if (a.both) other[k * to_plane + j * to_row + i] = v;
-    }
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
+    blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
 }
 
 // u of one array to the other; with `ghosts` its outermost layer alone. A value is written by one thread.

@@ -30,12 +30,14 @@ const PHASE: u32 = 1 << 26;
 /// One whole block of 8^3.
 const CUBE: u32 = 0x11_1888;
 
-/// Tiles of a chunk: u and f of 512 tiles are 4 MB, a tenth of the L2 cache of the devices this was measured on.
-const CHUNK_TILES: usize = 512;
+/// Tiles of a chunk: 64 a stage. Measured best among 128, 256 and 512 with the distances that fit them.
+const CHUNK_TILES: usize = 128;
 /// Items that a device holds at a time: a stage follows the one before at this distance, so that it need not wait.
 const IN_FLIGHT: usize = 2048;
+/// Steps of the order, a chunk each, by which ghost cells are ahead of the tiles that need them.
+const AHEAD: usize = 8;
 /// Cells of a box of ghost cells, and values of a piece of u, for one block of threads.
-const BOX_CELLS: usize = 1024;
+const BOX_CELLS: usize = 512;
 const SEGMENT: usize = 4096;
 /// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
 const GROUP_BYTES: usize = 8 << 20;
@@ -261,6 +263,7 @@ fn items_of(
     range: Range<usize>,
     (cut, order): (&Cut, Order),
     in_stages: bool,
+    boxes: &[BlockCopy],
 ) -> Result<(Vec<BlockItem>, Vec<u32>, Vec<[Range<usize>; 2]>)> {
     let colours = colours(&blocks.stencil);
     let in_colours = matches!(order, Order::Colours { .. });
@@ -293,7 +296,7 @@ fn items_of(
                     let mut push = |stage: usize, flags: u32| {
                         most_stage = most_stage.max(stage);
                         let item =
-                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, unused: 0 };
+                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, also: -1 };
                         placed.push(Placed { stage, chunk, item });
                     };
                     let first = [x.index, y.index, z.index];
@@ -335,15 +338,41 @@ fn items_of(
         let stages = (0..stages).map(ends).collect();
         return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
     }
-    // Stage s of chunk c is done at the time c + s lag.
+    // Stage s of chunk c is done at the time c + s lag; ghost cells before the first tile of either patch, in time for it.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
-    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
     let row = chunks + 2;
     let mut totals = vec![0u32; (stages - 1) * row];
+    let of_patches = totals.len();
+    if !boxes.is_empty() {
+        totals.resize(of_patches + blocks.list.patches.len(), 0);
+        let mut first_chunk = vec![usize::MAX; blocks.list.patches.len()];
+        for p in &placed {
+            let first = &mut first_chunk[p.item.patch as usize];
+            *first = p.chunk.min(*first);
+        }
+        for (number, copy) in boxes.iter().enumerate() {
+            let [to, from] = [copy.to_patch, copy.from_patch].map(|p| p as usize);
+            let [done, also] = [to, from].map(|p| of_patches + p);
+            totals[done] += 1;
+            totals[also] += 1;
+            let cell = [to_i32(number, "the number of ghost copies")?, 0, 0];
+            let [done, also] = [to_i32(done, "the number of blocks")?, to_i32(also, "the number of blocks")?];
+            let item = BlockItem { patch: copy.to_patch, cell, shape: 0, wait: -1, done, also };
+            placed.push(Placed { stage: 0, chunk: first_chunk[to].min(first_chunk[from]).saturating_sub(AHEAD), item });
+        }
+    }
+    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.item.shape != 0));
     let items = placed
         .into_iter()
         .map(|Placed { stage, chunk, mut item }| {
+            if item.shape == 0 {
+                return Ok(item);
+            }
+            let ghosts = of_patches + item.patch as usize;
+            if totals.get(ghosts).is_some_and(|&boxes| boxes > 0) {
+                item.also = to_i32(ghosts, "the number of blocks")?;
+            }
             if stage > 0 {
                 item.wait = to_i32((stage - 1) * row + chunk, "the number of blocks")?;
             }
@@ -366,19 +395,21 @@ impl Plan {
         (cut, order): (Cut, Order),
         in_stages: bool,
     ) -> Result<Self> {
+        // Order: those of `Data::copies`.
+        let boxes = boxes_of(&blocks.list)?;
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
-        let mut launch = |range: Range<usize>| {
-            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages)?;
-            let cubes = own.iter().all(|item| item.shape == CUBE);
+        let mut launch = |range: Range<usize>, boxes: &[BlockCopy]| {
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages, boxes)?;
+            let cubes = own.iter().all(|item| item.shape == CUBE || item.shape == 0);
             let starts = (items.len(), totals.len());
             items.extend(own);
             totals.extend(own_totals);
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let whole = launch(all)?;
+        let whole = launch(all, &boxes)?;
         let groups = if groups.len() > 1 {
-            groups.iter().cloned().map(&mut launch).collect::<Result<Vec<_>>>()?
+            groups.iter().cloned().map(|g| launch(g, &[])).collect::<Result<Vec<_>>>()?
         } else {
             Vec::new()
         };
@@ -441,6 +472,15 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
     Ok(())
 }
 
+/// All ghost cells that patches take from each other, in pieces.
+fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
+    let mut boxes = Vec::new();
+    for copy in &list.copies {
+        pieces(copy, list, &mut boxes)?;
+    }
+    Ok(boxes)
+}
+
 impl Data {
     fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
         let list = Arc::clone(&blocks.list);
@@ -481,10 +521,7 @@ impl Data {
                 start = p;
             }
         }
-        let mut copies = Vec::new();
-        for copy in &list.copies {
-            pieces(copy, &list, &mut copies)?;
-        }
+        let copies = boxes_of(&list)?;
         data.copies.put(stream, &copies, "the ghost copy plan")?;
         data.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
@@ -656,6 +693,7 @@ impl BlockBackend for CudaBlocks {
             uploaded: on_device,
             downloaded: false,
             ghosts_copied: false,
+            pending: false,
             seconds_transfer: 0.0,
             failed: None,
         };
@@ -752,6 +790,8 @@ struct Run<'a> {
     downloaded: bool,
     /// The second array has the caller's ghost cells.
     ghosts_copied: bool,
+    /// Ghost cells between patches are to be copied, by the next sweep or before what comes instead.
+    pending: bool,
     seconds_transfer: f64,
     failed: Option<Error>,
 }
@@ -885,7 +925,13 @@ impl Run<'_> {
     }
 
     /// One launch of a plan: for the group, or for all patches.
-    fn launch(&mut self, plan: usize, group: Option<usize>, (from, to): (usize, usize), stream: usize) -> Result<()> {
+    fn launch(
+        &mut self,
+        (plan, group): (usize, Option<usize>),
+        (from, to): (usize, usize),
+        exchange: i32,
+        stream: usize,
+    ) -> Result<()> {
         let data = &mut *self.data;
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
@@ -899,6 +945,7 @@ impl Run<'_> {
         let mut arguments = RelaxArgs {
             patches: data.table.address(),
             items: 0,
+            copies: data.copies.address(),
             tables: self.tables,
             progress: progress + place,
             totals: totals + place,
@@ -909,6 +956,8 @@ impl Run<'_> {
             omega: self.work.omega,
             legs: data.blocks.stencil.legs,
             count: 0,
+            points: data.blocks.stencil.points as i32,
+            exchange,
         };
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms_of_cubes);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
@@ -935,6 +984,7 @@ impl Run<'_> {
 
     /// One sweep, with the copies of patches that live on the host.
     fn sweep(&mut self, cut: &Cut) -> Result<()> {
+        let both = self.to_both();
         self.done += 1;
         let jacobi = self.work.method == Method::Jacobi;
         if self.ahead > 0 {
@@ -951,7 +1001,11 @@ impl Run<'_> {
             if jacobi && self.ghosts_wanted() {
                 self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
             }
-            self.launch(plan, None, self.ways(jacobi, 0), 0)?;
+            if !self.data.plans[plan].whole.stages.is_empty() {
+                self.exchange_now(both)?;
+            }
+            let exchange = if std::mem::replace(&mut self.pending, false) { 1 + i32::from(both) } else { 0 };
+            self.launch((plan, None), self.ways(jacobi, 0), exchange, 0)?;
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
@@ -960,6 +1014,7 @@ impl Run<'_> {
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
         let leave = last || alone;
+        self.exchange_now(both)?;
         let ghosts = jacobi && self.ghosts_wanted();
         self.join()?;
         for (g, group) in self.data.groups.clone().into_iter().enumerate() {
@@ -971,7 +1026,7 @@ impl Run<'_> {
                 self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch(plans[sweep % 2], Some(g), self.ways(jacobi, sweep), stream)?;
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), 0, stream)?;
             }
             if leave {
                 let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
@@ -1047,6 +1102,27 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
+    /// Copies ghost cells that are to be copied.
+    fn exchange_now(&mut self, both: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.pending, false) {
+            return Ok(());
+        }
+        let data = &*self.data;
+        let arguments = ExchangeArgs {
+            patches: data.table.address(),
+            copies: data.copies.address(),
+            which: self.which as i32,
+            both: i32::from(both),
+            count: data.copy_count,
+        };
+        launch::exchange(self.streams[0], &arguments)
+    }
+
+    /// The last sweep of Jacobi follows: its result has the ghost cells that it saw.
+    fn to_both(&self) -> bool {
+        self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
+    }
+
     /// Ghost cells of patches that are on the host still.
     fn exchange_on_host(&self) {
         let list = self.list();
@@ -1082,17 +1158,10 @@ impl BlockSteps for Run<'_> {
             self.exchange_on_host();
             return;
         }
-        self.attempt(|run| {
-            let data = &*run.data;
-            let arguments = ExchangeArgs {
-                patches: data.table.address(),
-                copies: data.copies.address(),
-                which: run.which as i32,
-                both: i32::from(run.ghosts_copied),
-                count: data.copy_count,
-            };
-            launch::exchange(run.streams[0], &arguments)
-        });
+        self.pending = true;
+        if self.watcher.fills() || self.work.sweeps == self.done {
+            self.attempt(|run| run.exchange_now(run.to_both()));
+        }
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
@@ -1144,6 +1213,7 @@ impl BlockSteps for Run<'_> {
                 return Ok(0.0);
             }
             run.ensure_uploaded()?;
+            run.exchange_now(false)?;
             let (stream, answers) = (run.streams[0], run.data.answers.address);
             launch::residual_patches(stream, &run.look())?;
             let count = i64::from(run.data.region_count);
@@ -1174,6 +1244,7 @@ impl BlockSteps for Run<'_> {
 
     fn settle(&mut self) {
         self.attempt(|run| {
+            run.exchange_now(false)?;
             if run.on_device {
                 if run.which == 1 {
                     run.copy_values(run.all(), 1, 0, false, 0)?;

@@ -17,9 +17,8 @@ pub const RING: usize = 1024;
 const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
 const SWEEP_THREADS: u32 = 320;
-/// Threads of a tile of blocks, and of a box of ghost cells: kernels/block_smoother.cu.
+/// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-const EXCHANGE_THREADS: u32 = 128;
 /// Blocks of a product with the dense inverse, its threads, and its shared memory.
 const COLUMNS: u32 = 40;
 const DENSE_THREADS: u32 = 512;
@@ -501,7 +500,7 @@ pub struct BlockItem {
     pub shape: u32,
     pub wait: i32,
     pub done: i32,
-    pub unused: i32,
+    pub also: i32,
 }
 
 /// Inverse of one shape of block.
@@ -519,6 +518,7 @@ pub struct BlockTables {
 pub struct RelaxArgs {
     pub patches: Address,
     pub items: Address,
+    pub copies: Address,
     pub tables: Address,
     pub progress: Address,
     pub totals: Address,
@@ -529,6 +529,8 @@ pub struct RelaxArgs {
     pub omega: f64,
     pub legs: [f64; 27],
     pub count: u32,
+    pub points: i32,
+    pub exchange: i32,
 }
 
 /// A box of ghost cells.
@@ -703,7 +705,7 @@ kernels! {
     /// Dense inverses of blocks of 8^3.
     RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES;
     /// Ghost cells from other patches.
-    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (EXCHANGE_THREADS, 1);
+    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1);
     /// From one array of u to the other.
     CopyPatches copy_patches(BlockCopyArgs) = "smoother_copy_f64", |a| a.count, (THREADS, 1);
     /// Looks for values that are not finite.
