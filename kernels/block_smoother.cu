@@ -78,7 +78,9 @@ struct RelaxArgs {
     double omega;
     double legs[27];          // (c+1)*9 + (b+1)*3 + a+1
     unsigned count;           // items
-    int points;
+    double eigenvalues[24];   // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
+    double weight;            // of three inverse transforms
+    int points, dense;        // dense inverses
     int exchange;             // 0: ghost cells are there; 1: copied first; 2: in both arrays
 };
 
@@ -88,6 +90,7 @@ __device__ __forceinline__ void store_relaxed(double *p, double v) { *p = v; }
 __device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p; }
 __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
+__device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
 #else
 __device__ __forceinline__ double load_relaxed(const double *p) {
     double v;
@@ -102,6 +105,13 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned *p) {
 }
 __device__ __forceinline__ void add_release(unsigned *p) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory"); }
 __device__ __forceinline__ void pause() { __nanosleep(40); }
+// To rounding: 20 bits, doubled twice.
+__device__ __forceinline__ double reciprocal(double x) {
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+    r = fma(fma(-x, r, 1.0), r, r);
+    return fma(fma(-x, r, 1.0), r, r);
+}
 #endif
 
 __device__ __forceinline__ void wait_for(const RelaxArgs &a, int place) {
@@ -221,7 +231,6 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     const int64_t plane = int64_t(row) * (patch.ny + 2);
     const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
     const Tables &tables = a.tables[TILE_CELLS - 1];
-    const double *reciprocals = tables.reciprocals;
 
     double v[8];
     {
@@ -271,12 +280,14 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
     for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
     __syncthreads();
-    // Along y, of (x, z) = (s, t): there, the scale, and back.
+    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a first-level
+    // cache, which every `wait` empties, and would be an eighth of what L2 delivers.
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
     transform8(v);
+    const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + (t * 8 + j) * 8 + s);
+    for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalues[8 + j]);
     transform8(v);
 #pragma unroll
     for (int j = 0; j < 8; ++j) tile[place(s, j, t)] = v[j];
@@ -446,6 +457,100 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     advance(a, item.done);
 }
 
+// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
+// bit, but u comes once, into shared memory.
+__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+    const Patch &patch = a.patches[item.patch];
+    const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
+    // Logarithms.
+    const int sx = (lx >> 1) - (lx >> 3), sy = (ly >> 1) - (ly >> 3), sz = (lz >> 1) - (lz >> 3);
+    const Tables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
+    const int phase = (s >> sx) + (t >> sy) + (item.shape & PHASE ? 1 : 0);
+    const bool masked = item.shape & MASKED;
+    unsigned active = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) active |= masked && (phase + (k >> sz) & 1) ? 0u : 1u << k;
+
+    double line[10], v[8];
+    {
+        const int64_t f_plane = int64_t(patch.nx) * patch.ny;
+        const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
+    }
+    wait(a, item);
+    {
+        const double *u = patch.u[a.from] + corner;
+        const double *column = u + t * row + s, *layer = u + t * plane;
+#pragma unroll
+        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
+        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
+        halo[threadIdx.x] = west;
+        halo[EAST + threadIdx.x] = east;
+        halo[SOUTH + threadIdx.x] = south;
+        halo[NORTH + threadIdx.x] = north;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        double r = v[k];
+        r -= a.legs[13] * line[k + 1];
+        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
+        r -= a.legs[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
+        r -= a.legs[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
+        r -= a.legs[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.legs[4] * line[k];
+        r -= a.legs[22] * line[k + 2];
+        v[k] = active >> k & 1 ? r : 0.0;
+    }
+    __syncthreads();
+    auto cell = [&](int k) { return (((k & (lz - 1)) << sy) + (t & (ly - 1)) << sx) + (s & (lx - 1)); };
+    if (tables.before) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + cell(k));
+    }
+#pragma unroll 1
+    for (int step = 0; step < 6; ++step) {
+        const int axis = step < 3 ? step : 5 - step;
+        auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+        if (step != 0 && step != 3) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
+        }
+        if (step == 3) {
+            const double *reciprocals = tables.reciprocals + ((t & (lz - 1)) << sx + sy) + (s & (lx - 1));
+#pragma unroll
+            for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + ((j & (ly - 1)) << sx));
+        }
+        const int length = axis == 0 ? lz : axis == 1 ? lx : ly;
+        if (length == 8) transform8(v);
+        else if (length == 4) transforms<4>(v);
+        else if (length == 2) transforms<2>(v);
+        if (step != 2 && step != 5) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
+            __syncthreads();
+        }
+    }
+    if (tables.after) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + cell(k));
+    }
+    double *out = patch.u[a.to] + corner + t * row + s;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (active >> k & 1) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+    }
+    advance(a, item.done);
+}
+
 // Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
 // right-hand sides lie in shared memory, 165 KB, rows padded so that the fragments of B come without bank conflicts; the
 // inverse, 2 MB, comes from L2, 13 flops a byte. A warp has 32 rows of the result. Devices with less shared memory take
@@ -575,6 +680,15 @@ template <int POINTS> __device__ __forceinline__ void relax_dense_cubes(const Re
 // One whole block of 8^3.
 constexpr unsigned CUBE = 0x111888;
 
+// Eight cells a side in blocks beside each other, whose sides divide 8.
+__device__ __forceinline__ bool whole(unsigned shape) {
+    const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15}, counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
+    bool all = !(shape & STRIDED);
+#pragma unroll
+    for (int d = 0; d < 3; ++d) all = all && lengths[d] * counts[d] == 8;
+    return all;
+}
+
 // Ghost cells from another patch, x fastest: all that a thread reads, then what it writes.
 __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, int which, bool both) {
     const Patch &to = patches[c.to_patch], &from = patches[c.from_patch];
@@ -660,17 +774,18 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_7_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     const blocks::Item item = a.items[blockIdx.x];
     if (item.shape == 0) blocks::relax_box(a, item);
-    else if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
+    else if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
+    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
 
 // Any blocks and a 27-point stencil.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_27_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     const blocks::Item item = a.items[blockIdx.x];
     if (item.shape == 0) blocks::relax_box(a, item);

@@ -165,7 +165,8 @@ pub(crate) fn checked(status: i32) -> Result<(), String> {
 
 impl Smoother {
     pub(crate) fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
-        let text = CString::new(format!("check_input=0 backend=cpu {options}")).map_err(|_| "options have no NUL".to_owned())?;
+        let text = CString::new(format!("check_input=0 backend=cpu {options}"))
+            .map_err(|_| "options have no NUL".to_owned())?;
         let mut smoother = Self(null_mut());
         // SAFETY: seven values, a pointer, a text that ends with NUL, and lists of the length passed.
         unsafe {

@@ -103,7 +103,8 @@ fn forms(effort: Effort) -> Result<Chart, String> {
         values.push(1e-9 * cells * f64::from(FEW) / seconds);
     }
     let exchange = median(effort.repeats, || smoother.exchange_there())?;
-    let (one, many) = (median(effort.repeats, || smoother.sweep(1))?, median(effort.repeats, || smoother.sweep(SWEEPS))?);
+    let (one, many) =
+        (median(effort.repeats, || smoother.sweep(1))?, median(effort.repeats, || smoother.sweep(SWEEPS))?);
     let title = format!(
         "{} patches of 64^3 on the device, blocks of 8^3; a call with one sweep {:.1} us, the exchange alone {:.1} us, a sweep of {SWEEPS} {:.1} us",
         effort.patches,
@@ -290,9 +291,8 @@ impl Appendix {
                 let mut pointers = [(&raw mut arguments).cast::<c_void>()];
                 let (g, p) = (n / 8, pointers.as_mut_ptr());
                 // SAFETY: the structure that the kernel takes; device arrays of a patch of n^3 cells; copied at once.
-                let started = unsafe {
-                    sys::cuLaunchKernel(self.function, g, g, g, 8, 8, 8, 4096, null_mut(), p, null_mut())
-                };
+                let started =
+                    unsafe { sys::cuLaunchKernel(self.function, g, g, g, 8, 8, 8, 4096, null_mut(), p, null_mut()) };
                 driver(started, "the appendix' kernel")?;
             }
         }

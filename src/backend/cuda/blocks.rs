@@ -15,7 +15,7 @@ use crate::backend::blocks::{
     Swept, Watcher, Work, colour, colours,
 };
 use crate::error::{Error, Result};
-use crate::grid::block_inverse::Shape;
+use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
 use std::ops::Range;
 use std::sync::Arc;
@@ -158,9 +158,32 @@ struct Plan {
     groups: Vec<Launch>,
 }
 
+/// 2 / (b + 1) of three inverse transforms of length 8.
+const WEIGHT: f64 = 8.0 / 729.0;
+
+/// Lambda of blocks of 8^3 as x[p] + y[q] + z[r], for a 7-point stencil that transforms diagonalize.
+fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
+    let mut values = [0.0; 3 * TILE];
+    let legs = [
+        (stencil.at(-1, 0, 0), stencil.at(1, 0, 0)),
+        (stencil.at(0, -1, 0), stencil.at(0, 1, 0)),
+        (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
+    ];
+    for (d, (lower, upper)) in legs.into_iter().enumerate() {
+        // sgn(u) sqrt(l u), by factors that do not overflow.
+        let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
+        for p in 0..TILE {
+            let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
+            values[d * TILE + p] = 2.0 * even * angle.cos() + if d == 0 { stencil.at(0, 0, 0) } else { 0.0 };
+        }
+    }
+    values
+}
+
 /// What is known about the patches in use.
 struct Data {
     blocks: Blocks,
+    eigenvalues: [f64; 3 * TILE],
     plans: Vec<Plan>,
     groups: Vec<Range<usize>>,
     copies: Room,
@@ -331,9 +354,8 @@ fn items_of(
     }
     if in_stages {
         placed.sort_by_key(|p| (p.stage, p.item.shape != CUBE));
-        let place = |stage: usize, other: bool| {
-            placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other))
-        };
+        let place =
+            |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
         let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
         let stages = (0..stages).map(ends).collect();
         return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
@@ -487,8 +509,9 @@ impl Data {
         let patches = &list.patches;
         // Rooms of the patches before serve again.
         let mut data = match previous {
-            Some(old) => Self { blocks, plans: Vec::new(), groups: Vec::new(), ..old },
+            Some(old) => Self { eigenvalues: eigenvalues(&blocks.stencil), blocks, plans: Vec::new(), groups: Vec::new(), ..old },
             None => Self {
+                eigenvalues: eigenvalues(&blocks.stencil),
                 blocks,
                 plans: Vec::new(),
                 groups: Vec::new(),
@@ -681,7 +704,7 @@ impl BlockBackend for CudaBlocks {
             data,
             streams,
             tables: self.tables.address,
-            transforms_of_cubes: !self.dense,
+            transforms: !self.dense,
             batches: self.dense && self.batches,
             arrays: arrays.pointers(),
             on_device,
@@ -773,8 +796,8 @@ struct Run<'a> {
     /// The one that all work goes to; another for copies beside it.
     streams: [&'a Stream; 2],
     tables: Address,
-    /// Blocks of 8^3 are diagonalized; or they have dense inverses and are done in stages.
-    transforms_of_cubes: bool,
+    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 are done in stages.
+    transforms: bool,
     batches: bool,
     arrays: Pointers<'a>,
     on_device: bool,
@@ -956,10 +979,13 @@ impl Run<'_> {
             omega: self.work.omega,
             legs: data.blocks.stencil.legs,
             count: 0,
+            eigenvalues: data.eigenvalues,
+            weight: WEIGHT,
             points: data.blocks.stencil.points as i32,
+            dense: i32::from(!self.transforms),
             exchange,
         };
-        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms_of_cubes);
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
         let start = launch.items.start;
         let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs) -> Result<()>| {

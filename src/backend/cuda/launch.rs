@@ -529,7 +529,10 @@ pub struct RelaxArgs {
     pub omega: f64,
     pub legs: [f64; 27],
     pub count: u32,
+    pub eigenvalues: [f64; 24],
+    pub weight: f64,
     pub points: i32,
+    pub dense: i32,
     pub exchange: i32,
 }
 
