@@ -466,8 +466,10 @@ fn automatic_choices() {
             let (a, b) = by_name(name, n, n);
             let auto = Solver::of(&a, "backend=cpu threads=1");
             let picked = (auto.int(key::INFO_PRECISION), auto.int(key::INFO_CYCLE));
-            // 127^2 is 255 nodes below the size from which M no longer fits a cache; singular systems stay with f64.
+            // 127^2 is 255 nodes below the size from which M no longer fits a cache, where V is faster too; singular
+            // systems stay with f64.
             let precision = if n > 127 && name != "neumann_const" { bf16 } else { f64_ };
+            let cycle = if n > 127 { cycle } else { v };
             if picked != (precision, cycle) {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
             }

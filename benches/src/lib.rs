@@ -7,6 +7,7 @@ pub mod cost;
 pub mod iccg;
 mod isa;
 pub mod machine;
+pub mod overhead;
 pub mod page;
 pub mod problem;
 pub mod record;
