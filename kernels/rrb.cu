@@ -6,3 +6,4 @@
 #include "fused.cu"
 #include "steps.cu"
 #include "projection.cu"
+#include "block_smoother.cu"
