@@ -3,6 +3,7 @@
 use crate::contest::Contest;
 use crate::machine::Machine;
 use crate::march::March;
+use crate::overhead::{Overhead, REST};
 use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, Stage};
 use crate::stream::{Bandwidth, ceiling};
@@ -40,6 +41,8 @@ pub enum Study {
     Levels(LevelSweep),
     /// Grids.
     Grids(GridSweep),
+    /// Beside the steps.
+    Overhead(Overhead),
     /// Block smoothers.
     Smoother(SmootherStudy),
     /// Time steps.
@@ -149,6 +152,7 @@ impl Record {
             Study::Stages(breakdown) => self.breakdown(breakdown),
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
+            Study::Overhead(overhead) => beside_steps(overhead),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
         };
@@ -378,4 +382,37 @@ fn grids(sweep: &GridSweep) -> String {
         .collect();
     format!("{0}, {1} x {1}, {2}:\n\n", sweep.problem, sweep.n, sweep.options)
         + &table(&["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"], &rows)
+}
+
+fn beside_steps(overhead: &Overhead) -> String {
+    let us = |s: f64| digits(1e6 * s);
+    let rows: Vec<Vec<String>> = overhead
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                format!("{0} x {0}", r.n),
+                format!("{} of {}", r.in_use, r.threads),
+                r.iterations.to_string(),
+                us(r.solve.median()),
+                us(r.beside.median()),
+                us(r.nothing.median()),
+                us(r.rested.median()),
+                us(r.nothing_rested.median()),
+            ]
+        })
+        .collect();
+    let rest = REST.as_millis();
+    let head = [
+        "nodes",
+        "threads",
+        "iterations",
+        "solve",
+        "beside steps",
+        "b = 0",
+        &format!("solve after {rest} ms"),
+        &format!("b = 0 after {rest} ms"),
+    ];
+    let options = if overhead.options.is_empty() { "defaults" } else { &overhead.options };
+    format!("{}, {options}, microseconds:\n\n", overhead.problem) + &table(&head, &rows)
 }

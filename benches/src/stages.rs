@@ -157,72 +157,105 @@ impl Observer for Nobody {
     }
 }
 
-/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock. `options`: the solver's own; `threads`
-/// and the rest as there.
-pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
-    let sentence = |error: rrbsolver::error::Error| error.sentence(0);
-    let mut parsed = Options::new(Family::Rrb);
-    parsed.set_text(options).map_err(sentence)?;
-    let fused = parsed.int(opt::FUSION) != 0;
-    let threads = match parsed.int(opt::THREADS) as usize {
-        0 => crate::machine::cores(),
-        threads => threads,
-    };
-    let a = &problem.a;
-    let grid = Grid { nx: a.nx, ny: a.ny };
-    let view = |name, values| View::new(name, values, grid, a.nx);
-    let stencil = StencilView {
-        grid,
-        center: view("center", &a.center),
-        east: view("east", &a.east),
-        north: view("north", &a.north),
-        corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
-    };
-    let mut rrb =
-        Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
+/// A solver under the clock.
+pub struct Clocked<'a> {
+    problem: &'a Problem,
+    options: Options,
+    rrb: Rrb,
+    x: Vec<f64>,
+}
 
-    let done = rrb.done;
-    let model = Model::new(|key| parsed.int(key), done.precision, done.cycle, done.levels);
-    let counted = a.corners.is_none() && done.compensated_couplings == 0 && rrb.grids() > 0;
-    let mut x = vec![0.0; problem.unknowns()];
-    let mut total = Samples::default();
-    let mut stages: Vec<Stage> = Vec::new();
-    let mut iterations = 0;
-    for repeat in 0..=repeats {
+/// One solve.
+pub struct Run {
+    /// The whole [s].
+    pub total: f64,
+    /// Iterations.
+    pub iterations: usize,
+    readings: Readings,
+}
+
+impl Run {
+    /// The whole less all steps [s].
+    pub fn beside_steps(&self) -> f64 {
+        self.total - self.readings.iter().map(|r| r.2).sum::<f64>()
+    }
+}
+
+impl<'a> Clocked<'a> {
+    /// `options`: the solver's own; `threads` and the rest as there.
+    pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
+        let mut parsed = Options::new(Family::Rrb);
+        parsed.set_text(options).map_err(sentence)?;
+        let threads = match parsed.int(opt::THREADS) as usize {
+            0 => crate::machine::cores(),
+            threads => threads,
+        };
+        let a = &problem.a;
+        let grid = Grid { nx: a.nx, ny: a.ny };
+        let view = |name, values| View::new(name, values, grid, a.nx);
+        let stencil = StencilView {
+            grid,
+            center: view("center", &a.center),
+            east: view("east", &a.east),
+            north: view("north", &a.north),
+            corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
+        };
+        let rrb =
+            Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
+        Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()] })
+    }
+
+    /// From x = 0.
+    pub fn solve(&mut self) -> Result<Run, String> {
+        let Self { problem, options, rrb, x } = self;
+        let fused = options.int(opt::FUSION) != 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
         let found: Mutex<Readings> = Mutex::default();
+        let arrays = Arrays {
+            input_name: "b",
+            input: &problem.b,
+            ld: problem.a.nx,
+            output: x,
+            device_input: 0,
+            device_output: 0,
+            len: problem.unknowns(),
+        };
         let start = Instant::now();
         let outcome = rrb
-            .solve_around(
-                Arrays {
-                    input_name: "b",
-                    input: &problem.b,
-                    ld: a.nx,
-                    output: &mut x,
-                    device_input: 0,
-                    device_output: 0,
-                    len: problem.unknowns(),
-                },
-                &parsed,
-                &mut Nobody,
-                &|steps, text| -> SolverResult<_> {
-                    let mut clock = Clock { steps, fused, readings: Vec::new() };
-                    let outcome = text(&mut clock);
-                    if std::thread::current().id() == caller {
-                        *found.lock().expect("nobody panics with this lock") = clock.readings;
-                    }
-                    outcome
-                },
-            )
+            .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+                let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
+                let outcome = text(&mut clock);
+                if std::thread::current().id() == caller {
+                    *found.lock().expect("nobody panics with this lock") = clock.readings;
+                }
+                outcome
+            })
             .map_err(sentence)?;
-        let seconds = start.elapsed().as_secs_f64();
-        iterations = outcome.iterations;
-        if repeat == 0 {
-            continue;
-        }
-        total.push(seconds);
-        for (step, calls, seconds) in found.into_inner().expect("nobody panics with this lock") {
+        let total = start.elapsed().as_secs_f64();
+        let readings = found.into_inner().expect("nobody panics with this lock");
+        Ok(Run { total, iterations: outcome.iterations, readings })
+    }
+}
+
+fn sentence(error: rrbsolver::error::Error) -> String {
+    error.sentence(0)
+}
+
+/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
+pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
+    let mut clocked = Clocked::new(problem, options)?;
+    let done = clocked.rrb.done;
+    let model = Model::new(|key| clocked.options.int(key), done.precision, done.cycle, done.levels);
+    let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
+    let mut total = Samples::default();
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut iterations = clocked.solve()?.iterations;
+    for _ in 0..repeats {
+        let run = clocked.solve()?;
+        iterations = run.iterations;
+        total.push(run.total);
+        for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { model.of_step(step) } else { None };
                 stages.push(Stage { step: step.to_owned(), calls, seconds: Samples::default(), cost });
@@ -233,12 +266,12 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     }
     Ok(Breakdown {
         problem: problem.name.clone(),
-        nx: a.nx,
-        ny: a.ny,
+        nx: problem.a.nx,
+        ny: problem.a.ny,
         options: options.to_owned(),
         model,
-        threads: rrb.threads(),
-        grids: rrb.grids(),
+        threads: clocked.rrb.threads(),
+        grids: clocked.rrb.grids(),
         iterations,
         total,
         stages,
