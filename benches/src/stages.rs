@@ -122,6 +122,10 @@ impl PcgSteps for Clock<'_> {
 }
 
 impl RrbSteps for Clock<'_> {
+    fn eliminates(&self) -> bool {
+        self.steps.eliminates()
+    }
+
     noted! {
         fall_back() -> bool;
         inspect(guess: bool) -> Inputs;
@@ -131,6 +135,7 @@ impl RrbSteps for Clock<'_> {
         keep_means();
         rhs_norm2() -> f64;
         whole_residual_norm2() -> f64;
+        load_rhs(scale: f64);
         reduce();
         take_z();
         back_substitute() -> f64;

@@ -289,11 +289,15 @@ pub trait RrbSteps: PcgSteps {
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
     fn project_rhs(&mut self);
+    /// CG runs on S1, with b1 in place of b at black nodes.
+    fn eliminates(&self) -> bool;
+    /// b = input * scale again, after `reduce`.
+    fn load_rhs(&mut self, scale: f64);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
     /// <b, b> on the whole grid, after a projection.
     fn rhs_norm2(&mut self) -> f64;
-    /// |b - A x|^2 on the whole grid, before `reduce`.
+    /// |b - A x|^2 on the whole grid: before `reduce`, or after `back_substitute` and `load_rhs`.
     fn whole_residual_norm2(&mut self) -> f64;
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self);

@@ -658,6 +658,15 @@ impl RrbSteps for Run<'_> {
         })
     }
 
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        self.ready = Ready::default();
+        self.step(|s| launch::load(s.stream, &s.transfer(s.k.b, s.input, scale)));
+    }
+
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
     }
