@@ -4,5 +4,6 @@
 #include "remainder.cu"
 #include "levels.cu"
 #include "fused.cu"
+#include "cycle.cu"
 #include "steps.cu"
 #include "projection.cu"
