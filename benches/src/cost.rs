@@ -221,7 +221,16 @@ impl Model {
 
     /// Words of a whole solve from x = 0 to the tested 2-norm, which a residual of the whole confirms.
     pub fn words_of_solve(&self, iterations: usize) -> Option<f64> {
-        let around = ["inspect", "load", "reduce", "residual_from_rhs", "back_substitute", "load_rhs", "whole_residual_norm2", "store"];
+        let around = [
+            "inspect",
+            "load",
+            "reduce",
+            "residual_from_rhs",
+            "back_substitute",
+            "load_rhs",
+            "whole_residual_norm2",
+            "store",
+        ];
         let of = |step: &str| Some(self.of_step(step)?.words);
         let around: f64 = around.iter().map(|step| of(step)).sum::<Option<f64>>()?;
         let n = iterations as f64;

@@ -318,7 +318,7 @@ fn calls(stages: &[&Stage]) -> usize {
 /// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
 /// solver here; the one that stands alone is r'r.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("memcpy: caller's arrays", &["inspect", "load", "store"]),
+    ("memcpy: caller's arrays", &["inspect", "load", "load_rhs", "store"]),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
     ("dotp: r'r", &["residual_norm2"]),
     ("matvec: q = S1 p, p'q", &["multiply"]),

@@ -475,10 +475,8 @@ impl Pivot {
         }
         let rounded = exact.keep(setup.kept(exact.stored));
         if rounded.d < Self::least(setup.unit) {
-            return Err(node().refuse(format!(
-                "pivot {:e} is lost in a short format beside a largest center of about {:e}: use precision=f64",
-                exact.d, setup.unit
-            )));
+            let node = node();
+            return Err(lost_pivot(exact.d, setup.unit, node.level, node.i, node.j));
         }
         Ok(rounded)
     }
@@ -494,6 +492,13 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
     Error::Matrix { reason: format!("pivot {d:e} is not positive (center {center:e}): {why}"), level, i, j }
 }
 
+/// The sentence about a pivot that a short format cannot hold.
+pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
+    let reason =
+        format!("pivot {d:e} is lost in a short format beside a largest center of about {unit:e}: use precision=f64");
+    Error::Matrix { reason, level, i, j }
+}
+
 /// Where a doubtful pivot lies on the finest grid.
 #[derive(Clone, Copy, Debug)]
 pub struct PivotNode {
@@ -507,12 +512,6 @@ pub struct PivotNode {
     pub center: f64,
     /// Not a singular component that is left unprojected.
     pub may_float: bool,
-}
-
-impl PivotNode {
-    fn refuse(self, reason: String) -> Error {
-        Error::Matrix { reason, level: self.level, i: self.i, j: self.j }
-    }
 }
 
 /// What backends look up on the finest grid when a pivot is doubtful.

@@ -97,7 +97,7 @@ const WORTH_A_DEVICE: usize = 65_536;
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
 /// reason to leave the CPU.
 pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKind {
-    let offered = options.int(opt::PRECISION) <= choice::PRECISION_F64 && options.int(opt::CYCLE) <= choice::CYCLE_V;
+    let offered = options.int(opt::CYCLE) != choice::CYCLE_K;
     match options.int(opt::BACKEND) {
         choice::BACKEND_CUDA => BackendKind::Cuda,
         choice::BACKEND_REFERENCE => BackendKind::Reference,
@@ -158,12 +158,9 @@ impl Rrb {
         if on_device {
             check_offered(options)?;
         }
-        let storage = if on_device {
-            Storage::F64
-        } else {
-            choose_storage(a.grid, options, (findings.center_min, findings.center_max), components.singular() > 0)?
-        };
-        let cycle = choose_cycle(a.grid, options, on_device || components.singular() > 0)?;
+        let singular = components.singular() > 0;
+        let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
+        let cycle = choose_cycle(a.grid, options, singular)?;
         let levels = choose_levels(a.grid, options, &cycle, on_device)?;
         let mut setup = Setup {
             levels,
@@ -567,16 +564,11 @@ fn cycle_in_use(backend: &dyn RrbBackend) -> i64 {
 
 /// What the device has not got yet.
 fn check_offered(options: &Options) -> Result<()> {
-    let refuse = |what: &str| {
-        Err(Error::Unsupported(format!(
-            "{what} is not offered on a device in this build of the library: use backend=cpu"
-        )))
-    };
-    if options.int(opt::PRECISION) > choice::PRECISION_F64 {
-        return refuse("precision other than auto and f64");
-    }
-    if options.int(opt::CYCLE) > choice::CYCLE_V {
-        return refuse("cycle other than auto and v");
+    if options.int(opt::CYCLE) == choice::CYCLE_K {
+        return Err(Error::Unsupported(
+            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
+                .to_owned(),
+        ));
     }
     Ok(())
 }
