@@ -20,6 +20,41 @@ pub struct Rrb {
     inspection: Inspection,
     /// What the last factorize did.
     pub done: Done,
+    found: Found,
+}
+
+/// What `auto` has come to, for as long as the same is asked: matrices that follow are factorized once, in the memory
+/// that is there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    asked: Asked,
+    /// f64 was needed.
+    double: bool,
+    /// The V-cycle was better.
+    plain: bool,
+}
+
+/// The options that the choices of `auto` depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Asked {
+    whole: [i64; 8],
+    relaxation: f64,
+}
+
+impl Asked {
+    fn of(options: &Options) -> Self {
+        let keys = [
+            opt::PRECISION,
+            opt::CYCLE,
+            opt::CYCLE_SPACING,
+            opt::CYCLE_STEPS,
+            opt::LEVELS,
+            opt::GRIDS,
+            opt::LUMPING,
+            opt::COARSE_MEMORY,
+        ];
+        Self { whole: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
+    }
 }
 
 /// What a backend was made for; another value needs another backend.
@@ -62,6 +97,7 @@ mod choice {
     pub const PRECISION_F32: i64 = 2;
     pub const PRECISION_BF16: i64 = 3;
     pub const PRECISION_MIXED: i64 = 4;
+    pub const CYCLE_AUTO: i64 = 0;
     pub const CYCLE_V: i64 = 1;
     pub const CYCLE_AMLI: i64 = 2;
     pub const CYCLE_K: i64 = 3;
@@ -137,6 +173,7 @@ impl Rrb {
                     made_for,
                     inspection: Inspection::default(),
                     done: Done::default(),
+                    found: Found::default(),
                 }
             }
         };
@@ -159,35 +196,56 @@ impl Rrb {
             check_offered(options)?;
         }
         let singular = components.singular() > 0;
+        let asked = Asked::of(options);
+        let known = if rrb.found.asked == asked { rrb.found } else { Found { asked, ..Found::default() } };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
         let cycle = choose_cycle(a.grid, options, singular)?;
-        let levels = choose_levels(a.grid, options, &cycle, on_device)?;
-        let mut setup = Setup {
-            levels,
-            lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
-            omega: options.real(opt::RELAXATION),
-            compensate: positive > 0,
-            grids: choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block),
-            block,
-            zero_row_sum,
-            fused: options.int(opt::FUSION) != 0,
-            storage,
-            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
-            cycle,
+        let made = |storage: Storage, cycle: Cycle| {
+            let levels = choose_levels(a.grid, options, &cycle, on_device)?;
+            Ok(Setup {
+                levels,
+                lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
+                omega: options.real(opt::RELAXATION),
+                compensate: positive > 0,
+                grids: choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block),
+                block,
+                zero_row_sum,
+                fused: options.int(opt::FUSION) != 0,
+                storage,
+                unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
+                cycle,
+            })
         };
-        let factorized = rrb.backend.factorize(a, &setup, components);
-        let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO && setup.storage != Storage::F64;
-        match factorized {
+        let plain = Cycle { kind: Some(Kind::V), ..cycle };
+        let mut setup = made(
+            if known.double { Storage::F64 } else { storage },
+            if known.plain { plain } else { cycle },
+        )?;
+        let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
+        match rrb.backend.factorize(a, &setup, components) {
             // Perhaps a pivot that the short format cannot hold.
-            Err(Error::Matrix { .. }) if automatic => {
-                setup = Setup { storage: Storage::F64, unit: 1.0, ..setup };
+            Err(Error::Matrix { .. }) if automatic && setup.storage != Storage::F64 => {
+                setup = made(Storage::F64, setup.cycle)?;
                 rrb.backend.factorize(a, &setup, components)?;
             }
             other => other?,
         }
+        if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
+            // The V-cycle is best with its own levels, which are fewer.
+            let own = made(setup.storage, plain)?;
+            if own.levels != setup.levels {
+                setup = own;
+                rrb.backend.factorize(a, &setup, components)?;
+            }
+        }
+        rrb.found = Found {
+            asked,
+            double: automatic && setup.storage == Storage::F64,
+            plain: options.int(opt::CYCLE) == choice::CYCLE_AUTO && rrb.backend.recursion().kind == Kind::V,
+        };
         rrb.done = Done {
             backend: kind.number(),
-            levels,
+            levels: setup.levels,
             components: components.count,
             singular_components: components.singular(),
             compensated_couplings: positive,
@@ -348,10 +406,9 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
         });
     }
-    // The residual of a far guess must fit f32 sweeps.
-    let far = c.short && guess && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
-    let guessed = (c.center_max * inputs.guess_max).min(f64::MAX);
-    let scale = if far { power_of_two_below(guessed).recip() } else { scale };
+    // f32 sweeps hold no residual of a guess so far off and that of the solution both: from zero it is nearer.
+    let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
+    let guess = guess && !far;
     let given = s.load(scale, guess);
     let mut rhs_norm = given.sqrt();
     if c.singular() {
@@ -573,9 +630,9 @@ fn check_offered(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Largest contrast of centers that `precision = auto` leaves to bf16: f32 sweeps hold pivots down to 1e-38 of the
-/// largest center, and coarse pivots may lie far below the centers.
-const CONTRAST_FOR_SHORT: f64 = 1e12;
+/// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by side
+/// take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
+const CONTRAST_FOR_SHORT: f64 = 1e6;
 /// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
 const SMALL: usize = 16384;

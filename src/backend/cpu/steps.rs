@@ -451,6 +451,9 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         self.me.barrier();
         if changes && self.me.index == 0 {
             self.k.set_plain_cycle();
+            // What broke down may have left infinities in the padding.
+            // SAFETY: the others wait between two barriers.
+            unsafe { self.k.clear_sweeps() };
         }
         self.me.barrier();
         changes

@@ -435,7 +435,7 @@ impl Packed {
         }
         let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur);
         let mut live = Live { steps, k: self, stream, failed: None };
-        let found = cycle::prepare(&mut live, cycle);
+        let found = cycle::prepare(&mut live, cycle, 1.0);
         if let Some(error) = live.failed {
             return Err(error);
         }
