@@ -48,6 +48,9 @@ pub struct Breakdown {
     pub total: Samples,
     /// In the order of the first call.
     pub stages: Vec<Stage>,
+    /// On the way down and up each r1/r2/b1/b2 grid, all passes of a solve together; last what lies below them.
+    #[serde(default)]
+    pub by_grid: Vec<[Samples; 2]>,
 }
 
 /// (step, calls, seconds), in the order of the first call.
@@ -172,6 +175,7 @@ pub struct Run {
     /// Iterations.
     pub iterations: usize,
     readings: Readings,
+    by_grid: Vec<[f64; 2]>,
 }
 
 impl Run {
@@ -211,7 +215,7 @@ impl<'a> Clocked<'a> {
         let fused = options.int(opt::FUSION) != 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
-        let found: Mutex<Readings> = Mutex::default();
+        let found: Mutex<(Readings, Vec<[f64; 2]>)> = Mutex::default();
         let arrays = Arrays {
             input_name: "b",
             input: &problem.b,
@@ -224,17 +228,21 @@ impl<'a> Clocked<'a> {
         let start = Instant::now();
         let outcome = rrb
             .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+                if std::thread::current().id() == caller {
+                    steps.time_grids();
+                }
                 let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
                 let outcome = text(&mut clock);
                 if std::thread::current().id() == caller {
-                    *found.lock().expect("nobody panics with this lock") = clock.readings;
+                    let by_grid = clock.steps.grid_seconds().to_vec();
+                    *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
                 }
                 outcome
             })
             .map_err(sentence)?;
         let total = start.elapsed().as_secs_f64();
-        let readings = found.into_inner().expect("nobody panics with this lock");
-        Ok(Run { total, iterations: outcome.iterations, readings })
+        let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
+        Ok(Run { total, iterations: outcome.iterations, readings, by_grid })
     }
 }
 
@@ -250,11 +258,16 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
     let mut total = Samples::default();
     let mut stages: Vec<Stage> = Vec::new();
+    let mut by_grid: Vec<[Samples; 2]> = Vec::new();
     let mut iterations = clocked.solve()?.iterations;
     for _ in 0..repeats {
         let run = clocked.solve()?;
         iterations = run.iterations;
         total.push(run.total);
+        by_grid.resize_with(run.by_grid.len(), Default::default);
+        for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
+            samples.push(*seconds);
+        }
         for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { model.of_step(step) } else { None };
@@ -275,5 +288,6 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         iterations,
         total,
         stages,
+        by_grid,
     })
 }
