@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
-use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View};
 use rrbsolver::options::{Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
@@ -143,20 +143,6 @@ impl RrbSteps for Clock<'_> {
         store(scale: f64);
         multiply_rhs();
         store_zero();
-    }
-}
-
-/// Nobody looks at the residuals.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
-        false
-    }
-    fn passed(&mut self, _: usize, _: f64) {}
-    fn coefficients(&mut self, _: f64, _: f64) {}
-    fn may_stop(&self) -> bool {
-        false
     }
 }
 
