@@ -2,6 +2,7 @@
 
 use crate::contest::Contest;
 use crate::machine::Machine;
+use crate::march::March;
 use crate::overhead::{Overhead, REST};
 use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, Stage};
@@ -44,6 +45,8 @@ pub enum Study {
     Overhead(Overhead),
     /// Block smoothers.
     Smoother(SmootherStudy),
+    /// Time steps.
+    March(March),
 }
 
 /// A figure as a table: a row for each place on the x axis.
@@ -65,6 +68,40 @@ fn chart(chart: &Chart) -> String {
         })
         .collect();
     format!("{} [{}]:\n\n{}", chart.title, chart.y, table(&head, &rows))
+}
+
+/// A line for each grid and solver.
+fn march(run: &March) -> String {
+    let head = [
+        "problem",
+        "grid",
+        "solver",
+        "steps",
+        "average ms",
+        "of that copies",
+        "iterations (most)",
+        "factorize ms",
+        "residual",
+    ];
+    let rows: Vec<Vec<String>> = run
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                r.problem.clone(),
+                format!("{} x {}", r.nx, r.ny),
+                r.solver.clone(),
+                r.steps.to_string(),
+                digits(1e3 * r.mean),
+                if r.transfer > 0.0 { digits(1e3 * r.transfer) } else { "-".to_owned() },
+                format!("{:.1} ({})", r.iterations, r.most_iterations),
+                digits(1e3 * r.factorize),
+                format!("{:.1e}", r.residual),
+            ]
+        })
+        .collect();
+    let charts: Vec<String> = run.charts.iter().map(chart).collect();
+    format!("{}\n{}", table(&head, &rows), charts.join("\n"))
 }
 
 /// A table whose columns stand below one another in a terminal too.
@@ -117,6 +154,7 @@ impl Record {
             Study::Grids(sweep) => grids(sweep),
             Study::Overhead(overhead) => beside_steps(overhead),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
+            Study::March(run) => march(run),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();
@@ -309,7 +347,7 @@ fn calls(stages: &[&Stage]) -> usize {
 /// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
 /// solver here; the one that stands alone is r'r.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("memcpy: caller's arrays", &["inspect", "load", "store"]),
+    ("memcpy: caller's arrays", &["inspect", "load", "load_rhs", "store"]),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
     ("dotp: r'r", &["residual_norm2"]),
     ("matvec: q = S1 p, p'q", &["multiply"]),

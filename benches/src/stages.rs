@@ -125,6 +125,10 @@ impl PcgSteps for Clock<'_> {
 }
 
 impl RrbSteps for Clock<'_> {
+    fn eliminates(&self) -> bool {
+        self.steps.eliminates()
+    }
+
     noted! {
         fall_back() -> bool;
         inspect(guess: bool) -> Inputs;
@@ -134,6 +138,7 @@ impl RrbSteps for Clock<'_> {
         keep_means();
         rhs_norm2() -> f64;
         whole_residual_norm2() -> f64;
+        load_rhs(scale: f64);
         reduce();
         take_z();
         back_substitute() -> f64;

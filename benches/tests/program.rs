@@ -176,7 +176,7 @@ fn all_of_the_papers_measurements_end_as_records() {
     let output = folder("paper");
     let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve"] {
+    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march"] {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
         let value: Value = serde_json::from_str(&text).expect(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");

@@ -480,21 +480,30 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        let (nx, k) = (self.layout().grid.nx, self.k);
-        for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this member's share.
-            unsafe {
-                spread(self.layout(), j, self.caller.input(j, nx), scale, &k.b);
-                if guess {
-                    spread(self.layout(), j, self.caller.output(j, nx), scale, &k.x);
-                }
+        self.load_rhs(scale);
+        if guess {
+            let nx = self.layout().grid.nx;
+            for j in natural_rows(self.layout(), &self.rows()) {
+                // SAFETY: row j and its rows J are of this member's share.
+                unsafe { spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x) };
             }
-        }
-        if !guess {
+        } else {
             self.clear_solution();
         }
         // Ends with a barrier.
         self.rhs_norm2()
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
+        }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

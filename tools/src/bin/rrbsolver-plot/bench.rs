@@ -37,6 +37,7 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
         Study::Levels(sweep) => of_levels(sweep),
         Study::Grids(sweep) => of_grids(sweep),
         Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
+        Study::March(run) => run.charts.iter().map(of_chart).collect(),
         Study::Stream | Study::Solve(_) | Study::Stages(_) | Study::Overhead(_) => Vec::new(),
     };
     figures
