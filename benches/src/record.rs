@@ -305,8 +305,37 @@ impl Record {
             String::new(),
         ]);
         text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", "of triad", "GFlop/s"], &rows);
+        if !b.by_grid.is_empty() {
+            text += "\n";
+            text += &by_grid(b);
+        }
         text
     }
+}
+
+/// The papers' table 5.2: where the levels' time goes, by grid. Fused stages of the first grid do CG's work too.
+fn by_grid(b: &Breakdown) -> String {
+    let median = |way: usize| b.by_grid.iter().map(|g| g[way].median()).collect::<Vec<f64>>();
+    let (down, up) = (median(0), median(1));
+    let of = |seconds: &[f64], q: usize| {
+        let total: f64 = seconds.iter().sum();
+        [digits(1e3 * seconds[q]), digits(100.0 * seconds[q] / total)]
+    };
+    let (mut nx, mut ny) = (b.nx, b.ny);
+    let rows: Vec<Vec<String>> = (0..b.by_grid.len())
+        .map(|q| {
+            let name = if q == b.grids {
+                let deeper = if b.model.levels > 2 * q { "deeper levels and " } else { "" };
+                format!("{deeper}remainder")
+            } else {
+                format!("{}: levels {} and {}", q + 1, 2 * q + 1, 2 * q + 2)
+            };
+            let name = [name, format!("{nx} x {ny}")];
+            (nx, ny) = (nx.max(2) / 2, ny.max(2) / 2);
+            name.into_iter().chain(of(&down, q)).chain(of(&up, q)).collect()
+        })
+        .collect();
+    table(&["grid", "nodes", "down ms", "%", "up ms", "%"], &rows)
 }
 
 /// Calls of stages in one row: those at a start count too, steps that come by turns once.

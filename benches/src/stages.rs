@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
-use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View};
 use rrbsolver::options::{Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
@@ -48,6 +48,9 @@ pub struct Breakdown {
     pub total: Samples,
     /// In the order of the first call.
     pub stages: Vec<Stage>,
+    /// On the way down and up each r1/r2/b1/b2 grid, all passes of a solve together; last what lies below them.
+    #[serde(default)]
+    pub by_grid: Vec<[Samples; 2]>,
 }
 
 /// (step, calls, seconds), in the order of the first call.
@@ -148,20 +151,6 @@ impl RrbSteps for Clock<'_> {
     }
 }
 
-/// Nobody looks at the residuals.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
-        false
-    }
-    fn passed(&mut self, _: usize, _: f64) {}
-    fn coefficients(&mut self, _: f64, _: f64) {}
-    fn may_stop(&self) -> bool {
-        false
-    }
-}
-
 /// A solver under the clock.
 pub struct Clocked<'a> {
     problem: &'a Problem,
@@ -177,6 +166,7 @@ pub struct Run {
     /// Iterations.
     pub iterations: usize,
     readings: Readings,
+    by_grid: Vec<[f64; 2]>,
 }
 
 impl Run {
@@ -216,7 +206,7 @@ impl<'a> Clocked<'a> {
         let fused = options.int(opt::FUSION) != 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
-        let found: Mutex<Readings> = Mutex::default();
+        let found: Mutex<(Readings, Vec<[f64; 2]>)> = Mutex::default();
         let arrays = Arrays {
             input_name: "b",
             input: &problem.b,
@@ -229,17 +219,21 @@ impl<'a> Clocked<'a> {
         let start = Instant::now();
         let outcome = rrb
             .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+                if std::thread::current().id() == caller {
+                    steps.time_grids();
+                }
                 let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
                 let outcome = text(&mut clock);
                 if std::thread::current().id() == caller {
-                    *found.lock().expect("nobody panics with this lock") = clock.readings;
+                    let by_grid = clock.steps.grid_seconds().to_vec();
+                    *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
                 }
                 outcome
             })
             .map_err(sentence)?;
         let total = start.elapsed().as_secs_f64();
-        let readings = found.into_inner().expect("nobody panics with this lock");
-        Ok(Run { total, iterations: outcome.iterations, readings })
+        let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
+        Ok(Run { total, iterations: outcome.iterations, readings, by_grid })
     }
 }
 
@@ -255,11 +249,16 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
     let mut total = Samples::default();
     let mut stages: Vec<Stage> = Vec::new();
+    let mut by_grid: Vec<[Samples; 2]> = Vec::new();
     let mut iterations = clocked.solve()?.iterations;
     for _ in 0..repeats {
         let run = clocked.solve()?;
         iterations = run.iterations;
         total.push(run.total);
+        by_grid.resize_with(run.by_grid.len(), Default::default);
+        for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
+            samples.push(*seconds);
+        }
         for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { model.of_step(step) } else { None };
@@ -280,5 +279,6 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         iterations,
         total,
         stages,
+        by_grid,
     })
 }

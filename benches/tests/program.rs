@@ -103,6 +103,14 @@ fn stages_add_up() {
         for k in 0..2 {
             let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
             assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
+            // Less than all steps. The last is what lies below the grids, all of it on the way down.
+            let grids = result["by_grid"].as_array().unwrap();
+            let of = |way: usize| grids.iter().map(|g| g[way][k].as_f64().unwrap()).collect::<Vec<_>>();
+            assert!(
+                of(0).iter().all(|&s| s > 0.0) && of(1).iter().rposition(|&s| s > 0.0) == Some(grids.len() - 2),
+                "{grids:?}"
+            );
+            assert!(of(0).iter().chain(&of(1)).sum::<f64>() < sum);
         }
         let rows: &[&str] =
             if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };

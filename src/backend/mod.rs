@@ -281,6 +281,13 @@ pub trait RrbSteps: PcgSteps {
     /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
     /// that changes anything.
     fn fall_back(&mut self) -> bool;
+    /// Asks for `grid_seconds` of this run, for a benchmark.
+    fn time_grids(&mut self) {}
+    /// Seconds of this member on the way down and up the levels of each grid, last those of the remainder. Empty where
+    /// nobody asked, and on backends that do not keep them.
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &[]
+    }
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.

@@ -12,7 +12,7 @@ use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
-use crate::report::{History, Observer, Outcome, StopReason};
+use crate::report::{History, Nobody, Observer, Outcome, StopReason};
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
@@ -782,22 +782,5 @@ impl Observer for Watch<'_> {
 
     fn may_stop(&self) -> bool {
         self.monitor.is_some()
-    }
-}
-
-/// Nobody listens to `apply` and `multiply`.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
-        false
-    }
-
-    fn passed(&mut self, _: usize, _: f64) {}
-
-    fn coefficients(&mut self, _: f64, _: f64) {}
-
-    fn may_stop(&self) -> bool {
-        false
     }
 }

@@ -459,6 +459,14 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         changes
     }
 
+    fn time_grids(&mut self) {
+        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.sections.seconds
+    }
+
     fn inspect(&mut self, guess: bool) -> Inputs {
         let nx = self.layout().grid.nx;
         let mut seen = Inputs::none();
