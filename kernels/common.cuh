@@ -23,6 +23,9 @@ constexpr int THREADS = TILE_X * TILE_Y;
 // once (RESIDENT), so that none waits for a second turn.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
+// A tile of a sweep with the row and column of b1 beyond it, and a thread for each value of it.
+constexpr int HALO = (TILE_X + 1) * (TILE_Y + 1);
+constexpr int SWEEP_THREADS = (HALO + 31) / 32 * 32;
 enum Colour { R1, R2, B1, B2 };
 enum Straight { W, E, S, N };
 enum Diagonal { SW, SE, NW, NE };
@@ -39,25 +42,48 @@ struct Geometry {
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
 };
 
-// One grid of the preconditioner. Couplings are kept once: straight ones with the red nodes (8 planes: W E S N of r1, of
-// r2), diagonal ones with b1 (4 planes: SW SE NW NE).
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit.
+struct Double {
+    using Stored = double;
+    using Real = double;
+    static __device__ double read(double v) { return v; }
+};
+struct Single {
+    using Stored = float;
+    using Real = float;
+    static __device__ float read(float v) { return v; }
+};
+// The upper half of a float.
+struct Brain {
+    struct Stored {
+        uint16_t bits;
+    };
+    using Real = float;
+    static __device__ float read(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+};
+
+// One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
+// nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
     double *h;        // 1 / d of r1, r2, b1
     double *s;        // straight couplings
     double *d;        // diagonal couplings between black nodes, after the odd level
-    double *excess;   // row sums; of eliminated nodes excess / d; setup alone
-    double *corners;  // diagonal couplings between red nodes, kept with r1; setup alone
+    double *excess;   // row sums; of eliminated nodes excess / d
+    double *corners;  // diagonal couplings between red nodes, kept with r1
     double *far;      // couplings at distance two, after the odd level
-    double *z;        // right-hand side on the way down, solution on the way up
-    double *y;        // b1 on the way down
+    // What sweeps read, in short formats; null with double precision, where they read the above.
+    float *short_h;
+    void *short_s, *short_d;
+    // Where a cycle recurses, the matrix before the levels change it, in the format of M: 4 planes each.
+    void *kept_excess, *kept_corners, *kept_black;
 };
 
-// Where the kept values of a grid go and come from: the four colours of the next grid, or (`next.g.nx` = 0) the plain
+// Where the kept values of a grid go and come from: the four colours of the next grid, or (`to`, `from`) the plain
 // vectors of the remainder, i fastest.
-struct Kept {
+template <class Real> struct Kept {
     Geometry g;
-    double *z;
+    Real *z;
     const double *from;
     double *to;
     int nx, ny;
@@ -67,15 +93,49 @@ struct Kept {
         const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
         return colour * g.plane + g.at(ii >> 1, jj >> 1);
     }
-    __device__ void put(int i, int j, double value) const {
+    __device__ void put(int i, int j, Real value) const {
         if (i >= nx || j >= ny) return;
         if (to) to[int64_t(j) * nx + i] = value;
         else z[at(i, j)] = value;
     }
-    __device__ double get(int i, int j) const {
-        if (unsigned(i) >= unsigned(nx) || unsigned(j) >= unsigned(ny)) return 0.0;
-        return from ? from[int64_t(j) * nx + i] : z[at(i, j)];
+    __device__ Real get(int i, int j) const {
+        if (unsigned(i) >= unsigned(nx) || unsigned(j) >= unsigned(ny)) return Real(0);
+        return from ? Real(from[int64_t(j) * nx + i]) : z[at(i, j)];
     }
+};
+
+// One grid as sweeps and cycles work on it.
+template <class F> struct Level {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    Geometry g;
+    const Real *h;                          // 1 / d of r1, r2, b1
+    const Stored *s, *d;                    // couplings, as in Grid
+    Real *z;                                // right-hand side on the way down, solution on the way up
+    Real *y;                                // b1 on the way down
+    const Stored *excess, *corners, *black; // where a cycle recurses: its matrix, in excess form
+    Real *r, *direction, *q, *u;            // and the vectors of the iteration
+    Kept<Real> kept;
+};
+
+// A step of the preconditioner (src/backend/cuda/program.rs). A program is an array of them in device memory.
+enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST, MULTIPLY_FIRST };
+enum Flag {
+    KEEP = 1,        // down: r = right-hand side
+    KEEP_TOO = 2,    // down: and q
+    RHO = 4,         // a part of <r, M^-1 r>
+    TURN = 8,        // the last such part
+    DIRECTED = 16,   // up, or as a step: d = z, with WITH_BETA + beta d
+    WITH_BETA = 32,
+    FIRST_STEP = 64, // u = alpha d, else u + alpha d
+    TAKE = 128,      // up: z = u
+    STORE = 256,     // product: q = A d
+    GO_ON = 512,     // product, step: r -= alpha q, z = r
+    ADVANCED = 1024, // up: u as above
+};
+struct Op {
+    int32_t kind, grid, flags, partial;  // partial: where its blocks put their sums
+    double alpha, beta;
 };
 
 // How the loop of PCG stands; numbers as in src/backend/cuda/steps.rs.
@@ -90,6 +150,7 @@ struct Step {
 
 // The scalars of a solve, on the device. The host writes the first part before the loop.
 struct Scalars {
+    double per_unit;          // short formats keep M / unit
     double threshold;
     double vanishing;         // residuals of at most this 2-norm may have squares that vanish
     int64_t iteration;
@@ -102,7 +163,8 @@ struct Scalars {
     int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
     double sum;               // of the last dot product
     double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
-    uint64_t largest, largest_guess, not_finite;
+    uint64_t largest, largest_guess;
+    uint64_t not_finite;      // complement of the first place; 0: none
     unsigned ticket;
     unsigned unused;
     Step ring[RING];
@@ -159,13 +221,15 @@ __device__ inline double sum4(double a, double b, double c, double d) { return (
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
 // What a kernel does with its sums.
-enum Turn { NOTHING, START, LOOP };
+// CONFIRM: as START, after a loop that does not go on.
+enum Turn { NOTHING, START, LOOP, CONFIRM };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
 // src/solver/krylov.rs. The fused way down has written the other r of b1.
 __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
+    if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
-    if (how == START) {
+    if (how != LOOP) {
         s.rho = rho;
         return;
     }
@@ -201,13 +265,32 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     s.alpha = s.rho / sigma;
 }
 
-// Calls f(I, J) for the compute area; every thread of a block makes the same number of rounds, `inside` or not.
+// Calls f(I, J) for the compute area, by the first THREADS threads of each block.
 template <class F>
 __device__ inline void over_area(const Geometry &g, F f) {
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, j = tile / across * TILE_Y + threadIdx.y;
-        if (i < g.cx && j < g.cy) f(i, j);
+        const int i = tile % across * TILE_X + ti, j = tile / across * TILE_Y + tj;
+        if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
+    }
+}
+
+// The end of the way down: what makes <r, M^-1 r> and <r, r>.
+struct TurnArgs {
+    Scalars *scalars;
+    const double *rho_partial, *norm_partial;
+    int rho_count, norm_count;
+    int how;
+};
+
+// By one block, when the parts are there.
+__device__ inline void turn_of(const TurnArgs &a) {
+    const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
+    if (thread_of_block() == 0) {
+        // The way down of the loop has written the other r of b1.
+        if (a.how == LOOP) a.scalars->parity ^= 1;
+        turn(*a.scalars, rho * a.scalars->per_unit, norm2, a.how);
     }
 }
 
@@ -233,4 +316,89 @@ __device__ inline double straight_r2(const Grid &k, const double *v, int64_t c) 
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *a = k.s + 4 * p, *v1 = v + B1 * p, *v2 = v + B2 * p;
     return (a[W * p + c] * v1[c] + a[E * p + c] * v1[c + 1]) + (a[S * p + c] * v2[c - n] + a[N * p + c] * v2[c]);
+}
+
+// Couplings of a colour to its straight neighbours, as they are stored.
+template <class T> __device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = s, *r2 = s + 4 * p;
+    switch (colour) {
+    case R1: for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c]; break;
+    case R2: for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c]; break;
+    case B1: a[0] = r2[E * p + c - 1]; a[1] = r2[W * p + c]; a[2] = r1[N * p + c - n]; a[3] = r1[S * p + c]; break;
+    default: a[0] = r1[E * p + c]; a[1] = r1[W * p + c + 1]; a[2] = r2[N * p + c]; a[3] = r2[S * p + c + n]; break;
+    }
+}
+
+// To its diagonal ones. `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
+template <class T> __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    switch (colour) {
+    case R1: case B1: for (int k = 0; k < 4; ++k) a[k] = of[k * p + c]; break;
+    case R2: a[0] = of[NE * p + c - n]; a[1] = of[NW * p + c - n + 1]; a[2] = of[SE * p + c]; a[3] = of[SW * p + c + 1]; break;
+    default: a[0] = of[NE * p + c]; a[1] = of[NW * p + c + 1]; a[2] = of[SE * p + c + n]; a[3] = of[SW * p + c + n + 1]; break;
+    }
+}
+
+// v at the straight neighbours of a colour, in the order of its couplings.
+template <class T> __device__ inline void straight_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    switch (colour) {
+    case R1: w[0] = b2[-1]; w[1] = b2[0]; w[2] = b1[0]; w[3] = b1[n]; break;
+    case R2: w[0] = b1[0]; w[1] = b1[1]; w[2] = b2[-n]; w[3] = b2[0]; break;
+    case B1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r1[-n]; w[3] = r1[0]; break;
+    default: w[0] = r1[0]; w[1] = r1[1]; w[2] = r2[0]; w[3] = r2[n]; break;
+    }
+}
+
+// And at the diagonal ones.
+template <class T> __device__ inline void diagonal_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    switch (colour) {
+    case R1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r2[n - 1]; w[3] = r2[n]; break;
+    case R2: w[0] = r1[-n]; w[1] = r1[1 - n]; w[2] = r1[0]; w[3] = r1[1]; break;
+    case B1: w[0] = b2[-n - 1]; w[1] = b2[-n]; w[2] = b2[-1]; w[3] = b2[0]; break;
+    default: w[0] = b1[0]; w[1] = b1[1]; w[2] = b1[n]; w[3] = b1[n + 1]; break;
+    }
+}
+
+// Where the blocks of a launch meet: counts of one launch, zero before and after it.
+struct Meeting {
+    unsigned arrived, released;
+};
+
+// All blocks come here before any goes on; the last one does `action` first. What was written before is seen after.
+template <class Action> __device__ inline void meet(Meeting *m, unsigned &phase, Action action) {
+    __shared__ bool last;
+    ++phase;
+    __syncthreads();
+    if (thread_of_block() == 0) {
+        __threadfence();
+        last = atomicAdd(&m->arrived, 1u) + 1 == gridDim.x * phase;
+        if (last) __threadfence();
+    }
+    __syncthreads();
+    if (last) {
+        action();
+        __syncthreads();
+        if (thread_of_block() == 0) {
+            __threadfence();
+            *static_cast<volatile unsigned *>(&m->released) = phase;
+        }
+    } else if (thread_of_block() == 0) {
+        while (*static_cast<volatile unsigned *>(&m->released) < phase) {}
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// The last thing a block does: nobody waits any more when all have come.
+__device__ inline void leave(Meeting *m, unsigned phase) {
+    __syncthreads();
+    if (thread_of_block() == 0 && atomicAdd(&m->arrived, 1u) + 1 == gridDim.x * (phase + 1)) {
+        m->arrived = 0;
+        m->released = 0;
+    }
 }

@@ -6,26 +6,27 @@
 #include "common.cuh"
 
 struct SchurArrays {
-    Grid k;                 // first grid; `s` is not used
-    const double *center;   // of S1: planes of b1, b2
+    Geometry g;             // of the first grid
+    const double *d, *far;  // couplings of S1
+    const double *center;   // planes of b1, b2
     double *r_b1[2], *r_b2;
     double *x_b1, *x_b2, *p_b1, *p_b2, *q_b1, *q_b2;
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
 
-struct FirstArgs {
+template <class F> struct FirstArgs {
     SchurArrays v;
-    Kept kept;
+    Level<F> k;
     const double *in_b1, *in_b2;  // for the plain steps; null: the current r
-    double *partial, *norm_partial;
+    double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     int how;                      // START: r as it is; LOOP: r - alpha q first
-    uint64_t conditional;         // handle of the WHILE node
 };
 
-// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; rho and <r, r> in parts.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs a) {
-    const Geometry &g = a.v.k.g;
+// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
+template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, double &rho, double &norm2) {
+    using Real = typename F::Real;
+    const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
     const Scalars &s = *a.v.scalars;
     const bool update = a.how == LOOP;
@@ -35,8 +36,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_firs
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity];
     double *out1 = a.v.r_b1[parity ^ 1];
     const double *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
-    const double *q1 = a.v.q_b1, *q2 = a.v.q_b2, *h = a.v.k.h + B1 * p, *d = a.v.k.d;
-    double rho = 0.0, norm2 = 0.0;
+    const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
+    const Real *h = a.k.h + B1 * p;
+    const typename F::Stored *d = a.k.d;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         double sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
@@ -49,13 +51,62 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_firs
             out1[c] = sw;
             a.v.r_b2[c] = own;
         }
-        const double scaled = h[c] * sw;
+        const Real scaled = h[c] * Real(sw);
         rho += sw * scaled;
         norm2 += sw * sw + own * own;
-        const double near = (d[NE * p + c] * scaled + d[NW * p + c + 1] * (h[c + 1] * se)) +
-                            (d[SE * p + c + n] * (h[c + n] * nw) + d[SW * p + c + n + 1] * (h[c + n + 1] * ne));
-        a.kept.put(i, j, own - near);
+        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (h[c + 1] * Real(se))) +
+                          (F::read(d[SE * p + c + n]) * (h[c + n] * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (h[c + n + 1] * Real(ne)));
+        a.k.kept.put(i, j, Real(own) - near);
     });
+}
+
+// z on b1 from the kept values.
+template <class F>
+__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
+    using Real = typename F::Real;
+    const int64_t p = a.v.g.plane;
+    const typename F::Stored *d = a.k.d;
+    const Real near = (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
+                      (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
+    return a.k.h[B1 * p + c] * (Real(r) - near);
+}
+
+// z on b1 and b2 from the kept values, for the plain steps.
+template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
+    const Geometry &g = a.v.g;
+    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        const typename F::Real own = a.k.kept.get(i, j);
+        a.k.z[B1 * g.plane + c] = solve_first(a, i, j, c, in1[c], own);
+        a.k.z[B2 * g.plane + c] = own;
+    });
+}
+
+// First half of B0: z as above, x += alpha p, p = z / unit + beta p. When the loop has ended, x alone.
+template <class F> __device__ inline void advance_first(const FirstArgs<F> &a) {
+    const Geometry &g = a.v.g;
+    const Scalars &s = *a.v.scalars;
+    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
+    const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
+    const double *r1 = a.v.r_b1[s.parity];
+    over_area(g, [&](int i, int j) {
+        const int64_t c = g.at(i, j);
+        const double p1 = step ? a.v.p_b1[c] : 0.0, p2 = step ? a.v.p_b2[c] : 0.0;
+        if (step) {
+            a.v.x_b1[c] += alpha * p1;
+            a.v.x_b2[c] += alpha * p2;
+        }
+        if (ended) return;
+        const typename F::Real own = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], own);
+        a.v.p_b1[c] = step ? per_unit * z1 + beta * p1 : per_unit * z1;
+        a.v.p_b2[c] = step ? per_unit * own + beta * p2 : per_unit * own;
+    });
+}
+
+template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
+    double rho = 0.0, norm2 = 0.0;
+    descend_first(a, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -65,51 +116,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_firs
     }
 }
 
-// z on b1 and b2 from the kept values, for the plain steps.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs a) {
-    const Geometry &g = a.v.k.g;
-    const int64_t p = g.plane;
-    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
-    const double *h = a.v.k.h + B1 * p, *d = a.v.k.d;
-    over_area(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        const double own = a.kept.get(i, j);
-        const double near = (d[SW * p + c] * a.kept.get(i - 1, j - 1) + d[SE * p + c] * a.kept.get(i, j - 1)) +
-                            (d[NW * p + c] * a.kept.get(i - 1, j) + d[NE * p + c] * own);
-        a.v.k.z[B1 * p + c] = h[c] * (in1[c] - near);
-        a.v.k.z[B2 * p + c] = own;
-    });
-}
-
-// First half of B0: z as above, x += alpha p, p = z + beta p. When the loop has ended, x alone.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs a) {
-    const Geometry &g = a.v.k.g;
-    const int64_t p = g.plane;
-    const Scalars &s = *a.v.scalars;
-    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
-    const double alpha = s.alpha, beta = s.beta;
-    const double *r1 = a.v.r_b1[s.parity], *h = a.v.k.h + B1 * p, *d = a.v.k.d;
-    over_area(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        const double p1 = step ? a.v.p_b1[c] : 0.0, p2 = step ? a.v.p_b2[c] : 0.0;
-        if (step) {
-            a.v.x_b1[c] += alpha * p1;
-            a.v.x_b2[c] += alpha * p2;
-        }
-        if (ended) return;
-        const double own = a.kept.get(i, j);
-        const double near = (d[SW * p + c] * a.kept.get(i - 1, j - 1) + d[SE * p + c] * a.kept.get(i, j - 1)) +
-                            (d[NW * p + c] * a.kept.get(i - 1, j) + d[NE * p + c] * own);
-        const double z1 = h[c] * (r1[c] - near);
-        a.v.p_b1[c] = step ? z1 + beta * p1 : z1;
-        a.v.p_b2[c] = step ? own + beta * p2 : own;
-    });
-}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first(a); }
 
 // Row c of S1 v, on b1 and on b2.
 __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int64_t c, double &q1, double &q2) {
-    const int64_t p = a.k.g.plane, n = a.k.g.stride;
-    const double *d = a.k.d, *far = a.k.far;
+    const int64_t p = a.g.plane, n = a.g.stride;
+    const double *d = a.d, *far = a.far;
     const double far1 = (far[B1_EAST * p + c - 1] * v1[c - 1] + far[B1_EAST * p + c] * v1[c + 1]) +
                         (far[B1_NORTH * p + c - n] * v1[c - n] + far[B1_NORTH * p + c] * v1[c + n]);
     const double near1 = (d[SW * p + c] * v2[c - n - 1] + d[SE * p + c] * v2[c - n]) + (d[NW * p + c] * v2[c - 1] + d[NE * p + c] * v2[c]);
@@ -129,24 +149,35 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 #endif
 }
 
-// Second half of B0: q = S1 p, sigma = <p, q>; the end of an iteration.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(FirstArgs a) {
-    const Geometry &g = a.v.k.g;
+struct SchurArgs {
+    SchurArrays v;
+    double *partial;
+    int how;
+    uint64_t conditional;         // handle of the WHILE node; 0: none
+};
+
+// Second half of B0: q = S1 p; returns this thread's part of <p, q>.
+__device__ inline double multiply_first(const SchurArrays &v) {
+    double sigma = 0.0;
+    over_area(v.g, [&](int i, int j) {
+        const int64_t c = v.g.at(i, j);
+        double q1, q2;
+        schur_rows(v, v.p_b1, v.p_b2, c, q1, q2);
+        v.q_b1[c] = q1;
+        v.q_b2[c] = q2;
+        sigma += v.p_b1[c] * q1 + v.p_b2[c] * q2;
+    });
+    return sigma;
+}
+
+// And the end of an iteration.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
-        if (blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, s);
+        if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, s);
         return;
     }
-    double sigma = 0.0;
-    over_area(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        double q1, q2;
-        schur_rows(a.v, a.v.p_b1, a.v.p_b2, c, q1, q2);
-        a.v.q_b1[c] = q1;
-        a.v.q_b2[c] = q2;
-        sigma += a.v.p_b1[c] * q1 + a.v.p_b2[c] * q2;
-    });
-    sigma = block_sum(sigma);
+    double sigma = block_sum(multiply_first(a.v));
     if (thread_of_block() == 0) a.partial[blockIdx.x] = sigma;
     if (!last_block(&s.ticket)) return;
     sigma = sum_of(a.partial, gridDim.x);
@@ -157,15 +188,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
 }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(FirstArgs a) {
-    const Geometry &g = a.v.k.g;
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     // After the loop: not if it goes on.
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;
-    over_area(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
+    over_area(a.v.g, [&](int i, int j) {
+        const int64_t c = a.v.g.at(i, j);
         double q1, q2;
         schur_rows(a.v, a.v.x_b1, a.v.x_b2, c, q1, q2);
         q1 = a.v.b_b1[c] - q1;
@@ -181,5 +211,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
     if (thread_of_block() == 0) {
         s.norm2 = norm2;
         s.parity = 0;
+        s.largest = 0;
     }
 }

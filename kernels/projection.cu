@@ -15,19 +15,19 @@ struct ProjectionArgs {
     const double *nodes;              // of each component
     double *sums;                     // of each run: sum, and sum of magnitudes
     double *means;                    // of each component: sum, sum of magnitudes, mean, kept mean
-    double *v;                        // 4 planes
+    double *v;                        // 4 planes, in double precision or in the type of sweeps
     int restore;                      // shift to the kept means
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f64(ProjectionArgs a) {
+template <class Real> __device__ inline void run_sums(const ProjectionArgs &a) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
         const Run run = a.runs[k];
-        const double *v = a.v + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        const Real *v = reinterpret_cast<const Real *>(a.v) + run.colour * a.g.plane + a.g.at(run.start, run.row);
         double sum = 0.0, magnitudes = 0.0;
         for (int i = lane; i < run.len; i += 32) {
             sum += v[i];
-            magnitudes += fabs(v[i]);
+            magnitudes += fabs(double(v[i]));
         }
         for (int step = 16; step > 0; step /= 2) {
             sum += __shfl_xor_sync(0xffffffffu, sum, step);
@@ -39,6 +39,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f64(Projectio
         }
     }
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f64(ProjectionArgs a) { run_sums<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f32(ProjectionArgs a) { run_sums<float>(a); }
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(ProjectionArgs a) {
     const int component = blockIdx.x;
@@ -58,16 +61,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(Pr
 }
 
 // v -= mean, plus the kept mean with `restore`.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) {
+template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
         const Run run = a.runs[k];
         const double *means = a.means + 4 * int64_t(run.component);
         const double shift = (a.restore ? means[3] : 0.0) - means[2];
-        double *v = a.v + run.colour * a.g.plane + a.g.at(run.start, run.row);
-        for (int i = lane; i < run.len; i += 32) v[i] += shift;
+        Real *v = reinterpret_cast<Real *>(a.v) + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        for (int i = lane; i < run.len; i += 32) v[i] = Real(v[i] + shift);
     }
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) { shift_runs<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f32(ProjectionArgs a) { shift_runs<float>(a); }
 
 // Remembers the means.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_keep_means_f64(ProjectionArgs a) {

@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         if (lane == 0) {
             const double d = s - v;
             const int at = natural_of(k, a.nx, a.ny);
-            const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, d, s, d, nonzero == 0).inverse;
+            const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, s, v, s, d, nonzero == 0).inverse;
             inverse_of[k & 1] = inverse;
             excess_of[k & 1] = s;
             a.inverse_pivot[k] = inverse;
@@ -111,9 +111,10 @@ struct InverseArgs {
     const double *couplings, *back, *inverse_pivot;
     double *inverse;  // n * n values, symmetric, natural order
     int nx, ny, n;
+    double unit;      // sweeps solve with M / unit
 };
 
-// Columns of the inverse, L D L^T z = e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
+// Columns of the inverse, L D L^T z = unit e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
 // and hands it on to the lane before from node to node. Column c is written as row c.
 constexpr int COLUMNS = 4;
 
@@ -122,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(Inver
     if (column >= m) return;
     double *out = a.inverse + int64_t(natural_of(column, a.nx, a.ny)) * m;
     // Forward from the column's own node on: y_k = v_k / d_k, v_(k+1+l) -= a_kl y_k. Lane l holds v_(k+l).
-    double v = lane == 0 ? 1.0 : 0.0, kept = 0.0;
+    double v = lane == 0 ? a.unit : 0.0, kept = 0.0;
     for (int k = lane; k < column; k += 32) out[natural_of(k, a.nx, a.ny)] = 0.0;
     constexpr int AHEAD = 4;
     for (int k0 = column; k0 < m; k0 += AHEAD) {
@@ -168,53 +169,51 @@ extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(Inver
     }
 }
 
-struct RemainderArgs {
+struct Rest {
     const double *inverse, *r;
     double *z;
     int n;
-    double *partial;          // r' z, a value a block
-    Scalars *scalars;
-    // The sums that make rho and <r, r>: all of the way down, contiguous.
-    const double *rho_partial, *norm_partial;
-    int rho_count, norm_count;
-    int how;                  // NOTHING: z alone; START, LOOP: turn to the way up
-    int flip;                 // the way down has written the other r of b1
 };
 
-// Rows of the inverse a block does: one a warp.
-constexpr int ROWS = THREADS / 32;
-
-// z = M^-1 r of the remainder; then the turn from the way down to the way up. 8 n^2 bytes, from the L2 cache.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs a) {
-    const int t = threadIdx.x, row = blockIdx.x * ROWS + t / 32;
-    double sum = 0.0;
-    if (row < a.n) {
-        const double *values = a.inverse + int64_t(row) * a.n;
-        // All loads at once: none waits for another.
-        constexpr int EACH = MOST_REMAINDER / 32;
-        double v[EACH], r[EACH];
-#pragma unroll
-        for (int u = 0; u < EACH; ++u) {
-            const int k = t % 32 + 32 * u;
-            v[u] = k < a.n ? values[k] : 0.0;
-            r[u] = k < a.n ? a.r[k] : 0.0;
-        }
-#pragma unroll
-        for (int u = 0; u < EACH; ++u) sum += v[u] * r[u];
-    }
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. 8 n^2 bytes, from the L2
+// cache.
+__device__ inline double multiply_remainder(const Rest &a) {
+    __shared__ double r[MOST_REMAINDER];
+    const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
-    if (row < a.n && t % 32 == 0) {
-        a.z[row] = sum;
-        product = sum * a.r[row];
+    for (int k = t; k < a.n; k += threads) r[k] = a.r[k];
+    __syncthreads();
+    for (int row = blockIdx.x * (threads / 32) + t / 32; row < a.n; row += gridDim.x * (threads / 32)) {
+        const double *values = a.inverse + int64_t(row) * a.n;
+        double sum = 0.0;
+        // Sixteen loads at once, so that few wait for others.
+        for (int first = lane; first < a.n; first += 32 * 16) {
+            double v[16];
+#pragma unroll
+            for (int u = 0; u < 16; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : 0.0;
+#pragma unroll
+            for (int u = 0; u < 16; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : 0.0);
+        }
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (lane == 0) {
+            a.z[row] = sum;
+            product += sum * r[row];
+        }
     }
-    if (a.how == NOTHING) return;
+    return product;
+}
+
+struct RemainderArgs {
+    Rest rest;
+    double *partial;  // r' z, a value a block
+    TurnArgs turn;    // to the way up, unless `how` says nothing
+};
+
+// z = M^-1 r of the remainder; then the turn from the way down to the way up.
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs a) {
+    double product = multiply_remainder(a.rest);
+    if (a.turn.how == NOTHING) return;
     product = block_sum(product);
-    if (t == 0) a.partial[blockIdx.x] = product;
-    if (!last_block(&a.scalars->ticket)) return;
-    const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
-    if (t == 0) {
-        if (a.flip) a.scalars->parity ^= 1;
-        turn(*a.scalars, rho, norm2, a.how);
-    }
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
+    if (last_block(&a.turn.scalars->ticket)) turn_of(a.turn);
 }

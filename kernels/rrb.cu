@@ -4,6 +4,7 @@
 #include "remainder.cu"
 #include "levels.cu"
 #include "fused.cu"
+#include "cycle.cu"
 #include "steps.cu"
 #include "projection.cu"
 #include "block_smoother.cu"

@@ -130,28 +130,6 @@ struct ExcessArgs {
     Findings *findings;
 };
 
-// Couplings of a colour to its straight and diagonal neighbours.
-__device__ inline void straight_couplings(const Geometry &g, const double *s, int colour, int64_t c, double a[4]) {
-    const int64_t p = g.plane, n = g.stride;
-    const double *r1 = s, *r2 = s + 4 * p;
-    switch (colour) {
-    case R1: for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c]; break;
-    case R2: for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c]; break;
-    case B1: a[0] = r2[E * p + c - 1]; a[1] = r2[W * p + c]; a[2] = r1[N * p + c - n]; a[3] = r1[S * p + c]; break;
-    default: a[0] = r1[E * p + c]; a[1] = r1[W * p + c + 1]; a[2] = r2[N * p + c]; a[3] = r2[S * p + c + n]; break;
-    }
-}
-
-// `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
-__device__ inline void diagonal_couplings(const Geometry &g, const double *of, int colour, int64_t c, double a[4]) {
-    const int64_t p = g.plane, n = g.stride;
-    switch (colour) {
-    case R1: case B1: for (int k = 0; k < 4; ++k) a[k] = of[k * p + c]; break;
-    case R2: a[0] = of[NE * p + c - n]; a[1] = of[NW * p + c - n + 1]; a[2] = of[SE * p + c]; a[3] = of[SW * p + c + 1]; break;
-    default: a[0] = of[NE * p + c]; a[1] = of[NW * p + c + 1]; a[2] = of[SE * p + c + n]; a[3] = of[SW * p + c + n + 1]; break;
-    }
-}
-
 // Row sums of A as M takes them; positive couplings that are moved to the diagonals leave them as they are.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
@@ -178,9 +156,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(E
     if (counts) a.findings->excess = 1;
 }
 
+// Formats, by number: src/backend/cuda/launch.rs.
+enum Storage { F64, F32, BF16 };
+
+struct Format {
+    double unit, per_unit;
+    int storage;
+};
+
+// v in single precision; zero where it would lose its leading bit to underflow (src/backend/storage.rs).
+__device__ inline float flushed(double v) {
+    const float f = float(v);
+    return fabsf(f) < 1.1754943508222875e-38f ? 0.0f : f;
+}
+
+// The nearest bf16, ties to even.
+__device__ inline uint16_t brain(float v) {
+    const uint32_t bits = __float_as_uint(v);
+    if (v != v) return uint16_t(bits >> 16 | 0x40);
+    return uint16_t((bits + (0x7fffu + (bits >> 16 & 1u))) >> 16);
+}
+
+// A number of M as it is stored.
+__device__ inline double rounded(const Format &f, double v) {
+    if (f.storage == F64) return v;
+    const float narrow = flushed(v * f.per_unit);
+    const float kept = f.storage == F32 ? narrow : __uint_as_float(uint32_t(brain(narrow)) << 16);
+    return double(kept) * f.unit;
+}
+
+// Stores it, if there is a place for it.
+__device__ inline void keep(const Format &f, void *place, int64_t at, double v) {
+    if (!place) return;
+    if (f.storage == F64) static_cast<double *>(place)[at] = v;
+    else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
+    else static_cast<uint16_t *>(place)[at] = brain(flushed(v * f.per_unit));
+}
+
 struct CouplingArgs {
     Grid k;
     Matrix m;
+    Format format;
     int nine_points, compensate;
 };
 
@@ -192,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_coupli
         const int64_t c = g.at(i, j);
         for (int e = 0; e < 8; ++e) {
             const double v = a.m.straight[e * p + c];
-            a.k.s[e * p + c] = a.compensate ? fmin(v, 0.0) : v;
+            a.k.s[e * p + c] = rounded(a.format, a.compensate ? fmin(v, 0.0) : v);
         }
         for (int e = 0; e < 4 && a.nine_points; ++e) {
             const double red = a.m.red[e * p + c], black = a.m.black[e * p + c];
@@ -212,6 +228,7 @@ struct Rules {
     const double *center;
     const uint32_t *label;   // of singular components; null: a vanishing last pivot is never a defect
     Findings *findings;
+    Format format;
 };
 
 // A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/mod.rs, ROW_SUM_WORTH.
@@ -222,17 +239,24 @@ struct Pivoted {
     double inverse, handed;
 };
 
-// Refuses a pivot d <= eps * center, or replaces that of a floating piece (src/backend/mod.rs, checked_pivot). A refused
-// one leaves d and the center in place of 1 / d and excess / d, for the sentence.
-__device__ inline Pivoted checked(const Rules &rules, int i, int j, double d, double excess, double center, bool floating) {
-    if (d > EPSILON * center && is_finite(d)) return {1.0 / d, excess * (1.0 / d)};
+// Refuses a pivot d = stored - kept <= eps * center, or replaces that of a floating piece (src/backend/mod.rs,
+// Pivot::checked), then rounds it to what is stored. A refused one leaves d and the center in place of 1 / d and
+// excess / d, for the sentence.
+__device__ inline Pivoted checked(const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
-    const bool may_float = !rules.label || rules.label[int64_t(fj) * rules.fine_nx + fi] == 0;
-    if (floating && d == 0.0 && may_float) {
+    double d = stored - kept;
+    bool fine = d > EPSILON * center && is_finite(d);
+    if (!fine && floating && d == 0.0 && (!rules.label || rules.label[int64_t(fj) * rules.fine_nx + fi] == 0)) {
         const int ii = fi + rules.fine.shift_x, jj = fj + rules.fine.shift_y;
         const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-        const double h = 1.0 / rules.center[colour * rules.fine.plane + rules.fine.at(ii >> 1, jj >> 1)];
-        return {h, excess * h};
+        stored = rules.center[colour * rules.fine.plane + rules.fine.at(ii >> 1, jj >> 1)];
+        fine = true;
+    }
+    if (fine) {
+        const double exact = d;
+        d = rounded(rules.format, stored) - kept;
+        if (rules.format.storage == F64 || d >= rules.format.unit * 1.1754943508222875e-38) return {1.0 / d, excess * (1.0 / d)};
+        d = exact;
     }
     atomic_min(&rules.findings->bad_pivot, (uint64_t(rules.level) << 40) | (uint64_t(fj) * rules.fine_nx + fi));
     return {d, center};
@@ -241,13 +265,9 @@ __device__ inline Pivoted checked(const Rules &rules, int i, int j, double d, do
 // Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/mod.rs, Pivot).
 __device__ inline Pivoted eliminate(const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
-    const double sum = sum4(kept), center = excess - sum - lumped;
-    double left = excess - rules.lost * lumped, d = left - sum;
-    if (alone && left < ROW_SUM_WORTH * (excess - lumped)) {
-        d = excess - lumped;
-        left = excess;
-    }
-    return checked(rules, i, j, d, left, center, alone);
+    const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.lost * lumped;
+    if (alone && left < ROW_SUM_WORTH * (excess - lumped)) return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
+    return checked(rules, i, j, left, sum, left, center, alone);
 }
 
 __device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
@@ -271,8 +291,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.lost;
+    const Format &format = a.rules.format;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
+        for (int e = 0; e < 8 && a.k.short_s; ++e) keep(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
+        for (int e = 0; e < 4 && a.k.kept_excess; ++e) {
+            keep(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
+            keep(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
+            keep(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
+        }
         for (int colour = R1; colour <= R2; ++colour) {
             if (!is_node(g, colour, i, j)) continue;
             double *excess = a.k.excess + colour * p + c, *h = a.k.h + colour * p + c;
@@ -287,6 +314,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
             const Pivoted v = eliminate(a.rules, column(g, colour, i), line(g, colour, j), *excess, kept, sum4(t));
             *h = v.inverse;
             *excess = v.handed;
+            if (a.k.short_h) a.k.short_h[colour * p + c] = float(v.inverse * format.unit);
         }
         if (black_loss > 0.0 && a.black) {
             for (int colour = B1; colour <= B2; ++colour) {
@@ -317,6 +345,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         d[SE * p] = keeps * d[SE * p] - east * r2[S * p + c] - south * r1[E * p + c - n];
         d[NW * p] = keeps * d[NW * p] - west * r2[N * p + c - 1] - north * r1[W * p + c];
         d[NE * p] = keeps * d[NE * p] - east * r2[N * p + c] - north * r1[E * p + c];
+        for (int e = 0; e < 4 && a.k.short_d; ++e) keep(a.rules.format, a.k.short_d, e * p + c, d[e * p]);
         a.k.far[B1_EAST * p + c] = -east * r2[E * p + c];
         a.k.far[B1_NORTH * p + c] = -north * r1[N * p + c];
         a.k.far[B2_EAST * p + c] = -(r1[W * p + c + 1] * h1[c + 1]) * r1[E * p + c + 1];
@@ -333,12 +362,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
         const int64_t c = g.at(i, j);
         double kept[4];
         diagonal_couplings(g, a.k.d, B1, c, kept);
+        for (int e = 0; e < 4; ++e) kept[e] = rounded(a.rules.format, kept[e]);
         const double *east = a.k.far + B1_EAST * p, *north = a.k.far + B1_NORTH * p;
         const double lumped = sum4(east[c - 1], east[c], north[c - n], north[c]);
         double *excess = a.k.excess + B1 * p + c;
         const Pivoted v = eliminate(a.rules, column(g, B1, i), line(g, B1, j), *excess, kept, lumped);
         a.k.h[B1 * p + c] = v.inverse;
         *excess = v.handed;
+        if (a.k.short_h) a.k.short_h[B1 * p + c] = float(v.inverse * a.rules.format.unit);
     });
 }
 
@@ -355,20 +386,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
+    const Format &format = a.rules.format;
     const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p, *far_north = a.k.far + B2_NORTH * p;
     over_area(g, [&](int i, int j) {
         if (i >= a.nx || j >= a.ny) return;
         const int64_t c = g.at(i, j), ne = c + n + 1, nw = c + n, se = c + 1;
-        double t[4];
-        diagonal_couplings(g, d, B2, c, t);
+        const auto at = [&](int to, int64_t from) { return rounded(format, d[to * p + from]); };
+        const double own[4] = {at(NE, c), at(NW, se), at(SE, nw), at(SW, ne)};
         const double *e1 = a.k.excess + B1 * p;
-        const double handed = (t[0] * e1[c] + t[1] * e1[c + 1]) + (t[2] * e1[c + n] + t[3] * e1[c + n + 1]);
+        const double handed = (own[0] * e1[c] + own[1] * e1[c + 1]) + (own[2] * e1[c + n] + own[3] * e1[c + n + 1]);
         const double lumped = sum4(far_east[c - 1], far_east[c], far_north[c - n], far_north[c]);
-        const double through_ne = d[SW * p + ne] * h[ne], through_nw = d[SE * p + nw] * h[nw];
+        const double through_ne = own[3] * h[ne], through_nw = own[2] * h[nw];
         const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - handed;
-        const double east = keeps * far_east[c] - through_ne * d[SE * p + ne] - (d[NW * p + se] * h[se]) * d[NE * p + se];
-        const double north = keeps * far_north[c] - through_ne * d[NW * p + ne] - through_nw * d[NE * p + nw];
-        const double northeast = -through_ne * d[NE * p + ne], northwest = -through_nw * d[NW * p + nw];
+        const double east = rounded(format, keeps * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
+        const double north = rounded(format, keeps * far_north[c] - through_ne * at(NW, ne) - through_nw * at(NE, nw));
+        const double northeast = -through_ne * at(NE, ne), northwest = -through_nw * at(NW, nw);
         if (a.natural) {
             const int64_t k = int64_t(j) * a.nx + i, m = int64_t(a.nx) * a.ny;
             const double v[5] = {excess, east, north, northeast, northwest};

@@ -8,11 +8,14 @@ struct InspectArgs {
     int64_t ld;
     int nx, rows, first_row;
     Scalars *scalars;
+    double *partial;               // for the sum of squares of the input; null: it is not asked for
 };
 
-// max |input|, max |output|, and the first entry that is not finite: row by row, in a row the input before the output.
+// max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite: row by row, in a row the
+// input before the output.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
+    double sum = 0.0;
     const int across = (a.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
@@ -20,9 +23,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
         for (int k = 0; k < 2; ++k) {
             const double *array = k == 0 ? a.input : a.output;
             if (!array) continue;
-            const uint64_t m = magnitude(array[row * a.ld + i]);
+            const double v = array[row * a.ld + i];
+            const uint64_t m = magnitude(v);
             largest[k] = max(largest[k], m);
-            if (m >= 0x7ff0000000000000ull) atomic_min(&a.scalars->not_finite, (uint64_t(a.first_row + row) * 2 + k) * a.nx + i);
+            if (k == 0) sum += v * v;
+            if (m >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
         }
     }
     __shared__ unsigned long long block[2];
@@ -36,6 +41,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
         atomic_max(&a.scalars->largest, block[0]);
         atomic_max(&a.scalars->largest_guess, block[1]);
     }
+    if (!a.partial) return;
+    sum = block_sum(sum);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
+    if (!last_block(&a.scalars->ticket)) return;
+    sum = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) a.scalars->b_norm2 = sum;
 }
 
 struct TransferArgs {
@@ -45,8 +56,6 @@ struct TransferArgs {
     int64_t ld;
     int first_row, rows;
     double scale;
-    const Scalars *guard;   // store: nothing unless max |colours| is at most `most`; may be null
-    double most;
 };
 
 __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
@@ -57,7 +66,6 @@ __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
 
 template <bool STORE>
 __device__ inline void transfer(const TransferArgs &a) {
-    if (STORE && a.guard && !(__longlong_as_double((long long)a.guard->largest) <= a.most)) return;
     const int across = (a.g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
@@ -78,18 +86,23 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
+// The largest of all threads, to the scalars, which held zero.
+__device__ inline void note_largest(Scalars &s, uint64_t largest) {
+    __shared__ unsigned long long block;
+    if (thread_of_block() == 0) block = 0;
+    __syncthreads();
+    if (largest) atomicMax(&block, (unsigned long long)largest);
+    __syncthreads();
+    if (thread_of_block() == 0) atomic_max(&s.largest, block);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
     });
-    __shared__ unsigned long long block;
-    if (thread_of_block() == 0) block = 0;
-    __syncthreads();
-    if (largest) atomicMax(&block, (unsigned long long)largest);
-    __syncthreads();
-    if (thread_of_block() == 0) atomic_max(&a.scalars->largest, block);
+    note_largest(*a.scalars, largest);
 }
 
 struct DotArgs {
@@ -100,27 +113,32 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how;                // NOTHING: to `sum`, or `to`; else the turn with rho = <a, b>
+    int how;                // NOTHING: to `to`; else the turn with rho = <a, b>
     double *to;
+    double factor;          // of the product; in a turn 1 / unit is
 };
 
-// <a, b> over some planes.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) {
+// factor <a, b> over some planes; b in double precision or in the type of sweeps.
+template <class Real> __device__ inline void dot(const DotArgs &a) {
+    const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) sum += a.a[(a.first + k) * a.g.plane + c] * a.b[(a.first + k) * a.g.plane + c];
+        for (int k = 0; k < a.count; ++k) sum += a.a[(a.first + k) * a.g.plane + c] * b[(a.first + k) * a.g.plane + c];
     });
     sum = block_sum(sum);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
     if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
+    sum = sum_of(a.partial, gridDim.x) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
-        if (a.how == NOTHING) *(a.to ? a.to : &a.scalars->sum) = sum;
+        if (a.how == NOTHING) *a.to = sum;
         else turn(*a.scalars, sum, norm2, a.how);
     }
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) { dot<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f32(DotArgs a) { dot<float>(a); }
 
 struct UpdateArgs {
     Geometry g;
@@ -128,6 +146,7 @@ struct UpdateArgs {
     double *target, *other;
     const double *source;
     double factor;          // where `scalars` is null
+    double per_unit;        // of the source, where `scalars` is null
     double *partial;        // <target, target>, a value a block; may be null
     const Scalars *scalars;
 };
@@ -150,9 +169,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
     if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
 }
 
-// x += alpha p and p = z + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it ended.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) {
-    const double alpha = a.scalars->alpha, beta = a.scalars->beta;
+// x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it
+// ended.
+template <class Real> __device__ inline void advance(const UpdateArgs &a) {
+    const Real *z = reinterpret_cast<const Real *>(a.source);
+    const double alpha = a.scalars->alpha, beta = a.scalars->beta, per_unit = a.scalars->per_unit;
     const bool ended = a.scalars->code != RUNNING;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -160,21 +181,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(
             const int64_t e = (a.first + k) * a.g.plane + c;
             const double p = a.target[e];
             a.other[e] += alpha * p;
-            if (!ended) a.target[e] = a.source[e] + beta * p;
+            if (!ended) a.target[e] = per_unit * z[e] + beta * p;
         }
     });
 }
 
-// target = source + factor * target; a plain copy with factor 0.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) { advance<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f32(UpdateArgs a) { advance<float>(a); }
+
+// target = per_unit * source + factor * target; a copy with factor 0.
+template <class Target, class Source> __device__ inline void direct(const UpdateArgs &a) {
+    Target *target = reinterpret_cast<Target *>(a.target);
+    const Source *source = reinterpret_cast<const Source *>(a.source);
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int k = 0; k < a.count; ++k) {
             const int64_t e = (a.first + k) * a.g.plane + c;
-            a.target[e] = a.factor == 0.0 ? a.source[e] : a.source[e] + a.factor * a.target[e];
+            const double v = a.per_unit * double(source[e]);
+            target[e] = Target(a.factor == 0.0 ? v : v + a.factor * double(target[e]));
         }
     });
 }
+
+// Named after the source, or for the last after the target.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) { direct<double, double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f32(UpdateArgs a) { direct<double, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_narrow_f32(UpdateArgs a) { direct<float, double>(a); }
 
 struct ProductOfA {
     Geometry g;
@@ -258,15 +290,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
     if (thread_of_block() == 0) {
         if (a.out) a.scalars->norm2 = norm2;
         else a.scalars->whole_norm2 = norm2;
+        a.scalars->largest = 0;
     }
 }
 
 struct ReduceArgs {
     Grid k;         // `s`: couplings of A
     double *b, *x;  // 4 planes
+    double *r_b1, *r_b2;  // of S1
+    Scalars *scalars;
 };
 
-// b1 = b_b - A_br D_r^-1 b_r (report, 2.10).
+// b1 = b_b - A_br D_r^-1 b_r (report, 2.10), which is the residual of x = 0 too.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -275,19 +310,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(R
         const int64_t c = g.at(i, j);
         double t[4];
         straight_couplings(g, a.k.s, B1, c, t);
-        a.b[B1 * p + c] -= (t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) + (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c]));
+        const double b_b1 = a.b[B1 * p + c] - ((t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) + (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c])));
         straight_couplings(g, a.k.s, B2, c, t);
-        a.b[B2 * p + c] -= (t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n]));
+        const double b_b2 = a.b[B2 * p + c] - ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
+        a.b[B1 * p + c] = b_b1;
+        a.b[B2 * p + c] = b_b2;
+        a.r_b1[c] = b_b1;
+        a.r_b2[c] = b_b2;
     });
+    if (blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
 
-// x_r = D_r^-1 (b_r - A_rb x_b).
+// x_r = D_r^-1 (b_r - A_rb x_b), and max |x| to the scalars, which held zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
+    uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        a.x[R1 * p + c] = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
-        a.x[R2 * p + c] = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
+        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
+        const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
+        a.x[R1 * p + c] = r1;
+        a.x[R2 * p + c] = r2;
+        largest = max(max(largest, max(magnitude(r1), magnitude(r2))), max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
     });
+    note_largest(*a.scalars, largest);
 }

@@ -21,6 +21,6 @@ pub mod layers {
     pub use super::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
     pub use super::grid::levels::Grid;
     pub use super::grid::stencil::{StencilView, View};
-    pub use super::report::{Observer, Outcome};
+    pub use super::report::{Nobody, Outcome};
     pub use super::solver::rrb::{BackendKind, Rrb, SPACING};
 }

@@ -9,7 +9,10 @@ use common::problems::{Stencil, neumann_const, random_m_matrix, random_rhs};
 use common::smoother::{
     Level, Smoother, smoother_apply, smoother_exchange, smoother_residual, smoother_set_monitor, stencil,
 };
-use common::{Solver, key, outcome, rrb_apply, rrb_multiply, rrb_set_monitor, rrb_solve, rrbsolver_set_log, status};
+use common::{
+    PRECISIONS, Solver, formats, key, outcome, rrb_apply, rrb_multiply, rrb_set_monitor, rrb_solve, rrbsolver_set_log,
+    status,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -255,24 +258,23 @@ fn refactorizing_a_coast_takes_no_memory() {
 
 /// New values, and with them new bounds of the recursions.
 fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
-    let (nx, ny) = (130, 90);
+    // Large enough for estimates to choose the cycle.
+    let (nx, ny) = (150, 110);
     let b = random_rhs(nx * ny, 3);
     for nine_point in [false, true] {
         let matrices = [0, 1, 2].map(|seed| random_m_matrix(nx, ny, nine_point, seed));
-        for precision in ["f64", "f32", "bf16"] {
-            for cycle in ["auto", "v", "amli", "k"] {
-                for threads in [1, 3] {
-                    let options = format!("threads={threads} precision={precision} cycle={cycle} cycle_spacing=2");
-                    let solver = Solver::of(&matrices[0], &format!("backend=cpu {options}"));
-                    let (mut x, bytes) = (vec![0.0; nx * ny], solver.int(key::INFO_BYTES_HOST));
-                    let taken = calls(|| {
-                        for a in matrices.iter().rev() {
-                            solver.factorize(a).unwrap();
-                            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
-                        }
-                    });
-                    assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{options}");
-                }
+        for (precision, cycle) in formats().chain(PRECISIONS.map(|precision| (precision, "auto"))) {
+            for threads in [1, 3] {
+                let options = format!("threads={threads} precision={precision} cycle={cycle} cycle_spacing=2");
+                let solver = Solver::of(&matrices[0], &format!("backend=cpu {options}"));
+                let (mut x, bytes) = (vec![0.0; nx * ny], solver.int(key::INFO_BYTES_HOST));
+                let taken = calls(|| {
+                    for a in matrices.iter().rev() {
+                        solver.factorize(a).unwrap();
+                        assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
+                    }
+                });
+                assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{options}");
             }
         }
     }

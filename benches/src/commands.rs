@@ -5,6 +5,7 @@ use crate::contest::{self, Contender, Effort};
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
 use crate::march;
+use crate::overhead;
 use crate::problem::Problem;
 use crate::record::{Record, Study};
 use crate::smoother::{self, Topic};
@@ -39,6 +40,8 @@ pub enum Measurement {
     Stages(StagesArgs),
     /// Iterations, condition number and time over levels and sizes (the papers' figures 5.1, 5.2 and table 5.3).
     Levels(LevelsArgs),
+    /// Small grids: what a solve takes beside its steps, on awake and on sleeping threads.
+    Overhead(OverheadArgs),
     /// Block smoothers: the figures of the block-relaxation paper, and the forms of the block product.
     Smoother(SmootherArgs),
     /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
@@ -187,6 +190,25 @@ pub struct LevelsArgs {
     repeats: usize,
 }
 
+/// Arguments of `overhead`.
+#[derive(Clone, Debug, Args)]
+pub struct OverheadArgs {
+    /// A problem of the golden tables.
+    problem: String,
+    /// Nodes a row.
+    #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [63, 127])]
+    sizes: Vec<usize>,
+    /// Threads.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2])]
+    threads: Vec<usize>,
+    /// Options of the solver as text, beside threads.
+    #[arg(short, long, default_value = "")]
+    options: String,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 300)]
+    repeats: usize,
+}
+
 /// Arguments of `smoother`.
 #[derive(Clone, Debug, Args)]
 pub struct SmootherArgs {
@@ -293,6 +315,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
         }
         Measurement::Levels(args) => (
             Study::Levels(sweeps::over_levels(&args.problem, &args.sizes, &args.levels, &args.options, args.repeats)?),
+            Vec::new(),
+        ),
+        Measurement::Overhead(args) => (
+            Study::Overhead(overhead::measure(&args.problem, &args.sizes, &args.threads, &args.options, args.repeats)?),
             Vec::new(),
         ),
         Measurement::Smoother(args) => {

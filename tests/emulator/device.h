@@ -10,6 +10,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __restrict__
 #define __shared__ static
 using std::max;
@@ -30,6 +31,21 @@ inline unsigned atomicInc(unsigned *place, unsigned most) {
     const unsigned old = *place;
     *place = old >= most ? 0 : old + 1;
     return old;
+}
+inline unsigned atomicAdd(unsigned *place, unsigned v) {
+    const unsigned old = *place;
+    *place += v;
+    return old;
+}
+inline float __uint_as_float(uint32_t v) {
+    float r;
+    std::memcpy(&r, &v, 4);
+    return r;
+}
+inline uint32_t __float_as_uint(float v) {
+    uint32_t r;
+    std::memcpy(&r, &v, 4);
+    return r;
 }
 inline unsigned long long atomicAdd(unsigned long long *place, unsigned long long v) {
     const unsigned long long old = *place;

@@ -2,6 +2,7 @@
 // host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once; graphs are lists.
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
+//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -235,10 +236,6 @@ CUresult cuDeviceGet(CUdevice *d, int ordinal) {
     *d = ordinal;
     return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute, CUdevice) {
-    *v = 9;
-    return CUDA_SUCCESS;
-}
 CUresult cuDeviceGetName(char *name, int len, CUdevice) {
     std::snprintf(name, len, "emulated device");
     return CUDA_SUCCESS;
@@ -360,6 +357,20 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     Stream *stream = reinterpret_cast<Stream *>(s);
     if (stream->capturing) stream->capturing->push_back(node);
     else run(node);
+    return CUDA_SUCCESS;
+}
+// Blocks that meet run as one here: kernels take as many as there are.
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **arguments) {
+    return cuLaunchKernel(f, 1, gy, gz, bx, by, bz, shared, s, arguments, nullptr);
+}
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice) {
+    const char *text = std::getenv("EMULATED_COOPERATIVE");
+    if (attribute == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) *v = !text || std::atoi(text);
+    else *v = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 9;
+    return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, CUfunction, int, size_t) {
+    *v = 2;
     return CUDA_SUCCESS;
 }
 CUresult cuGraphCreate(CUgraph *g, unsigned) {

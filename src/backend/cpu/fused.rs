@@ -17,6 +17,7 @@
 //! last rows are done. One barrier stands between grids, one where a scalar is needed.
 
 use super::area::{Four, Number, Shared};
+use super::cycle::{DOWN, UP};
 use super::format::Format;
 use super::kernels::{
     add_scaled, advance, advance_and_scale, difference, dot, narrow, nine_points, scale, scale_in_place, solve,
@@ -56,6 +57,13 @@ impl StageSums {
     unsafe fn set(&self, place: usize, value: f64) {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(place, 1)[0] = value };
+    }
+
+    /// # Safety
+    /// Nobody else may write this place before the next barrier.
+    unsafe fn get(&self, place: usize) -> f64 {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(place, 1)[0] }
     }
 
     /// # Safety
@@ -135,9 +143,11 @@ impl<F: Format> Member<'_, F> {
     /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
-        let stage = self.sections.next_stage(&k.grids[0]);
-        k.descend_first(me, stage, alpha, &mut self.sections.buffers());
-        k.grids[0].barrier(me);
+        self.sections.timed(0, DOWN, |s| {
+            let stage = s.next_stage(&k.grids[0]);
+            k.descend_first(me, stage, alpha, &mut s.buffers());
+            k.grids[0].barrier(me);
+        });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
         let sums = &k.stage_sums;
@@ -159,7 +169,7 @@ impl<F: Format> Member<'_, F> {
                 }
             }
         } else if me.index == 0 {
-            let rho = k.solve_natural();
+            let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
             // SAFETY: only member 0 writes this place.
             unsafe { sums.set(sums.below().start, rho) };
         }
@@ -176,9 +186,11 @@ impl<F: Format> Member<'_, F> {
         let (k, me) = (self.k, self.me);
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
-        k.grids[0].barrier(me);
-        let stage = self.sections.next_stage(&k.grids[0]);
-        k.ascend_first(me, stage, step, &mut self.sections.buffers());
+        self.sections.timed(0, UP, |s| {
+            k.grids[0].barrier(me);
+            let stage = s.next_stage(&k.grids[0]);
+            k.ascend_first(me, stage, step, &mut s.buffers());
+        });
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `descend`.
         unsafe { k.stage_sums.sum(k.stage_sums.sigma()) }
@@ -249,7 +261,7 @@ impl<F: Format> Packed<F> {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
             let sum = self.stage_sums.residual().start + row;
-            self.stage_sums.set(sum, dot(r, r) + self.stage_sums.sum(sum..sum + 1));
+            self.stage_sums.set(sum, dot(r, r) + self.stage_sums.get(sum));
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
             difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
             self.send(0, row, place);

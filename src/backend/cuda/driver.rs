@@ -191,11 +191,28 @@ impl Device {
         Ok(made)
     }
 
+<<<<<<< HEAD
     /// Lets a kernel take so much shared memory that it names at launch; false: the device has less.
     pub(super) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: a function of the loaded module.
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
+=======
+    /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
+    pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
+        use sys::CUdevice_attribute_enum as A;
+        let (mut offered, mut processors, mut each) = (0, 0, 0);
+        // SAFETY: the device is there; the pointers outlive the calls; a function of this device.
+        unsafe {
+            let ask = |to: &mut i32, what| check(sys::cuDeviceGetAttribute(to, what, self.device), "the device");
+            ask(&mut offered, A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?;
+            ask(&mut processors, A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+            let (function, threads) = (self.functions[kernel], threads as i32);
+            let asked = sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut each, function, threads, 0);
+            check(asked, "the device")?;
+        }
+        Ok(if offered == 0 { 0 } else { (processors * each).max(0) as u32 })
+>>>>>>> main
     }
 
     /// Makes its context current.
@@ -472,6 +489,38 @@ impl Stream {
                 self.stream,
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
+            )
+        };
+        check(result, name)
+    }
+
+    /// The same with blocks that wait for one another: the driver starts all at once, or none.
+    ///
+    /// # Safety
+    /// As for `launch`.
+    pub unsafe fn launch_together<A>(
+        &self,
+        kernel: usize,
+        blocks: u32,
+        block: (u32, u32),
+        arguments: &A,
+        name: &str,
+    ) -> Result<()> {
+        let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        let function = self.device.functions[kernel];
+        // SAFETY: as the caller promised; the driver copies the structure before it returns.
+        let result = unsafe {
+            sys::cuLaunchCooperativeKernel(
+                function,
+                blocks,
+                1,
+                1,
+                block.0,
+                block.1,
+                1,
+                0,
+                self.stream,
+                pointers.as_mut_ptr(),
             )
         };
         check(result, name)

@@ -2,6 +2,7 @@
 //! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
 
 use super::driver::{Device, Stream};
+use crate::backend::storage::Storage;
 use crate::error::Result;
 
 /// An address in device memory; 0: none.
@@ -16,13 +17,15 @@ pub const RING: usize = 1024;
 /// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
 const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
-const SWEEP_THREADS: u32 = 320;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
 /// Blocks of a product with the dense inverse, its threads, and its shared memory.
 const COLUMNS: u32 = 40;
 const DENSE_THREADS: u32 = 512;
 const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
+pub const SWEEP_THREADS: u32 = 320;
+/// Grids at most that one kernel goes over.
+pub const MOST_GRIDS: usize = 10;
 /// Values that the band factor keeps for each node.
 pub const BAND: usize = 32;
 
@@ -53,6 +56,7 @@ pub fn tiles(nx: usize, ny: usize) -> u32 {
     tiles.clamp(1, MOST_BLOCKS as usize) as u32
 }
 
+/// One grid as the factorization works on it, in f64.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grid {
@@ -63,8 +67,12 @@ pub struct Grid {
     pub excess: Address,
     pub corners: Address,
     pub far: Address,
-    pub z: Address,
-    pub y: Address,
+    pub short_h: Address,
+    pub short_s: Address,
+    pub short_d: Address,
+    pub kept_excess: Address,
+    pub kept_corners: Address,
+    pub kept_black: Address,
 }
 
 #[repr(C)]
@@ -76,6 +84,68 @@ pub struct Kept {
     pub to: Address,
     pub nx: i32,
     pub ny: i32,
+}
+
+/// One grid as sweeps and cycles work on it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level {
+    pub g: Geometry,
+    pub h: Address,
+    pub s: Address,
+    pub d: Address,
+    pub z: Address,
+    pub y: Address,
+    pub excess: Address,
+    pub corners: Address,
+    pub black: Address,
+    pub r: Address,
+    pub direction: Address,
+    pub q: Address,
+    pub u: Address,
+    pub kept: Kept,
+}
+
+/// A step of the preconditioner; kinds and flags are those of kernels/common.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Op {
+    pub kind: i32,
+    pub grid: i32,
+    pub flags: i32,
+    pub partial: i32,
+    pub alpha: f64,
+    pub beta: f64,
+}
+
+/// `Op::kind`.
+pub mod kind {
+    pub const DESCEND_FIRST: i32 = 0;
+    pub const DESCEND: i32 = 1;
+    pub const REMAINDER: i32 = 2;
+    pub const ASCEND: i32 = 3;
+    pub const MULTIPLY_INNER: i32 = 4;
+    pub const DIRECT_INNER: i32 = 5;
+    pub const ADVANCE_INNER: i32 = 6;
+    pub const ADVANCE_FIRST: i32 = 7;
+    pub const MULTIPLY_FIRST: i32 = 8;
+    /// The unfused way up the first grid: launched alone.
+    pub const ASCEND_FIRST: i32 = 9;
+}
+
+/// `Op::flags`.
+pub mod flag {
+    pub const KEEP: i32 = 1;
+    pub const KEEP_TOO: i32 = 2;
+    pub const RHO: i32 = 4;
+    pub const TURN: i32 = 8;
+    pub const DIRECTED: i32 = 16;
+    pub const WITH_BETA: i32 = 32;
+    pub const FIRST_STEP: i32 = 64;
+    pub const TAKE: i32 = 128;
+    pub const STORE: i32 = 256;
+    pub const GO_ON: i32 = 512;
+    pub const ADVANCED: i32 = 1024;
 }
 
 #[repr(C)]
@@ -130,6 +200,7 @@ pub struct Step {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Scalars {
+    pub per_unit: f64,
     pub threshold: f64,
     pub vanishing: f64,
     pub iteration: i64,
@@ -159,6 +230,7 @@ pub struct Scalars {
 impl Scalars {
     /// Before anything.
     pub const START: Self = Self {
+        per_unit: 1.0,
         threshold: 0.0,
         vanishing: 0.0,
         iteration: 0,
@@ -179,7 +251,7 @@ impl Scalars {
         whole_norm2: 0.0,
         largest: 0,
         largest_guess: 0,
-        not_finite: u64::MAX,
+        not_finite: 0,
         ticket: 0,
         unused: 0,
         ring: [Step { norm: 0.0, alpha: 0.0, beta: 0.0 }; RING],
@@ -208,6 +280,23 @@ pub enum How {
     Start = 1,
     /// An iteration of the loop.
     Loop = 2,
+    /// As a start, after a loop that does not go on.
+    Confirm = 3,
+}
+
+/// How M is stored, for the factorization.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Format {
+    pub unit: f64,
+    pub per_unit: f64,
+    pub storage: i32,
+}
+
+impl Format {
+    pub fn new(storage: Storage, unit: f64) -> Self {
+        Self { unit, per_unit: unit.recip(), storage: storage as i32 }
+    }
 }
 
 #[repr(C)]
@@ -238,6 +327,7 @@ pub struct ExcessArgs {
 pub struct CouplingArgs {
     pub k: Grid,
     pub m: Matrix,
+    pub format: Format,
     pub nine_points: i32,
     pub compensate: i32,
 }
@@ -257,6 +347,7 @@ pub struct Rules {
     pub center: Address,
     pub label: Address,
     pub findings: Address,
+    pub format: Format,
 }
 
 #[repr(C)]
@@ -311,38 +402,64 @@ pub struct InverseArgs {
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
+    pub unit: f64,
 }
 
+/// The remainder's product.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct RemainderArgs {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rest {
     pub inverse: Address,
     pub r: Address,
     pub z: Address,
     pub n: i32,
-    pub partial: Address,
+}
+
+/// The end of the way down.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TurnArgs {
     pub scalars: Address,
     pub rho_partial: Address,
     pub norm_partial: Address,
     pub rho_count: i32,
     pub norm_count: i32,
     pub how: i32,
-    pub flip: i32,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct SweepArgs {
-    pub k: Grid,
-    pub kept: Kept,
-    pub input: Address,
+pub struct RemainderArgs {
+    pub rest: Rest,
     pub partial: Address,
+    pub turn: TurnArgs,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StepArgs {
+    pub k: Level,
+    pub op: Address,
+    pub partial: Address,
+    pub turn: TurnArgs,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct InnerProductArgs {
+    pub k: Level,
+    pub a: i32,
+    pub b: i32,
+    pub partial: Address,
+    pub scalars: Address,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SchurArrays {
-    pub k: Grid,
+    pub g: Geometry,
+    pub d: Address,
+    pub far: Address,
     pub center: Address,
     pub r_b1: [Address; 2],
     pub r_b2: Address,
@@ -354,15 +471,45 @@ pub struct SchurArrays {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FirstArgs {
     pub v: SchurArrays,
-    pub kept: Kept,
+    pub k: Level,
     pub input: [Address; 2],
     pub partial: Address,
     pub norm_partial: Address,
     pub how: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SchurArgs {
+    pub v: SchurArrays,
+    pub partial: Address,
+    pub how: i32,
     pub conditional: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CycleArgs {
+    pub ops: Address,
+    pub count: i32,
+    pub base: i32,
+    pub grids: [Level; MOST_GRIDS],
+    pub rest: Rest,
+    pub rho_partial: Address,
+    pub norm_partial: Address,
+    pub sigma_partial: Address,
+    pub turn: TurnArgs,
+    pub meeting: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SolveArgs {
+    pub cycle: CycleArgs,
+    pub first: FirstArgs,
 }
 
 #[repr(C)]
@@ -375,6 +522,7 @@ pub struct InspectArgs {
     pub rows: i32,
     pub first_row: i32,
     pub scalars: Address,
+    pub partial: Address,
 }
 
 #[repr(C)]
@@ -387,8 +535,6 @@ pub struct TransferArgs {
     pub first_row: i32,
     pub rows: i32,
     pub scale: f64,
-    pub guard: Address,
-    pub most: f64,
 }
 
 #[repr(C)]
@@ -413,6 +559,7 @@ pub struct DotArgs {
     pub norm_count: i32,
     pub how: i32,
     pub to: Address,
+    pub factor: f64,
 }
 
 #[repr(C)]
@@ -425,6 +572,7 @@ pub struct UpdateArgs {
     pub other: Address,
     pub source: Address,
     pub factor: f64,
+    pub per_unit: f64,
     pub partial: Address,
     pub scalars: Address,
 }
@@ -450,6 +598,8 @@ pub struct ReduceArgs {
     pub k: Grid,
     pub b: Address,
     pub x: Address,
+    pub r: [Address; 2],
+    pub scalars: Address,
 }
 
 /// Consecutive nodes of one row and colour in one singular component.
@@ -610,14 +760,23 @@ pub struct NormArgs {
     pub norm: Address,
 }
 
-/// Shapes: over the compute area of a grid, or so many blocks of so many threads.
+/// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
+/// formats.
 macro_rules! kernels {
-    ($($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)*) => {
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)* }
+     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
+     together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Number { $($number,)* }
+        enum Formatted { $($fnumber,)* $($tnumber,)* }
+        const PLAIN: usize = [$($symbol),*].len();
 
         /// Names of all kernels, in the order of their numbers.
-        pub const NAMES: &[&str] = &[$($symbol,)*];
+        pub const NAMES: &[&str] = &[
+            $($symbol,)*
+            $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),)*
+            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"),)*
+        ];
 
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
@@ -625,12 +784,32 @@ macro_rules! kernels {
             // extents in it, or of the caller's arrays, whose size the caller promised.
             unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, $a, concat!("kernel ", $symbol)) }
         })*
+
+        $($(#[doc = $fdoc])*
+        pub fn $fname(stream: &Stream, storage: Storage, $fa: &$farguments) -> Result<()> {
+            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + storage as usize;
+            // SAFETY: as above; the arrays were laid out for this format.
+            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, $fa, concat!("kernel ", $fsymbol)) }
+        })*
+
+        $($(#[doc = $tdoc])*
+        pub fn $tname(stream: &Stream, storage: Storage, blocks: u32, a: &$targuments) -> Result<()> {
+            let kernel = PLAIN + 3 * Formatted::$tnumber as usize + storage as usize;
+            // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+            unsafe { stream.launch_together(kernel, blocks, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+        })*
+
+        /// Numbers of the kernels whose blocks meet, in a format.
+        pub fn meeting_kernels(storage: Storage) -> [usize; 2] {
+            [$(PLAIN + 3 * Formatted::$tnumber as usize + storage as usize),*]
+        }
     };
 }
 
 const OVER_AREA: (u32, u32) = TILE;
 
 kernels! {
+    plain {
     /// A from the caller's arrays.
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Row sums.
@@ -652,21 +831,11 @@ kernels! {
     /// Its inverse.
     Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
     /// Its product.
-    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.n as usize), (THREADS, 1);
-    /// Down a grid.
-    Descend descend(SweepArgs) = "rrb_descend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
-    /// Up a grid.
-    Ascend ascend(SweepArgs) = "rrb_ascend_f64", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
-    /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
-    /// Up it, to z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
-    /// Up it, to x and p.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma.
-    MultiplyFirst multiply_first(FirstArgs) = "rrb_multiply_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
-    ResidualFirst residual_first(FirstArgs) = "rrb_residual_first_f64", |a| a.v.k.g.blocks(), OVER_AREA;
+    ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Largest magnitudes of the caller's arrays.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
     /// The caller's array to the colours.
@@ -675,14 +844,19 @@ kernels! {
     Store store(TransferArgs) = "rrb_store_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// max |v|.
     Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
-    /// <a, b>.
+    /// <a, b>, b in f64 or f32.
     Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
+    DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
     /// target += factor source.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
     /// x += alpha p, p = z + beta p.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
-    /// target = source + factor target.
+    AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
+    /// target = source / unit + factor target, source in f64 or f32.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
+    DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
+    /// The same to f32.
+    Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
     /// A v.
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
     /// b - A v.
@@ -693,10 +867,12 @@ kernels! {
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
+    RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
     /// Means of components; `count` is that of the components.
     ComponentMeans component_means(ProjectionArgs) = "rrb_component_means_f64", |a| a.count as u32, (THREADS, 1);
     /// Shifts runs.
     ShiftRuns shift_runs(ProjectionArgs) = "rrb_shift_runs_f64", |a| run_blocks(a.count), (THREADS, 1);
+    ShiftRunsShort shift_runs_short(ProjectionArgs) = "rrb_shift_runs_f32", |a| run_blocks(a.count), (THREADS, 1);
     /// Keeps means; `count` is that of the components.
     KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64", |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
     /// Blocks of 8^3 of a 7-point stencil.
@@ -717,6 +893,31 @@ kernels! {
     ResidualPatches residual_patches(LookArgs) = "smoother_residual_f64", |a| a.count, (TILE_THREADS, 1);
     /// Its norm.
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
+    }
+    formats {
+    /// Down a grid.
+    Descend descend(StepArgs) = "rrb_descend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    /// Up a grid.
+    Ascend ascend(StepArgs) = "rrb_ascend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    /// A step of the iteration on a recursion grid.
+    Inner inner(StepArgs) = "rrb_inner", |a| a.k.g.blocks(), OVER_AREA;
+    /// A product there.
+    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a| a.k.g.blocks(), OVER_AREA;
+    /// A vector with all frequencies.
+    Draw draw(StepArgs) = "rrb_draw", |a| a.k.g.blocks(), OVER_AREA;
+    /// Down the first grid of S1, with r -= alpha q in the loop.
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
+    /// Up it, to z.
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
+    /// Up it, to x and p.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.blocks(), OVER_AREA;
+    }
+    together {
+    /// A run of steps on small grids.
+    Cycle cycle(CycleArgs) = "rrb_cycle";
+    /// The whole iteration of a small problem.
+    Solve solve(SolveArgs) = "rrb_solve";
+    }
 }
 
 /// Whether the device has the shared memory of `relax_dense`.

@@ -1,13 +1,14 @@
 //! RRB-PCG on a CUDA device (block smoothers: `blocks`): the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
 //! `driver` has the calls of the driver, `launch` the kernels (kernels/*.cu, compiled ahead of time into the library),
-//! `packed` the data of a factorization, `setup` and `steps` what is done with it, `projection` the means of singular
-//! components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+//! `packed` the data of a factorization, `setup` and `steps` what is done with it, `program` the preconditioner as a list of
+//! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod blocks;
 pub mod driver;
 mod launch;
 mod packed;
+mod program;
 mod projection;
 mod setup;
 mod steps;
@@ -175,7 +176,11 @@ impl RrbBackend for Cuda {
     }
 
     fn recursion(&self) -> Recursion {
-        if let Solver::Natural(natural) = &self.solver { natural.recursion() } else { Recursion::V }
+        match &self.solver {
+            Solver::Empty => Recursion::V,
+            Solver::Natural(natural) => natural.recursion(),
+            Solver::Packed(packed) => packed.recursion,
+        }
     }
 
     fn bytes(&self) -> usize {

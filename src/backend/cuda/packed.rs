@@ -3,12 +3,15 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Geometry, Grid, Kept, MOST_BLOCKS, Matrix, Scalars, SchurArrays, remainder_blocks,
+    self, Address, BAND, Findings, Format, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op, Scalars,
+    SchurArrays,
 };
+use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::Setup;
-use crate::backend::cycle::{Cycle, Kind};
+use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
+use crate::backend::storage::Storage;
 use crate::error::Result;
 use crate::grid::layout::Layout;
 use crate::grid::levels::{self, Embedding, MOST_INVERTED};
@@ -24,8 +27,12 @@ struct Plan {
 impl Plan {
     /// Room for `count` values of eight bytes, on 256-byte lines.
     fn take(&mut self, count: usize) -> Address {
+        self.bytes(8 * count)
+    }
+
+    fn bytes(&mut self, bytes: usize) -> Address {
         let address = self.base + self.used as u64;
-        self.used += (8 * count).next_multiple_of(256);
+        self.used += bytes.next_multiple_of(256);
         address
     }
 }
@@ -100,8 +107,10 @@ pub struct Shape {
     pub levels: usize,
     /// CG runs on S1.
     pub schur: bool,
-    /// Fused stages, where S1 is regular.
+    /// Fused stages, where S1 is regular, and kernels for several steps.
     pub fusion: bool,
+    pub storage: Storage,
+    pub cycle: Cycle,
 }
 
 impl Shape {
@@ -111,6 +120,8 @@ impl Shape {
             levels: setup.levels,
             schur: setup.on_schur_complement(a),
             fusion: setup.fused,
+            storage: setup.storage,
+            cycle: setup.cycle,
         }
     }
 
@@ -118,16 +129,34 @@ impl Shape {
     pub fn grids(&self) -> usize {
         self.levels / 2
     }
+
+    /// First grid of each section of the cycle.
+    pub fn sections(&self) -> Vec<usize> {
+        std::iter::once(0).chain(self.cycle.grids(self.levels).filter(|q| *q < self.grids())).collect()
+    }
+
+    fn short(&self) -> bool {
+        self.storage != Storage::F64
+    }
+
+    /// Bytes of what sweeps compute in, and of what they read.
+    fn sizes(&self) -> (usize, usize) {
+        match self.storage {
+            Storage::F64 => (8, 8),
+            Storage::F32 => (4, 4),
+            Storage::Bf16 => (4, 2),
+        }
+    }
 }
 
 /// One grid.
 pub struct Level {
     pub layout: Layout,
     pub embedding: Embedding,
+    /// For the factorization, and for sweeps.
     pub k: Grid,
-    pub kept: Kept,
-    /// Where its blocks put their parts of rho.
-    pub rho: Address,
+    pub sweep: Sweep,
+    vectors: Vec<(Address, usize)>,
 }
 
 /// Who solves the remainder.
@@ -150,7 +179,6 @@ pub struct RemainderPlaces {
     pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
-    pub rho: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -167,20 +195,39 @@ pub struct Packed {
     pub r: Address,
     pub p: Address,
     pub q: Address,
+    /// Sums of the blocks of a launch; parts of <r, r> of the plain steps, and of the fused ones; parts of rho.
     pub partial: Address,
     pub norm_partial: Address,
+    pub fused_norm_partial: Address,
     pub rho_partial: Address,
-    pub rho_count: usize,
+    pub meeting_at: Address,
+    pub ops_at: Address,
+    pub programs: Programs,
+    pub sections: Vec<usize>,
+    /// The cycle in use.
+    pub recursion: Recursion,
+    /// What M is divided by as stored.
+    pub unit: f64,
     pub scalars_at: Address,
     pub scalars: Pinned<Scalars>,
     pub projection: Projection,
-    /// The recorded loop, and whether it has the fused stages.
-    pub recorded: Option<(Loop, bool)>,
+    /// The loop, where it runs on the device by itself.
+    pub recorded: Option<Recorded>,
     /// b and x of the caller, row by row, where they are on the host.
     pub staging: Option<Memory>,
     pub watch: Watch,
     pub memory: Memory,
     vectors: (Address, usize),
+    /// Lies in the vectors: what short formats need for the factorization alone.
+    pub transient: (Address, usize),
+}
+
+/// The loop of PCG on the device.
+pub struct Recorded {
+    /// A graph; none where one kernel is the whole loop.
+    pub graph: Option<Loop>,
+    /// Of the fused stages.
+    pub fused: bool,
 }
 
 struct Places {
@@ -189,19 +236,41 @@ struct Places {
     rest: RemainderPlaces,
     vectors: [Address; 5],
     vector_bytes: usize,
+    transient: (Address, usize),
     partial: Address,
     norm_partial: Address,
+    fused_norm_partial: Address,
     rho_partial: Address,
-    rho_count: usize,
+    meeting: Address,
+    ops: Address,
     scalars: Address,
     used: usize,
+}
+
+/// Bytes of what only the factorization of a short format needs.
+fn transient_bytes(shape: &Shape) -> usize {
+    if !shape.short() {
+        return 0;
+    }
+    let mut plan = Plan { base: 0, used: 0 };
+    for (number, grid) in shape.source.grid.chain().take(shape.grids()).enumerate() {
+        let len = Layout::new(grid, shape.source.block).len();
+        let corners = number > 0 || shape.source.nine_points;
+        if number > 0 || !shape.schur {
+            for planes in [3, 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4] {
+                plan.take(planes * len);
+            }
+        }
+    }
+    plan.used
 }
 
 fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Places {
     let mut plan = Plan { base, used: 0 };
     let plane = source.layout.len();
+    let (real, stored) = shape.sizes();
     // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not there.
-    let before = if shape.schur { (8 * 2 * plane) as u64 } else { 0 };
+    let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
     let planes = if shape.schur { 2 } else { 4 };
     let start = plan.used;
     let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
@@ -209,36 +278,60 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     let r = plan.take((planes + usize::from(shape.schur)) * plane);
     let (p, q) = (plan.take(planes * plane), plan.take(planes * plane));
     let vectors_end = plan.used;
+    // What sweeps in short formats do not read is needed while the vectors are not.
+    let mut transient = Plan { base: base + start as u64, used: 0 };
+    plan.used = plan.used.max(start + transient_bytes(shape));
 
     let mut grids: Vec<Level> = Vec::new();
     let (mut grid, mut embedding) = (source.shape.grid, Embedding::FINEST);
-    let mut rho_places = Vec::new();
-    let mut rho_count = 0;
+    let sections = shape.sections();
     for number in 0..shape.grids() {
         let layout = Layout::new(grid, source.shape.block);
-        let len = layout.len();
+        let (len, g) = (layout.len(), geometry(&layout));
         let first = number == 0;
         let own = !(first && shape.schur);
-        let k = Grid {
-            g: geometry(&layout),
-            h: plan.take(3 * len),
-            s: if own { plan.take(8 * len) } else { source.m.straight },
-            d: plan.take(4 * len),
-            excess: if first { source.excess } else { plan.take(4 * len) },
-            corners: if !first || source.shape.nine_points { plan.take(4 * len) } else { 0 },
-            far: plan.take(4 * len),
-            z: if own { plan.take(4 * len) } else { plan.take(2 * len).wrapping_sub(before) },
-            y: if own { plan.take(len) } else { 0 },
+        // S1 needs these on the first grid.
+        let setup = if shape.short() && own { &mut transient } else { &mut plan };
+        let mut k = Grid {
+            g,
+            h: setup.take(3 * len),
+            s: if own { setup.take(8 * len) } else { source.m.straight },
+            d: setup.take(4 * len),
+            excess: if first { source.excess } else { setup.take(4 * len) },
+            corners: if !first || source.shape.nine_points { setup.take(4 * len) } else { 0 },
+            far: setup.take(4 * len),
+            ..Grid::default()
         };
-        rho_places.push(rho_count);
-        rho_count += k.g.blocks() as usize;
-        grids.push(Level { layout, embedding, k, kept: Kept::default(), rho: 0 });
+        let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
+        if shape.short() {
+            // Of the first grid of S1, sweeps see the even level alone.
+            let h = if own { plan.bytes(3 * len * real) } else { plan.bytes(len * real).wrapping_sub(before(real)) };
+            k.short_h = h;
+            k.short_s = if own { plan.bytes(8 * len * stored) } else { 0 };
+            k.short_d = plan.bytes(4 * len * stored);
+            (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
+        }
+        let mut vectors = Vec::new();
+        let mut vector = |plan: &mut Plan, planes: usize| {
+            let bytes = planes * len * real;
+            let address = plan.bytes(bytes);
+            vectors.push((address, bytes));
+            address
+        };
+        sweep.z = if own { vector(&mut plan, 4) } else { vector(&mut plan, 2).wrapping_sub(before(real)) };
+        sweep.y = if own { vector(&mut plan, 1) } else { 0 };
+        if sections[1..].contains(&number) {
+            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| vector(&mut plan, 4));
+            [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
+            (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
+        }
+        grids.push(Level { layout, embedding, k, sweep, vectors });
         embedding = embedding.coarse(grid);
         grid = grid.coarse();
     }
     let n = grid.nodes();
     let band = if matches!(kind, Remainder::Inverse) { n } else { 0 };
-    let mut rest = RemainderPlaces {
+    let rest = RemainderPlaces {
         natural: plan.take(5 * n),
         r: plan.take(n),
         z: plan.take(n),
@@ -246,22 +339,18 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         back: plan.take(band * BAND),
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
-        rho: 0,
     };
-    let rest_rho = rho_count;
-    rho_count += remainder_blocks(n) as usize;
-    let rho_partial = plan.take(rho_count);
-    rest.rho = rho_partial + 8 * rest_rho as u64;
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
-        let kept = match grids.get(number + 1) {
-            Some(next) => Kept { g: next.k.g, z: next.k.z, from: 0, to: 0, nx, ny },
+        grids[number].sweep.kept = match grids.get(number + 1) {
+            Some(next) => Kept { g: next.k.g, z: next.sweep.z, from: 0, to: 0, nx, ny },
             None => Kept { g: Geometry::default(), z: 0, from: rest.z, to: rest.r, nx, ny },
         };
-        grids[number].kept = kept;
-        grids[number].rho = rho_partial + 8 * rho_places[number] as u64;
     }
+    let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle);
+    let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
+    let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(8));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
     let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
@@ -269,7 +358,9 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     let black = |v: Address| [v + 16 * plane as u64, v + 24 * plane as u64];
     let first = if shape.schur {
         SchurArrays {
-            k: grids[0].k,
+            g: grids[0].k.g,
+            d: grids[0].k.d,
+            far: grids[0].k.far,
             center: schur_center,
             r_b1: [r, r + 16 * plane as u64],
             r_b2: r + 8 * plane as u64,
@@ -282,17 +373,20 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     } else {
         SchurArrays::default()
     };
-    let vectors = [b, x, r.wrapping_sub(before), p.wrapping_sub(before), q.wrapping_sub(before)];
+    let vectors = [b, x, r.wrapping_sub(before(8)), p.wrapping_sub(before(8)), q.wrapping_sub(before(8))];
     Places {
         grids,
         first,
         rest,
         vectors,
         vector_bytes: vectors_end - start,
+        transient: (transient.base, transient.used),
         partial,
         norm_partial,
+        fused_norm_partial,
         rho_partial,
-        rho_count,
+        meeting,
+        ops,
         scalars,
         used: plan.used,
     }
@@ -337,8 +431,14 @@ impl Packed {
             q,
             partial: places.partial,
             norm_partial: places.norm_partial,
+            fused_norm_partial: places.fused_norm_partial,
             rho_partial: places.rho_partial,
-            rho_count: places.rho_count,
+            meeting_at: places.meeting,
+            ops_at: places.ops,
+            programs: Programs::default(),
+            sections: shape.sections(),
+            recursion: Recursion::V,
+            unit: 1.0,
             scalars_at: places.scalars,
             scalars,
             projection: Projection::default(),
@@ -346,6 +446,7 @@ impl Packed {
             staging: None,
             watch: Watch::new(device)?,
             vectors: (b, places.vector_bytes),
+            transient: places.transient,
             memory,
         })
     }
@@ -372,16 +473,39 @@ impl Packed {
     /// After a run that met numbers too large: padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.vectors.0, 0, self.vectors.1)?;
-        for level in &self.grids {
-            let len = level.layout.len();
-            let own = level.k.y != 0;
-            let (z, planes) = if own { (level.k.z, 4) } else { (level.k.z.wrapping_add(16 * len as u64), 2) };
-            stream.fill(z, 0, 8 * planes * len)?;
-            if own {
-                stream.fill(level.k.y, 0, 8 * len)?;
-            }
+        for &(address, bytes) in self.grids.iter().flat_map(|level| &level.vectors) {
+            stream.fill(address, 0, bytes)?;
         }
         Ok(())
+    }
+
+    /// Before and after a factorization: borders of vectors and of what lies there are zero.
+    pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
+        let (address, bytes) = self.transient;
+        if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
+    }
+
+    /// The cycle in use is recursive, and was chosen, not asked for.
+    pub fn chose_recursion(&self) -> bool {
+        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V
+    }
+
+    /// The format of M, for the factorization.
+    pub fn format(&self) -> Format {
+        Format::new(self.shape.storage, self.unit)
+    }
+
+    /// Sweeps in f32.
+    pub fn short(&self) -> bool {
+        self.shape.short()
+    }
+
+    /// Waits, and reads the scalars.
+    pub fn fetch_scalars(&mut self, stream: &Stream) -> Result<&Scalars> {
+        let bytes = std::mem::offset_of!(Scalars, ring);
+        stream.fetch_start(&mut self.scalars, self.scalars_at, bytes)?;
+        stream.wait()?;
+        Ok(&self.scalars)
     }
 
     /// Bytes of device memory.

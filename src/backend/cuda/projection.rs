@@ -136,29 +136,40 @@ impl Projection {
         self.sets.as_ref().map(|s| ProjectionArgs { v, ..s[usize::from(nodes == Nodes::System)].arguments })
     }
 
-    fn sums(&self, stream: &Stream, a: &ProjectionArgs) -> Result<()> {
-        launch::run_sums(stream, a)?;
+    fn sums(&self, stream: &Stream, a: &ProjectionArgs, short: bool) -> Result<()> {
+        if short {
+            launch::run_sums_short(stream, a)?;
+        } else {
+            launch::run_sums(stream, a)?;
+        }
         launch::component_means(stream, &ProjectionArgs { count: self.components as i32, ..*a })
     }
 
     /// v = v - mean(v), plus the kept mean with `restore`.
     pub fn shift(&self, stream: &Stream, nodes: Nodes, v: Address, restore: bool) -> Result<()> {
         let Some(a) = self.arguments(nodes, v) else { return Ok(()) };
-        self.sums(stream, &a)?;
+        self.sums(stream, &a, false)?;
         launch::shift_runs(stream, &ProjectionArgs { restore: i32::from(restore), ..a })
+    }
+
+    /// v = v - mean(v) on what CG works on, v in the type of sweeps.
+    pub fn center(&self, stream: &Stream, v: Address, short: bool) -> Result<()> {
+        let Some(a) = self.arguments(Nodes::System, v) else { return Ok(()) };
+        self.sums(stream, &a, short)?;
+        if short { launch::shift_runs_short(stream, &a) } else { launch::shift_runs(stream, &a) }
     }
 
     /// Remembers the means of v.
     pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
         let Some(a) = self.arguments(Nodes::Whole, v) else { return Ok(()) };
-        self.sums(stream, &a)?;
+        self.sums(stream, &a, false)?;
         launch::keep_means(stream, &ProjectionArgs { count: self.components as i32, ..a })
     }
 
     /// Component with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         let (Some(a), Some(means)) = (self.arguments(Nodes::Whole, v), &self.means) else { return Ok((0, 0.0, 0.0)) };
-        self.sums(stream, &a)?;
+        self.sums(stream, &a, false)?;
         let mut values = vec![0.0f64; 4 * self.components];
         stream.fetch(&mut values, means.address)?;
         stream.wait()?;

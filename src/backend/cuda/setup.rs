@@ -2,11 +2,13 @@
 
 use super::driver::{Memory, Stream};
 use super::launch::{
-    self, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Grid, InverseArgs, LevelArgs, Rules,
-    SchurCenterArgs,
+    self, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Grid, InverseArgs, LevelArgs,
+    Rules, SchurCenterArgs,
 };
 use super::packed::{Level, Packed, Remainder, Source};
+use super::program::Programs;
 use super::projection::Projection;
+use crate::backend::storage::Storage;
 use crate::backend::{Look, PivotContext, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
@@ -191,6 +193,9 @@ impl Packed {
             }
             None => None,
         };
+        self.unit = setup.unit;
+        self.clear_transient(stream)?;
+        let format = self.format();
         let rules = |level: usize, e: &crate::grid::levels::Embedding| Rules {
             lost: setup.lost(),
             black_keeps: setup.black_keeps(),
@@ -204,12 +209,13 @@ impl Packed {
             center: source.m.center,
             label: label_memory.as_ref().map_or(0, |m| m.address),
             findings: source.findings_at,
+            format,
         };
         let nine_points = source.shape.nine_points;
         if !self.shape.schur {
             let k = self.grids[0].k;
             let (nine_points, compensate) = (i32::from(nine_points), i32::from(setup.compensate));
-            launch::start_couplings(stream, &CouplingArgs { k, m: source.m, nine_points, compensate })?;
+            launch::start_couplings(stream, &CouplingArgs { k, m: source.m, format, nine_points, compensate })?;
         }
         for (q, level) in self.grids.iter().enumerate() {
             // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
@@ -222,7 +228,7 @@ impl Packed {
             launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
             let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
             let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
-            let (nx, ny) = (level.kept.nx, level.kept.ny);
+            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
             let rules = rules(2 * q + 2, &level.embedding);
             launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny })?;
         }
@@ -237,25 +243,35 @@ impl Packed {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
             let rest = &self.rest;
             let (couplings, back, inverse_pivot) = (rest.couplings, rest.back, rest.inverse_pivot);
-            let rules = rules(setup.levels + 1, &embedding);
+            // The last pivots are kept in double precision.
+            let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
             launch::band(
                 stream,
                 &BandArgs { rules, natural: rest.natural, nx, ny, n, couplings, back, inverse_pivot },
             )?;
             let inverse = rest.inverse;
-            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, nx, ny, n })?;
+            let unit = self.unit;
+            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, nx, ny, n, unit })?;
         }
+        self.scalars.per_unit = self.unit.recip();
+        stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
         stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
         }
         self.factorize_on_host(stream, a, setup, components)?;
+        self.clear_transient(stream)?;
         if !(self.projection.is_empty() && components.singular() == 0) {
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.recorded = None;
             self.projection = Projection::default();
             self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+            // Which steps go together depends on it.
+            self.programs = Programs::default();
+        }
+        if !self.prepare_cycle(stream, &setup.cycle)? {
+            self.recorded = None;
         }
         Ok(())
     }
@@ -298,6 +314,7 @@ impl Packed {
                 z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
                 natural.apply();
                 gather(&natural.grids[0].z, grid.nx, column);
+                column.iter_mut().for_each(|v| *v *= setup.unit);
             }
             // Rows of the transpose: M^-1 is symmetric.
             stream.send(places.inverse, &inverse)?;
@@ -326,6 +343,9 @@ impl Packed {
             stream.fetch(&mut d, self.rest.inverse_pivot + 8 * k as u64)?;
             stream.wait()?;
             center = d;
+        }
+        if self.short() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
+            return Ok(crate::backend::lost_pivot(d[0], self.unit, level, i, j));
         }
         Ok(crate::backend::refused_pivot(d[0], center[0], level, i, j))
     }

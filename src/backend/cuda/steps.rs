@@ -7,12 +7,14 @@
 
 use super::driver::{Device, Loop, Stream};
 use super::launch::{
-    self, Address, DotArgs, FirstArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, RemainderArgs,
-    Scalars, Step, SweepArgs, TransferArgs, UpdateArgs, code,
+    self, Address, DotArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, Scalars, Step, TransferArgs,
+    UpdateArgs, code,
 };
-use super::packed::{Packed, Remainder, Source};
+use super::packed::{Packed, Recorded, Remainder, Source};
+use super::program::Part;
 use super::projection::Nodes;
 use super::setup::gather;
+use crate::backend::cycle::Recursion;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::stencil::ring_index;
@@ -46,17 +48,31 @@ pub struct Run<'a> {
 /// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
 #[derive(Clone, Copy, Default)]
 struct Ready {
+    /// <b, b> as given.
+    b_norm2: Option<f64>,
     /// |b - A x|^2 of the guess.
     whole_norm2: Option<f64>,
+    /// r is the right-hand side that CG works on.
+    r_is_rhs: bool,
     /// After the loop: r = b - A x is there, and <r, r>.
     norm2: Option<f64>,
-    /// After a start: p, q = A p, <r, r>, rho and sigma.
-    start_norm2: f64,
-    rho: Option<f64>,
-    sigma: Option<f64>,
+    start: Option<Start>,
+    /// z of the start is p.
+    z_is_p: bool,
     /// Red values of x are there, and max |x|.
     largest: Option<f64>,
 }
+
+/// After a start: <r, r> and rho; where sigma is known, p = z and q = A p are there too.
+#[derive(Clone, Copy)]
+struct Start {
+    norm2: f64,
+    rho: f64,
+    sigma: Option<f64>,
+}
+
+/// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
+const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl<'a> Run<'a> {
     pub fn new(
@@ -102,15 +118,12 @@ impl<'a> Run<'a> {
 
     /// Waits, and reads the scalars.
     fn fetch(&mut self) -> Result<&Scalars> {
-        let bytes = offset_of!(Scalars, ring);
-        self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, bytes)?;
-        self.stream.wait()?;
-        Ok(&self.k.scalars)
+        self.k.fetch_scalars(self.stream)
     }
 
     /// <a, b> over the planes first .. first + count.
     fn dot(&mut self, a: Address, b: Address, planes: (i32, i32)) -> Result<f64> {
-        launch::dot(self.stream, &self.k.dot_args(a, b, planes, 0))?;
+        launch::dot(self.stream, &self.k.dot_args(a, b, planes, offset_of!(Scalars, sum)))?;
         Ok(self.fetch()?.sum)
     }
 
@@ -135,18 +148,6 @@ fn product(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs
 }
 
 impl Packed {
-    fn first_args(&self, how: How, conditional: u64) -> FirstArgs {
-        FirstArgs {
-            v: self.first,
-            kept: self.grids[0].kept,
-            input: [0; 2],
-            partial: self.partial,
-            norm_partial: self.norm_partial,
-            how: how as i32,
-            conditional,
-        }
-    }
-
     /// <a, b> to one of the scalars.
     fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
         DotArgs {
@@ -160,100 +161,75 @@ impl Packed {
             norm_partial: 0,
             norm_count: 0,
             how: How::Nothing as i32,
-            to: if to > 0 { self.scalars_at + to as u64 } else { 0 },
+            to: self.scalars_at + to as u64,
+            factor: 1.0,
         }
     }
 
-    fn sweep_args(&self, q: usize, input: Address, rho: bool) -> SweepArgs {
-        let level = &self.grids[q];
-        SweepArgs { k: level.k, kept: level.kept, input, partial: if rho { level.rho } else { 0 } }
+    /// z of the first grid.
+    fn z(&self) -> Address {
+        self.grids[0].sweep.z
     }
 
-    fn remainder_args(&self, how: How, flip: bool) -> RemainderArgs {
-        RemainderArgs {
-            inverse: self.rest.inverse,
-            r: self.rest.r,
-            z: self.rest.z,
-            n: self.rest_grid.nodes() as i32,
-            partial: self.rest.rho,
-            scalars: self.scalars_at,
-            rho_partial: self.rho_partial,
+    /// <r, M^-1 r> with z = unit M^-1 r, to one of the scalars or, in a loop, for its turn.
+    fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
+        let arguments = DotArgs {
             norm_partial: self.norm_partial,
-            rho_count: self.rho_count as i32,
             norm_count: self.grids[0].k.g.blocks() as i32,
             how: how as i32,
-            flip: i32::from(flip),
-        }
-    }
-
-    /// The way down with rho and <r, r>: r -= alpha q first, in the loop.
-    fn fused_down(&self, stream: &Stream, how: How) -> Result<()> {
-        launch::descend_first(stream, &FirstArgs { partial: self.grids[0].rho, ..self.first_args(how, 0) })?;
-        for q in 1..self.grids.len() {
-            launch::descend(stream, &self.sweep_args(q, self.grids[q].k.z, true))?;
-        }
-        launch::remainder(stream, &self.remainder_args(how, how == How::Loop))
-    }
-
-    /// The way up, x, p, and q = S1 p with sigma.
-    fn fused_up(&self, stream: &Stream, how: How, conditional: u64) -> Result<()> {
-        for q in (1..self.grids.len()).rev() {
-            launch::ascend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
-        }
-        launch::advance_first(stream, &self.first_args(how, 0))?;
-        launch::multiply_first(stream, &self.first_args(how, conditional))
+            factor: self.unit.recip(),
+            ..self.dot_args(self.r, self.z(), self.system(), to)
+        };
+        if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
     /// Something with the vectors that CG works on.
     fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
         let (g, (first, count)) = (self.grids[0].k.g, self.system());
-        UpdateArgs { g, first, count, target, other: 0, source, factor, partial: 0, scalars: 0 }
+        UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
+    }
+
+    /// target = M^-1 r + beta target, from z.
+    fn direct(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
+        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
+        if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
 
     /// z = P M^-1 P r with the plain sweeps.
     fn sweeps(&mut self, stream: &Stream) -> Result<()> {
         let plane = 8 * self.grids[0].layout.len() as u64;
-        let z = self.grids[0].k.z;
+        let (z, short) = (self.z(), self.short());
         let mut input = self.r;
-        if !self.projection.is_empty() {
-            launch::direction(stream, &self.update(z, self.r, 0.0))?;
-            self.projection.shift(stream, Nodes::System, z, false)?;
-            input = z;
+        if !self.shape.schur {
+            let copy = self.update(z, self.r, 0.0);
+            if short {
+                launch::narrow(stream, &copy)?
+            } else {
+                launch::direction(stream, &copy)?
+            }
+            self.projection.center(stream, z, short)?;
+        } else if !self.projection.is_empty() {
+            // q is not in use here.
+            input = self.q;
+            launch::direction(stream, &self.update(input, self.r, 0.0))?;
+            self.projection.center(stream, input, false)?;
         }
         let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
-        let first = FirstArgs { input: black, partial: 0, ..self.first_args(How::Nothing, 0) };
-        let (schur, grids) = (self.shape.schur, self.grids.len());
-        if schur {
-            launch::descend_first(stream, &first)?;
-        } else {
-            launch::descend(stream, &self.sweep_args(0, input, false))?;
-        }
-        for q in 1..grids {
-            launch::descend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
-        }
-        self.solve_remainder(stream)?;
-        for q in (1..grids).rev() {
-            launch::ascend(stream, &self.sweep_args(q, self.grids[q].k.z, false))?;
-        }
-        if schur {
-            launch::ascend_first(stream, &first)?;
-        } else {
-            launch::ascend(stream, &self.sweep_args(0, input, false))?;
-        }
-        self.projection.shift(stream, Nodes::System, z, false)
+        self.run(stream, Part::Application, How::Nothing, black, 0)?;
+        self.projection.center(stream, z, short)
     }
 
-    fn solve_remainder(&mut self, stream: &Stream) -> Result<()> {
-        let (grid, rest) = (self.rest_grid, self.rest);
-        let Remainder::Host(natural) = &mut self.remainder else {
-            return launch::remainder(stream, &self.remainder_args(How::Nothing, false));
-        };
+    /// The remainder that the host solves.
+    pub fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, rest, unit) = (self.rest_grid, self.rest, self.unit);
+        let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
         let mut values: Vec<f64> = zeroed(grid.nodes(), "the remainder")?;
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;
         let z = &mut natural.grids[0].z;
         for (j, row) in values.chunks_exact(grid.nx).enumerate() {
-            z[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
+            let z = &mut z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter_mut().zip(row).for_each(|(z, r)| *z = unit * r);
         }
         natural.apply();
         gather(&natural.grids[0].z, grid.nx, &mut values);
@@ -263,89 +239,84 @@ impl Packed {
 
     /// One iteration of the plain steps.
     fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
-        let (g, scalars) = (source.g, self.scalars_at);
-        let vector = UpdateArgs { scalars, ..self.update(self.r, self.q, 0.0) };
+        let vector = UpdateArgs { scalars: self.scalars_at, ..self.update(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
-        let z = self.grids[0].k.z;
-        let turn = DotArgs {
-            norm_partial: self.norm_partial,
-            norm_count: g.blocks() as i32,
-            how: How::Loop as i32,
-            ..self.dot_args(self.r, z, self.system(), 0)
-        };
-        launch::dot(stream, &turn)?;
-        launch::advance(stream, &UpdateArgs { target: self.p, other: self.x, source: z, ..vector })?;
-        if self.shape.schur {
-            launch::multiply_first(stream, &self.first_args(How::Loop, conditional))
+        self.dot_z(stream, How::Loop, 0)?;
+        let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
+        if self.short() {
+            launch::advance_short(stream, &advance)?
         } else {
-            let product = product(self, source, self.p, self.q);
-            launch::multiply(stream, &ProductArgs { how: How::Loop as i32, conditional, ..product })
+            launch::advance(stream, &advance)?
         }
+        self.multiply(stream, source, How::Loop, conditional)
     }
 
-    /// <r, r> and rho of the r that is there.
-    fn start_down(&mut self, stream: &Stream) -> Result<()> {
+    /// q = A p with sigma, and the end of an iteration.
+    fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
+        if self.shape.schur {
+            return launch::multiply_first(stream, &self.schur_args(how, conditional));
+        }
+        launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
+    }
+
+    /// From the r that is there: <r, r>, rho, p = z, q = A p, sigma.
+    fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         if self.fused() {
-            return self.fused_down(stream, How::Start);
+            return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
         }
         launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), offset_of!(Scalars, norm2)))?;
         self.sweeps(stream)?;
-        launch::dot(stream, &self.dot_args(self.r, self.grids[0].k.z, self.system(), offset_of!(Scalars, rho)))
-    }
-
-    /// p = z, q = A p, sigma.
-    fn start_up(&self, stream: &Stream, source: &Source) -> Result<()> {
-        if self.fused() {
-            return self.fused_up(stream, How::Start, 0);
-        }
-        launch::direction(stream, &self.update(self.p, self.grids[0].k.z, 0.0))?;
-        if self.shape.schur {
-            launch::multiply_first(stream, &self.first_args(How::Start, 0))
-        } else {
-            launch::multiply(stream, &ProductArgs { how: How::Start as i32, ..product(self, source, self.p, self.q) })
-        }
+        self.dot_z(stream, How::Nothing, offset_of!(Scalars, rho))?;
+        self.direct(stream, self.p, 0.0)?;
+        self.multiply(stream, source, How::Start, 0)
     }
 
     /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
     fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
         if self.shape.schur {
-            launch::residual_first(stream, &self.first_args(how, 0))
+            launch::residual_first(stream, &self.schur_args(how, 0))
         } else {
             launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
         }
     }
 
-    /// Red values of x, where CG runs on S1.
+    /// Red values of x, where CG runs on S1, and max |x| to the scalars, which hold zero there.
     fn back_substitute(&self, stream: &Stream) -> Result<()> {
-        if !self.shape.schur {
-            return Ok(());
+        if self.shape.schur {
+            return launch::back_substitute(stream, &self.reduce_args());
         }
-        launch::back_substitute(stream, &ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x })
+        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
     }
 
-    /// max |x| to the scalars.
-    fn largest(&self, stream: &Stream) -> Result<()> {
-        stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)?;
-        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
+    fn reduce_args(&self) -> ReduceArgs {
+        let r = [self.first.r_b1[0], self.first.r_b2];
+        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars_at }
+    }
+
+    fn forget_largest(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)
     }
 
     /// Records the loop, where it is not recorded yet. Arrays keep their places from one factorization to the next.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let fused = self.fused();
-        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|(_, f)| *f == fused) {
+        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|r| r.fused == fused) {
             return Ok(());
         }
         self.recorded = None;
-        let recorded = Loop::record(device, |stream, conditional| {
+        if self.programs.whole(self) {
+            self.recorded = Some(Recorded { graph: None, fused });
+            return Ok(());
+        }
+        let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                self.fused_down(stream, How::Loop)?;
-                self.fused_up(stream, How::Loop, conditional)
+                self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
         })?;
-        self.recorded = Some((recorded, fused));
+        self.recorded = Some(Recorded { graph: Some(graph), fused });
         Ok(())
     }
 }
@@ -360,45 +331,54 @@ impl PcgSteps for Run<'_> {
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
-        self.ready = Ready::default();
-        self.start(|s| {
+        let ready = std::mem::take(&mut self.ready);
+        if let (true, Some(start)) = (ready.r_is_rhs, ready.start) {
+            self.ready = ready;
+            return start.norm2;
+        }
+        let norm2 = self.start(|s| {
+            if ready.r_is_rhs {
+                return Ok(());
+            }
             launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
             s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
-        })
+        });
+        self.ready.r_is_rhs = true;
+        norm2
     }
 
     fn residual_norm2(&mut self) -> f64 {
-        self.scalar(|s| s.dot(s.k.r, s.k.r, s.k.system()))
+        match self.ready.start {
+            Some(start) => start.norm2,
+            None => self.scalar(|s| s.dot(s.k.r, s.k.r, s.k.system())),
+        }
     }
 
     fn precondition(&mut self) -> f64 {
-        // A start has made p = z already.
-        let known = self.ready.rho.take();
+        if let Some(Start { rho, sigma: Some(_), .. }) = self.ready.start {
+            self.ready.z_is_p = true;
+            return rho;
+        }
         self.scalar(|s| {
-            if let Some(rho) = known {
-                launch::direction(s.stream, &s.k.update(s.k.grids[0].k.z, s.k.p, 0.0))?;
-                return Ok(rho);
-            }
             s.k.sweeps(s.stream)?;
-            s.dot(s.k.r, s.k.grids[0].k.z, s.k.system())
+            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
         })
     }
 
     fn first_direction(&mut self) {
-        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.p, s.k.grids[0].k.z, 0.0)));
+        if !self.ready.z_is_p {
+            self.step(|s| s.k.direct(s.stream, s.k.p, 0.0));
+        }
     }
 
     fn next_direction(&mut self, beta: f64) {
-        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.p, s.k.grids[0].k.z, beta)));
+        self.step(|s| s.k.direct(s.stream, s.k.p, beta));
     }
 
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
-            if s.k.shape.schur {
-                launch::multiply_first(s.stream, &s.k.first_args(How::Start, 0))?;
-            } else {
-                launch::multiply(s.stream, &ProductArgs { how: How::Start as i32, ..s.product(s.k.p, s.k.q) })?;
-            }
+            s.k.multiply(s.stream, s.source, How::Start, 0)?;
             Ok(s.fetch()?.sigma)
         })
     }
@@ -412,25 +392,33 @@ impl PcgSteps for Run<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if alpha.is_none() && self.ready.rho.is_some() {
-            return self.ready.start_norm2;
+        if let (None, Some(start)) = (alpha, self.ready.start) {
+            return start.norm2;
         }
         self.ready = Ready::default();
+        if alpha.is_none() && self.k.recorded.is_some() {
+            return self.start(|_| Ok(()));
+        }
         self.textbook_descend(alpha)
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        match self.ready.rho.take() {
-            Some(rho) => rho,
+        match self.ready.start {
+            Some(start) => start.rho,
             None => self.precondition(),
         }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if let Some(sigma) = self.ready.sigma.take() {
-            return sigma;
+        match self.ready.start.take() {
+            Some(Start { sigma: Some(sigma), .. }) => sigma,
+            // Confirmed after a loop, and to be gone on from.
+            Some(_) => self.scalar(|s| {
+                s.k.run(s.stream, Part::Up, How::Start, [0; 2], 0)?;
+                Ok(s.fetch()?.sigma)
+            }),
+            None => self.textbook_ascend(step),
         }
-        self.textbook_ascend(step)
     }
 
     fn iterate(&mut self, test: &LoopTest) -> Option<Result<LoopEnd>> {
@@ -456,11 +444,10 @@ impl Run<'_> {
             if s.k.recorded.is_none() {
                 return s.dot(s.k.r, s.k.r, s.k.system());
             }
-            s.k.start_down(s.stream)?;
-            s.k.start_up(s.stream, s.source)?;
+            s.k.start(s.stream, s.source)?;
             let scalars = s.fetch()?;
-            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, scalars.sigma);
-            (s.ready.start_norm2, s.ready.rho, s.ready.sigma) = (norm2, Some(rho), Some(sigma));
+            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, Some(scalars.sigma));
+            s.ready.start = Some(Start { norm2, rho, sigma });
             Ok(norm2)
         })
     }
@@ -486,13 +473,17 @@ impl Run<'_> {
             (s.code, s.ring_used) = (code::RUNNING, 0);
             s.pause_at = s.iteration + lag;
             self.send_scalars()?;
-            if let Some((recorded, _)) = &self.k.recorded {
-                recorded.launch(self.stream)?;
+            match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
+                Some(graph) => graph.launch(self.stream)?,
+                None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             self.k.residual(self.stream, self.source, How::Loop)?;
             self.k.back_substitute(self.stream)?;
-            self.k.largest(self.stream)?;
+            let confirms = test.preconditioned && self.k.fused();
+            if confirms {
+                self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+            }
             let whole = offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>();
             self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, whole)?;
             self.stream.wait()?;
@@ -517,6 +508,7 @@ impl Run<'_> {
                 }
             }
             self.ready.norm2 = Some(s.norm2);
+            self.ready.start = confirms.then_some(Start { norm2: s.norm2, rho: s.rho, sigma: None });
             self.ready.largest = Some(f64::from_bits(s.largest));
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
@@ -537,17 +529,7 @@ impl Run<'_> {
 
     fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
         let rows = self.source.g.ny;
-        TransferArgs {
-            g: self.source.g,
-            colours,
-            natural,
-            ld: ld as i64,
-            first_row: 0,
-            rows,
-            scale,
-            guard: 0,
-            most: 0.0,
-        }
+        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale }
     }
 
     /// Copies what is on the host to its place on the device.
@@ -599,8 +581,8 @@ impl RrbSteps for Run<'_> {
             s.send_arrays(guess)?;
             let grid = s.source.shape.grid;
             let at = |offset: usize| s.k.scalars_at + offset as u64;
-            s.stream.fill(at(offset_of!(Scalars, largest)), 0, 16)?;
-            s.stream.fill(at(offset_of!(Scalars, not_finite)), 0xff, 8)?;
+            // With the two that follow.
+            s.stream.fill(at(offset_of!(Scalars, largest)), 0, 24)?;
             let look = |input: (Address, usize), output: Address| InspectArgs {
                 input: input.0,
                 output,
@@ -609,21 +591,21 @@ impl RrbSteps for Run<'_> {
                 rows: grid.ny as i32,
                 first_row: 0,
                 scalars: s.k.scalars_at,
+                partial: s.k.partial,
             };
             if s.input.1 != s.output.1 {
                 // One on the host, one on the device with rows further apart: one after the other.
                 let other = if guess { s.output } else { s.input };
                 launch::inspect(s.stream, &look(s.input, 0))?;
                 if guess {
-                    launch::inspect(s.stream, &InspectArgs { input: 0, ..look(other, s.output.0) })?;
+                    launch::inspect(s.stream, &InspectArgs { input: 0, partial: 0, ..look(other, s.output.0) })?;
                 }
             } else {
                 launch::inspect(s.stream, &look(s.input, if guess { s.output.0 } else { 0 }))?;
             }
-            let (largest, largest_guess, key) = {
-                let found = s.fetch()?;
-                (found.largest, found.largest_guess, found.not_finite)
-            };
+            let found = s.fetch()?;
+            let (largest, largest_guess, key) = (found.largest, found.largest_guess, !found.not_finite);
+            s.ready.b_norm2 = SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(found.b_norm2);
             let not_finite = if key == u64::MAX {
                 None
             } else {
@@ -639,23 +621,34 @@ impl RrbSteps for Run<'_> {
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        self.ready = Ready::default();
+        let known = std::mem::take(&mut self.ready).b_norm2;
         self.scalar(|s| {
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
                 launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
+                launch::residual(s.stream, &s.product(s.k.x, 0))?;
             } else {
                 s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())?;
+                if let Some(known) = known {
+                    // The scale is a power of two.
+                    return Ok(known * scale * scale);
+                }
             }
             launch::dot(s.stream, &s.k.dot_args(s.k.b, s.k.b, (0, 4), offset_of!(Scalars, b_norm2)))?;
-            if guess {
-                launch::residual(s.stream, &s.product(s.k.x, 0))?;
-            }
             let scalars = s.fetch()?;
             let (b_norm2, whole) = (scalars.b_norm2, scalars.whole_norm2);
             s.ready.whole_norm2 = guess.then_some(whole);
             Ok(b_norm2)
         })
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        self.ready = Ready::default();
+        self.step(|s| launch::load(s.stream, &s.transfer(s.k.b, s.input, scale)));
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -689,20 +682,32 @@ impl RrbSteps for Run<'_> {
         self.ready = Ready::default();
         self.step(|s| {
             if s.k.shape.schur {
-                launch::reduce(s.stream, &ReduceArgs { k: s.k.grids[0].k, b: s.k.b, x: s.k.x })?;
+                launch::reduce(s.stream, &s.k.reduce_args())?;
+                s.ready.r_is_rhs = true;
             }
             Ok(())
         });
     }
 
     fn fall_back(&mut self) -> bool {
-        // The V-cycle and f64 are all there is.
-        false
+        self.ready = Ready::default();
+        if !self.k.chose_recursion() {
+            return false;
+        }
+        self.step(|s| {
+            s.k.set_programs(s.stream, &Recursion::V)?;
+            s.k.recorded = None;
+            s.k.record(s.stream.device(), s.source)
+        });
+        true
     }
 
     fn take_z(&mut self) {
-        self.ready = Ready::default();
-        self.step(|s| launch::direction(s.stream, &s.k.update(s.k.x, s.k.grids[0].k.z, 0.0)));
+        let known = std::mem::take(&mut self.ready).z_is_p;
+        self.step(|s| match known {
+            true => launch::direction(s.stream, &s.k.update(s.k.x, s.k.p, 0.0)),
+            false => s.k.direct(s.stream, s.k.x, 0.0),
+        });
     }
 
     fn back_substitute(&mut self) -> f64 {
@@ -710,8 +715,8 @@ impl RrbSteps for Run<'_> {
             return largest;
         }
         self.scalar(|s| {
+            s.k.forget_largest(s.stream)?;
             s.k.back_substitute(s.stream)?;
-            s.k.largest(s.stream)?;
             Ok(f64::from_bits(s.fetch()?.largest))
         })
     }
@@ -727,7 +732,9 @@ impl RrbSteps for Run<'_> {
 
     fn solution_max(&mut self) -> f64 {
         self.scalar(|s| {
-            s.k.largest(s.stream)?;
+            s.k.forget_largest(s.stream)?;
+            let (g, v, scalars) = (s.source.g, s.k.x, s.k.scalars_at);
+            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
             Ok(f64::from_bits(s.fetch()?.largest))
         })
     }

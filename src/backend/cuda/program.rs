@@ -1,0 +1,544 @@
+//! The preconditioner as a list of steps for the device. The text of the cycle (`backend::cycle`) runs once on the host, at
+//! `factorize`, with steps that write down what is to be done; its coefficients are fixed numbers then. Steps on one place
+//! of a grid join the sweep before them, and steps on small grids that follow each other become one kernel.
+
+use super::driver::{Device, Stream};
+use super::launch::{
+    self, Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs,
+    Rest, SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
+};
+use super::packed::{Packed, Remainder};
+use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::error::{Error, Result};
+use std::ops::Range;
+
+/// The cycle in the making.
+pub struct Steps {
+    /// First grid of each section, and the number of grids.
+    sections: Vec<usize>,
+    grids: usize,
+    /// The first grid has steps of its own, fused with those of CG or not.
+    schur: bool,
+    fused: bool,
+    /// Sections whose levels have a part of rho; the last part comes with what lies below.
+    rho: Range<usize>,
+    keep: Option<usize>,
+    ops: Vec<Op>,
+}
+
+impl Steps {
+    pub fn new(sections: &[usize], grids: usize, schur: bool) -> Self {
+        let (sections, ops) = (sections.to_vec(), Vec::new());
+        Self { sections, grids, schur, fused: false, rho: 0..0, keep: None, ops }
+    }
+
+    fn grids(&self, k: usize) -> Range<usize> {
+        self.sections[k]..self.sections.get(k + 1).copied().unwrap_or(self.grids)
+    }
+
+    fn push(&mut self, kind: i32, grid: usize, flags: i32) {
+        self.ops.push(Op { kind, grid: grid as i32, flags, ..Op::default() });
+    }
+
+    /// The last step, if it is this one on the first grid of section k and has all of `flags`.
+    fn last(&mut self, kind: i32, k: usize, flags: i32) -> Option<&mut Op> {
+        let grid = self.sections[k] as i32;
+        self.ops.last_mut().filter(|op| op.kind == kind && op.grid == grid && op.flags & flags == flags)
+    }
+
+    fn rho_flag(&self, k: usize) -> i32 {
+        if self.rho.contains(&k) { flag::RHO } else { 0 }
+    }
+}
+
+impl CycleSteps for Steps {
+    fn recursions(&self) -> Range<usize> {
+        1..self.sections.len()
+    }
+
+    fn takes_part(&self, _k: usize) -> bool {
+        true
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        let rho = self.rho_flag(k);
+        for q in self.grids(k) {
+            let kind = if q == 0 && self.schur { kind::DESCEND_FIRST } else { kind::DESCEND };
+            let keep =
+                if q == self.sections[k] && self.keep.take_if(|kept| *kept == k).is_some() { flag::KEEP } else { 0 };
+            self.push(kind, q, rho | keep);
+        }
+    }
+
+    fn solve_remainder(&mut self) {
+        let last = self.rho_flag(self.sections.len() - 1);
+        self.push(kind::REMAINDER, self.grids, if last != 0 { last | flag::TURN } else { 0 });
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        for q in self.grids(k).rev() {
+            match (q == 0 && self.schur, self.fused) {
+                (true, true) => {
+                    self.push(kind::ADVANCE_FIRST, 0, 0);
+                    self.push(kind::MULTIPLY_FIRST, 0, 0);
+                }
+                (true, false) => self.push(kind::ASCEND_FIRST, 0, 0),
+                _ => self.push(kind::ASCEND, q, 0),
+            }
+        }
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        self.keep = Some(k);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let flags = flag::DIRECTED | if beta.is_some() { flag::WITH_BETA } else { 0 };
+        if self.last(kind::ASCEND, k, 0).is_none() {
+            self.push(kind::DIRECT_INNER, self.sections[k], 0);
+        }
+        if let Some(op) = self.ops.last_mut() {
+            op.flags |= flags;
+            op.beta = beta.unwrap_or(0.0);
+        }
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        self.push(kind::MULTIPLY_INNER, self.sections[k], flag::STORE);
+    }
+
+    fn inner_product(&mut self, _k: usize, _a: Inner, _b: Inner) -> f64 {
+        unreachable!("cycle=k is refused on a device")
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let first = if first { flag::FIRST_STEP } else { 0 };
+        // What the sweep before has made of d becomes u there, and A d need not be stored.
+        let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
+        if product.is_some() {
+            self.ops.pop();
+        }
+        if (product.is_some() || !go_on)
+            && let Some(op) = self.last(kind::ASCEND, k, flag::DIRECTED)
+        {
+            op.flags |= flag::ADVANCED | first;
+            op.alpha = alpha;
+            if let Some(product) = product {
+                self.ops.push(Op { flags: flag::GO_ON, alpha, ..product });
+            }
+            return;
+        }
+        self.ops.extend(product);
+        let flags = first | if go_on { flag::GO_ON } else { 0 };
+        self.push(kind::ADVANCE_INNER, self.sections[k], flags);
+        if let Some(op) = self.ops.last_mut() {
+            op.alpha = alpha;
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
+            op.flags |= flag::TAKE;
+        } else {
+            unreachable!("a recursion ends with a step of its iteration")
+        }
+    }
+
+    fn draw_direction(&mut self, _k: usize) {
+        unreachable!("estimates need scalars")
+    }
+}
+
+/// Steps of an iteration on S1 from r to q, or (not `fused`) of an application to z.
+pub fn steps_of(sections: &[usize], grids: usize, schur: bool, fused: bool, recursion: &Recursion) -> Vec<Op> {
+    let mut s = Steps::new(sections, grids, schur);
+    s.fused = fused;
+    let recurses = recursion.kind != Kind::V && sections.len() > 1;
+    if fused {
+        s.rho = if recurses { 0..1 } else { 0..sections.len() };
+    }
+    cycle::apply_section(&mut s, 0, recursion);
+    if fused && recurses {
+        // <g, u> of the first recursion: g is kept on its first way down.
+        let first = sections[1] as i32;
+        let of_first = |op: &&mut Op| op.grid == first;
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
+            op.flags |= flag::KEEP_TOO;
+        }
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::TAKE != 0) {
+            op.flags |= flag::RHO | flag::TURN;
+        }
+    }
+    s.ops
+}
+
+/// The programs of a factorization, and which of their steps go together.
+#[derive(Default)]
+pub struct Programs {
+    ops: Vec<Op>,
+    /// In `ops`: an iteration, its way down, an application.
+    iteration: Range<usize>,
+    down: usize,
+    application: Range<usize>,
+    /// Blocks of a kernel for several steps; 0: there is none.
+    together: u32,
+    /// The first grid that goes into it.
+    base: usize,
+    pub rho_count: usize,
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From r to q.
+    Iteration,
+    /// Its way down, to rho.
+    Down,
+    /// The rest.
+    Up,
+    /// From z to z.
+    Application,
+}
+
+impl Programs {
+    /// Room for steps and for parts of rho: those of the longest cycle that may be asked for.
+    pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> (usize, usize) {
+        let count = |kind| {
+            let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
+            let of = |fused| steps_of(sections, grids, schur, fused, &recursion).len();
+            of(false) + if schur { of(true) } else { 0 }
+        };
+        let ops = if cycle.kind == Some(Kind::V) { count(Kind::V) } else { count(Kind::V).max(count(Kind::Amli)) };
+        (ops, (grids + 2) * MOST_BLOCKS as usize)
+    }
+
+    /// Writes the steps down, and sends them.
+    pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
+        let (sections, grids, schur) = (&k.sections[..], k.grids.len(), k.shape.schur);
+        let mut together = 0;
+        if k.shape.fusion {
+            together = MOST_BLOCKS;
+            for kernel in launch::meeting_kernels(k.shape.storage) {
+                together = together.min(device.together(kernel, launch::SWEEP_THREADS)?);
+            }
+        }
+        // No more blocks than the largest grid has tiles.
+        let fits = |q: &usize| k.grids[*q].k.g.blocks() <= together && grids - *q <= MOST_GRIDS;
+        let base = (0..grids).find(fits).unwrap_or(grids);
+        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::SWEEP_THREADS / 32);
+        let largest = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        together = together.min(largest.max(rest));
+        let mut ops = if schur { steps_of(sections, grids, schur, true, recursion) } else { Vec::new() };
+        let iteration = 0..ops.len();
+        let down = ops.iter().position(|op| op.flags & flag::TURN != 0).map_or(0, |turn| turn + 1);
+        ops.extend(steps_of(sections, grids, schur, false, recursion));
+        let application = iteration.end..ops.len();
+        let mut programs = Self { ops, iteration, down, application, together, base, rho_count: 0 };
+        let whole = programs.whole(k);
+        for n in 0..programs.ops.len() {
+            let op = programs.ops[n];
+            if op.flags & flag::RHO != 0 {
+                programs.ops[n].partial = programs.rho_count as i32;
+                programs.rho_count +=
+                    if whole || programs.joins(k, &op) { together } else { k.blocks_of(&op) } as usize;
+            }
+        }
+        Ok(programs)
+    }
+
+    /// As launched.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The whole iteration is one kernel.
+    pub fn whole(&self, k: &Packed) -> bool {
+        self.together > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
+    }
+
+    /// Goes into a kernel of several steps.
+    fn joins(&self, k: &Packed, op: &Op) -> bool {
+        self.together > 0
+            && match op.kind {
+                kind::REMAINDER => !matches!(k.remainder, Remainder::Host(_)),
+                kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
+                    op.grid as usize >= self.base
+                }
+                _ => false,
+            }
+    }
+
+    /// Blocks whose parts of <r, r> there are.
+    fn norm_count(&self, k: &Packed) -> u32 {
+        if self.whole(k) { self.together } else { k.grids[0].k.g.blocks() }
+    }
+
+    fn range(&self, part: Part) -> Range<usize> {
+        match part {
+            Part::Iteration => self.iteration.clone(),
+            Part::Down => self.iteration.start..self.down,
+            Part::Up => self.down..self.iteration.end,
+            Part::Application => self.application.clone(),
+        }
+    }
+}
+
+impl Packed {
+    fn blocks_of(&self, op: &Op) -> u32 {
+        match op.kind {
+            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
+            _ => self.grids[op.grid as usize].k.g.blocks(),
+        }
+    }
+
+    fn turn_args(&self, how: How) -> TurnArgs {
+        TurnArgs {
+            scalars: self.scalars_at,
+            rho_partial: self.rho_partial,
+            norm_partial: self.fused_norm_partial,
+            rho_count: self.programs.rho_count as i32,
+            norm_count: self.programs.norm_count(self) as i32,
+            how: how as i32,
+        }
+    }
+
+    /// `input`: for an application, b1 and b2 of the vector.
+    pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
+        let sums = how != How::Nothing;
+        FirstArgs {
+            v: self.first,
+            k: self.grids[0].sweep,
+            input,
+            partial: if sums { self.rho_partial } else { 0 },
+            norm_partial: if sums { self.fused_norm_partial } else { 0 },
+            how: how as i32,
+        }
+    }
+
+    /// The end of an iteration on S1.
+    pub fn schur_args(&self, how: How, conditional: u64) -> SchurArgs {
+        SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
+    }
+
+    fn cycle_args(&self, range: Range<usize>, how: How) -> CycleArgs {
+        let base = self.programs.base;
+        let mut grids = [Level::default(); MOST_GRIDS];
+        for (place, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
+            *place = level.sweep;
+        }
+        CycleArgs {
+            ops: self.op_at(range.start),
+            count: range.len() as i32,
+            base: base as i32,
+            grids,
+            rest: self.rest_args(),
+            rho_partial: self.rho_partial,
+            norm_partial: self.fused_norm_partial,
+            sigma_partial: self.partial,
+            turn: self.turn_args(how),
+            meeting: self.meeting_at,
+        }
+    }
+
+    fn rest_args(&self) -> Rest {
+        Rest { inverse: self.rest.inverse, r: self.rest.r, z: self.rest.z, n: self.rest_grid.nodes() as i32 }
+    }
+
+    fn op_at(&self, n: usize) -> Address {
+        self.ops_at + (n * size_of::<Op>()) as u64
+    }
+
+    /// Launches a part of the programs. `input`: see `first_args`; `conditional`: the condition of a recorded loop.
+    pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
+        let range = self.programs.range(part);
+        if part != Part::Application && self.programs.whole(self) {
+            let cycle = self.cycle_args(range, how);
+            let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
+            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+        }
+        let ops = std::mem::take(&mut self.programs.ops);
+        let done = self.run_ops(stream, &ops, range, how, input, conditional);
+        self.programs.ops = ops;
+        done
+    }
+
+    fn run_ops(
+        &mut self,
+        stream: &Stream,
+        ops: &[Op],
+        range: Range<usize>,
+        how: How,
+        input: [Address; 2],
+        conditional: u64,
+    ) -> Result<()> {
+        let storage = self.shape.storage;
+        let mut n = range.start;
+        while n < range.end {
+            let joined = ops[n..range.end].iter().take_while(|op| self.programs.joins(self, op)).count();
+            if joined > 0 {
+                launch::cycle(stream, storage, self.programs.together, &self.cycle_args(n..n + joined, how))?;
+                n += joined;
+                continue;
+            }
+            let op = &ops[n];
+            let partial = self.rho_partial + 8 * op.partial as u64;
+            let step = || StepArgs {
+                k: self.grids[op.grid as usize].sweep,
+                op: self.op_at(n),
+                partial,
+                turn: self.turn_args(how),
+            };
+            match op.kind {
+                kind::DESCEND_FIRST => {
+                    let first = self.first_args(how, input);
+                    launch::descend_first(
+                        stream,
+                        storage,
+                        &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
+                    )?;
+                }
+                kind::DESCEND => launch::descend(stream, storage, &step())?,
+                kind::ASCEND => launch::ascend(stream, storage, &step())?,
+                kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
+                kind::REMAINDER => {
+                    let (rest, turn) = (self.rest_args(), self.turn_args(how));
+                    launch::remainder(stream, &RemainderArgs { rest, partial, turn })?;
+                }
+                kind::ADVANCE_FIRST => launch::advance_first(stream, storage, &self.first_args(how, input))?,
+                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
+                kind::MULTIPLY_FIRST => launch::multiply_first(stream, &self.schur_args(how, conditional))?,
+                _ => launch::inner(stream, storage, &step())?,
+            }
+            n += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the programs of a cycle, and sends them.
+    pub fn set_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
+        self.programs = Programs::write(self, stream.device(), recursion)?;
+        stream.send(self.ops_at, self.programs.ops())?;
+        stream.wait()?;
+        self.recursion = *recursion;
+        Ok(())
+    }
+
+    /// The cycle: chosen, with its bounds, and as programs. Whether its shape is the one before.
+    pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
+        let before = self.recursion.kind;
+        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V);
+        if self.programs.ops.is_empty() || plain && before != Kind::V {
+            self.set_programs(stream, &Recursion::V)?;
+        }
+        if plain {
+            return Ok(before == Kind::V);
+        }
+        let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur);
+        let mut live = Live { steps, k: self, stream, failed: None };
+        let found = cycle::prepare(&mut live, cycle, 1.0);
+        if let Some(error) = live.failed {
+            return Err(error);
+        }
+        self.set_programs(stream, &found)?;
+        Ok(before == found.kind)
+    }
+}
+
+/// The cycle as it is done, for the estimates of its bounds: inner products come to the host.
+struct Live<'a> {
+    steps: Steps,
+    k: &'a mut Packed,
+    stream: &'a Stream,
+    failed: Option<Error>,
+}
+
+impl Live<'_> {
+    /// Does what was written down.
+    fn catch_up(&mut self) -> Result<()> {
+        let ops = std::mem::take(&mut self.steps.ops);
+        if ops.is_empty() {
+            return Ok(());
+        }
+        // Pageable memory is staged before this returns.
+        self.stream.send(self.k.ops_at, &ops)?;
+        self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
+    }
+
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.failed.is_some() {
+            return None;
+        }
+        f(self).map_err(|error| self.failed = Some(error)).ok()
+    }
+
+    fn level(&self, k: usize) -> Level {
+        self.k.grids[self.steps.sections[k]].sweep
+    }
+}
+
+impl CycleSteps for Live<'_> {
+    fn recursions(&self) -> Range<usize> {
+        self.steps.recursions()
+    }
+
+    fn takes_part(&self, k: usize) -> bool {
+        self.steps.takes_part(k)
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        self.steps.sweep_down(k);
+    }
+
+    fn solve_remainder(&mut self) {
+        self.steps.solve_remainder();
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        self.steps.sweep_up(k);
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        self.steps.keep_rhs(k);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        self.steps.direct(k, beta);
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        self.steps.multiply_direction(k);
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let of = |which: Inner| match which {
+            Inner::R => 0,
+            Inner::Z => 1,
+            Inner::D => 2,
+            Inner::Q => 3,
+        };
+        self.attempt(|s| {
+            s.catch_up()?;
+            let (partial, scalars) = (s.k.partial, s.k.scalars_at);
+            let arguments = InnerProductArgs { k: s.level(k), a: of(a), b: of(b), partial, scalars };
+            launch::inner_product(s.stream, s.k.shape.storage, &arguments)?;
+            Ok(s.k.fetch_scalars(s.stream)?.sum)
+        })
+        .unwrap_or(f64::NAN)
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        self.steps.advance(k, alpha, first, go_on);
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        self.steps.take_solution(k);
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let _ = self.attempt(|s| {
+            s.catch_up()?;
+            let turn = TurnArgs::default();
+            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, turn })
+        });
+    }
+}
