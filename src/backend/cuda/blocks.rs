@@ -509,7 +509,9 @@ impl Data {
         let patches = &list.patches;
         // Rooms of the patches before serve again.
         let mut data = match previous {
-            Some(old) => Self { eigenvalues: eigenvalues(&blocks.stencil), blocks, plans: Vec::new(), groups: Vec::new(), ..old },
+            Some(old) => {
+                Self { eigenvalues: eigenvalues(&blocks.stencil), blocks, plans: Vec::new(), groups: Vec::new(), ..old }
+            }
             None => Self {
                 eigenvalues: eigenvalues(&blocks.stencil),
                 blocks,

@@ -191,13 +191,13 @@ impl Device {
         Ok(made)
     }
 
-<<<<<<< HEAD
     /// Lets a kernel take so much shared memory that it names at launch; false: the device has less.
     pub(super) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: a function of the loaded module.
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
-=======
+    }
+
     /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
@@ -212,7 +212,6 @@ impl Device {
             check(asked, "the device")?;
         }
         Ok(if offered == 0 { 0 } else { (processors * each).max(0) as u32 })
->>>>>>> main
     }
 
     /// Makes its context current.

@@ -763,7 +763,7 @@ pub struct NormArgs {
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
 /// formats.
 macro_rules! kernels {
-    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)* }
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
