@@ -134,6 +134,9 @@ enum Order {
     Lexicographic { reverse: bool },
 }
 
+/// Items of stages that are launched one after the other: blocks of 8^3, and all others.
+type Stages = Vec<[Range<usize>; 2]>;
+
 /// One launch: items in order, and what they wait for.
 struct Launch {
     items: Range<usize>,
@@ -143,7 +146,7 @@ struct Launch {
     /// Of this launch, so far.
     launches: u32,
     /// With dense inverses: what is done one after the other instead, blocks of 8^3 and all others.
-    stages: Vec<[Range<usize>; 2]>,
+    stages: Stages,
 }
 
 /// What a sweep with one cut and order does.
@@ -287,7 +290,7 @@ fn items_of(
     (cut, order): (&Cut, Order),
     in_stages: bool,
     boxes: &[BlockCopy],
-) -> Result<(Vec<BlockItem>, Vec<u32>, Vec<[Range<usize>; 2]>)> {
+) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
     let colours = colours(&blocks.stencil);
     let in_colours = matches!(order, Order::Colours { .. });
     let single = matches!(order, Order::Lexicographic { .. });
