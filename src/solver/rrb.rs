@@ -217,10 +217,8 @@ impl Rrb {
             })
         };
         let plain = Cycle { kind: Some(Kind::V), ..cycle };
-        let mut setup = made(
-            if known.double { Storage::F64 } else { storage },
-            if known.plain { plain } else { cycle },
-        )?;
+        let mut setup =
+            made(if known.double { Storage::F64 } else { storage }, if known.plain { plain } else { cycle })?;
         let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
         match rrb.backend.factorize(a, &setup, components) {
             // Perhaps a pivot that the short format cannot hold.
@@ -488,7 +486,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         end.norm = s.whole_residual_norm2().sqrt();
         let ended = matches!(end.reason, StopReason::Converged | StopReason::Stagnated);
         if end.norm <= test.threshold {
-            if ended {
+            if ended || end.reason == StopReason::Monitor {
                 end.reason = StopReason::Converged;
             }
             break largest;
