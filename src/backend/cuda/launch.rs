@@ -73,9 +73,8 @@ pub struct Grid {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     pub g: Geometry,
-    pub z: Address,
-    pub from: Address,
     pub to: Address,
+    pub from: Address,
     pub nx: i32,
     pub ny: i32,
 }
@@ -393,6 +392,7 @@ pub struct InverseArgs {
     pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
+    pub narrow: Address,
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
@@ -403,6 +403,7 @@ pub struct InverseArgs {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rest {
+    pub g: Geometry,
     pub inverse: Address,
     pub r: Address,
     pub z: Address,
@@ -694,6 +695,7 @@ kernels! {
     Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.

@@ -13,8 +13,9 @@ use super::launch::{
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::projection::Nodes;
-use super::setup::gather;
+use super::setup::place_in;
 use crate::backend::cycle::Recursion;
+use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::stencil::ring_index;
@@ -217,18 +218,28 @@ impl Packed {
 
     /// The remainder that the host solves.
     pub fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
-        let (grid, rest, unit) = (self.rest_grid, self.rest, self.unit);
+        if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
+    }
+
+    fn solve_on_host_in<R: Real>(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
-        let mut values: Vec<f64> = zeroed(grid.nodes(), "the remainder")?;
+        let mut values: Vec<R> = zeroed(4 * layout.len(), "the remainder")?;
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;
-        let z = &mut natural.grids[0].z;
-        for (j, row) in values.chunks_exact(grid.nx).enumerate() {
-            let z = &mut z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter_mut().zip(row).for_each(|(z, r)| *z = unit * r);
+        let place = |i: usize, j: usize| {
+            let (colour, at) = place_in(&layout, i, j);
+            colour as usize * layout.len() + at
+        };
+        for j in 0..grid.ny {
+            let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
         }
         natural.apply();
-        gather(&natural.grids[0].z, grid.nx, &mut values);
+        for j in 0..grid.ny {
+            let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+        }
         stream.send(rest.z, &values)?;
         stream.wait()
     }
