@@ -151,6 +151,7 @@ struct Scalars {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
+    int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
@@ -177,6 +178,14 @@ __device__ inline double block_sum(double v) {
     double sum = 0.0;
     for (int k = 0; k < count; ++k) sum += warps[k];
     return sum;
+}
+
+// In a recorded loop, a kernel may be launched while the one before it ends: it waits here before it reads what that wrote.
+__device__ inline void follow() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
@@ -254,6 +263,7 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
         else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        if (s.code != RUNNING) s.done = 1;
     } else {
         s.beta = 0.0;
     }
@@ -281,6 +291,7 @@ struct TurnArgs {
 
 // By one block, when the parts are there.
 __device__ inline void turn_of(const TurnArgs &a) {
+    if (a.how == LOOP && a.scalars->done) return;
     const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.

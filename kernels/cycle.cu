@@ -65,6 +65,7 @@ template <class F> __device__ inline Hand take_in_hand(const CycleArgs<F> &a) {
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
+    if (a.turn.how == LOOP && a.turn.scalars->done) return;
     const Hand ops = take_in_hand(a);
     unsigned phase = 0;
     for (int k = 0; k < a.count; ++k) {

@@ -30,7 +30,7 @@ __device__ inline int natural_of(int k, int nx, int ny) {
 constexpr int WINDOW = BAND + 2;
 
 extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
-    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2];
+    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2], sum_of_row[2], next_sum[2];
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, m = a.n;
     const bool along_x = a.nx <= a.ny;
     const int length = along_x ? a.nx : a.ny;
@@ -57,15 +57,17 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         window[k][lane] = raw(k);
         if (lane == 0) row_excess[k] = raw_excess(k);
     }
-    // The pivot of node k, by warp 0: `v` is its row, one value a lane, `s` its excess.
-    auto pivot = [&](int k, double v, double s) {
-        int nonzero = v != 0.0;
-        for (int step = 16; step > 0; step /= 2) {
-            v += __shfl_xor_sync(0xffffffffu, v, step);
-            nonzero |= __shfl_xor_sync(0xffffffffu, nonzero, step);
-        }
+    auto whole = [&](double v) {
+        for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+        return v;
+    };
+    // The pivot of node k, by warp 0: `a` is its row, one value a lane, v their sum, `s` its excess.
+    auto pivot = [&](int k, double a_row, double v, double s) {
+        const int nonzero = __any_sync(0xffffffffu, a_row != 0.0);
         if (lane == 0) {
+            if (!nonzero) v = 0.0;
             const double d = s - v;
+            sum_of_row[k & 1] = v;
             const int at = natural_of(k, a.nx, a.ny);
             const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, s, v, s, d, nonzero == 0).inverse;
             inverse_of[k & 1] = inverse;
@@ -74,7 +76,11 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         }
     };
     __syncthreads();
-    if (warp == 0) pivot(0, window[0][lane], row_excess[0]);
+    if (warp == 0) pivot(0, window[0][lane], whole(window[0][lane]), row_excess[0]);
+    if (warp == 1) {
+        const double sum = whole(m > 1 ? window[1][lane] : 0.0);
+        if (lane == 0) next_sum[0] = sum;
+    }
     int slot = 0;
     for (int k = 0; k < m; ++k) {
         const double next = warp == 31 ? raw(k + WINDOW - 1) : 0.0;
@@ -92,7 +98,12 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         const double s = row_excess[to] - l * excess_of[k & 1];
         __syncwarp();
         if (lane == 0) row_excess[to] = s;
-        if (warp == 0 && k + 1 < m) pivot(k + 1, v, s);
+        // The sum of the next pivot's row, without waiting for it: that of the row after is taken a step ahead.
+        if (warp == 0 && k + 1 < m) pivot(k + 1, v, next_sum[k & 1] - l * (sum_of_row[k & 1] - row[0]), s);
+        if (warp == 1) {
+            const double sum = whole(v);
+            if (lane == 0) next_sum[(k + 1) & 1] = sum;
+        }
         if (warp == 30) {
             a.couplings[k * BAND + lane] = row[lane];
             if (k + 1 + lane < m) a.back[(k + 1 + lane) * BAND + lane] = row[lane];
@@ -229,6 +240,7 @@ template <class Real> struct RemainderArgs {
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
 template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
+    follow();
     double product = multiply_remainder(a.rest);
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);

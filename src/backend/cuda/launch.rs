@@ -199,6 +199,7 @@ pub struct Scalars {
     pub iteration: i64,
     pub max_iter: i64,
     pub pause_at: i64,
+    pub done: i64,
     pub preconditioned: i32,
     pub code: i32,
     pub rho: f64,
@@ -229,6 +230,7 @@ impl Scalars {
         iteration: 0,
         max_iter: 0,
         pause_at: 0,
+        done: 0,
         preconditioned: 0,
         code: 0,
         rho: 0.0,
@@ -629,7 +631,7 @@ macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* $($tnumber,)* }
         const PLAIN: usize = [$($symbol),*].len();
@@ -661,6 +663,13 @@ macro_rules! kernels {
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
             unsafe { stream.launch_together(kernel, blocks, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
+
+        /// Kernels that wait for the one before by themselves (kernels/common.cuh, `follow`).
+        pub fn follows(kernel: usize) -> bool {
+            let steps = PLAIN..PLAIN + 3 * Formatted::Cycle as usize;
+            let others = [Number::Remainder, Number::RemainderShort, Number::MultiplyFirst];
+            steps.contains(&kernel) || others.iter().any(|n| *n as usize == kernel)
+        }
 
         /// Numbers of the kernels whose blocks meet, in a format.
         pub fn meeting_kernels(storage: Storage) -> [usize; 2] {

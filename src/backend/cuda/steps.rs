@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
+/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over.
+const UNROLLED: usize = 2;
+
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
 
@@ -314,7 +317,8 @@ impl Packed {
         }
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
+                let unrolled = std::env::var("RRB_UNROLL").map_or(UNROLLED, |v| v.parse().unwrap());
+                (0..unrolled).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
@@ -473,7 +477,7 @@ impl Run<'_> {
         self.ready = Ready::default();
         loop {
             let s = &mut *self.k.scalars;
-            (s.code, s.ring_used) = (code::RUNNING, 0);
+            (s.code, s.done, s.ring_used) = (code::RUNNING, 0, 0);
             s.pause_at = s.iteration + lag;
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
