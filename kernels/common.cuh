@@ -180,14 +180,6 @@ __device__ inline double block_sum(double v) {
     return sum;
 }
 
-// In a recorded loop, a kernel may be launched while the one before it ends: it waits here before it reads what that wrote.
-__device__ inline void follow() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
 // Says whether this block is the last of the launch to come here: then all that the others wrote can be read. Which block

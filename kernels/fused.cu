@@ -108,7 +108,6 @@ template <class F> __device__ inline void advance_first(const FirstArgs<F> &a) {
 
 template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    follow();
     descend_first(a, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
@@ -122,12 +121,12 @@ template <class F> __device__ inline void descend_first_step(const FirstArgs<F> 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { follow(), ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { follow(), ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { follow(), ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { follow(), advance_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { follow(), advance_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { follow(), advance_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first(a); }
 
 // Row c of S1 v, on b1 and on b2.
 __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int64_t c, double &q1, double &q2) {
@@ -175,7 +174,6 @@ __device__ inline double multiply_first(const SchurArrays &v) {
 
 // And the end of an iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
-    follow();
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) {

@@ -225,19 +225,16 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 
 template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    follow();
     part_of_rho(a, op, descend(a.k, op));
 }
 
 template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    follow();
     part_of_rho(a, op, ascend(a.k, op));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    follow();
     if (op.kind == MULTIPLY_INNER) multiply_inner(a.k, op);
     else if (op.kind == DIRECT_INNER) direct_inner(a.k, op);
     else advance_inner(a.k, op);
@@ -262,7 +259,6 @@ template <class F> struct InnerProductArgs {
 
 // <a, b> on a recursion grid, to `sum`.
 template <class F> __device__ inline void inner_product(const InnerProductArgs<F> &a) {
-    follow();
     const typename F::Real *vectors[4] = {a.k.r, a.k.z, a.k.direction, a.k.q};
     const typename F::Real *v = vectors[a.a], *w = vectors[a.b];
     double sum = 0.0;
@@ -284,7 +280,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_produc
 // d = a vector with all frequencies (src/backend/cycle.rs, all_frequencies), r = 0.
 template <class F> __device__ inline void draw(const Level<F> &k) {
     using Real = typename F::Real;
-    follow();
     over_area(k.g, [&](int i, int j) {
         const int64_t c = k.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) {

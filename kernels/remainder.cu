@@ -240,7 +240,6 @@ template <class Real> struct RemainderArgs {
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
 template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
-    follow();
     double product = multiply_remainder(a.rest);
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);

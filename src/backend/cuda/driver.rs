@@ -19,9 +19,6 @@ pub const HAS_KERNELS: bool = cfg!(rrbsolver_kernels);
 /// The oldest driver whose interface is used: CUDA 13.0, r580.
 const OLDEST_DRIVER: i32 = 13000;
 
-/// Compute capability from which on launches may overlap.
-const OVERLAPPING: i32 = 9;
-
 /// The driver's sentence for a result.
 fn text(result: sys::CUresult) -> String {
     let mut pointer = std::ptr::null();
@@ -194,15 +191,6 @@ impl Device {
         Ok(made)
     }
 
-    /// Major number of the compute capability.
-    fn capability(&self) -> Result<i32> {
-        let mut major = 0;
-        let what = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-        // SAFETY: the device is there; the pointer outlives the call.
-        check(unsafe { sys::cuDeviceGetAttribute(&mut major, what, self.device) }, "the device")?;
-        Ok(major)
-    }
-
     /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
@@ -334,8 +322,6 @@ pub struct Stream {
     device: Arc<Device>,
     stream: sys::CUstream,
     owned: bool,
-    /// Kernels that offer it are launched while the one before ends.
-    overlaps: bool,
 }
 
 // SAFETY: streams may be used from any thread, one at a time, as handles are.
@@ -349,7 +335,7 @@ impl Stream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; the pointer outlives the call.
         check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
-        Ok(Self { device: device.clone(), stream, owned: true, overlaps: false })
+        Ok(Self { device: device.clone(), stream, owned: true })
     }
 
     /// The caller's.
@@ -365,7 +351,7 @@ impl Stream {
                 device.ordinal
             )));
         }
-        Ok(Self { device: device.clone(), stream, owned: false, overlaps: false })
+        Ok(Self { device: device.clone(), stream, owned: false })
     }
 
     /// The device.
@@ -470,23 +456,22 @@ impl Stream {
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        let value = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
-        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
-        let config = sys::CUlaunchConfig {
-            gridDimX: blocks,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: block.0,
-            blockDimY: block.1,
-            blockDimZ: 1,
-            sharedMemBytes: 0,
-            hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: u32::from(self.overlaps && super::launch::follows(kernel)),
-        };
         // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
+        let result = unsafe {
+            sys::cuLaunchKernel(
+                function,
+                blocks,
+                1,
+                1,
+                block.0,
+                block.1,
+                1,
+                0,
+                self.stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
         check(result, name)
     }
 
@@ -547,9 +532,8 @@ unsafe impl Send for Loop {}
 impl Loop {
     /// Records what `body` launches on the stream it is given; it gets the handle of the condition.
     pub fn record(device: &Arc<Device>, body: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<Self> {
-        let mut stream = Stream::new(device)?;
+        let stream = Stream::new(device)?;
         let _entered = device.enter()?;
-        stream.overlaps = device.capability()? >= OVERLAPPING && std::env::var_os("RRB_PDL").is_some();
         let mut recorded =
             Self { device: device.clone(), graph: std::ptr::null_mut(), executable: std::ptr::null_mut() };
         let (mut handle, mut node) = (0, std::ptr::null_mut());

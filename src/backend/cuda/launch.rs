@@ -631,7 +631,6 @@ macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
-        #[derive(Clone, Copy)]
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* $($tnumber,)* }
         const PLAIN: usize = [$($symbol),*].len();
@@ -663,13 +662,6 @@ macro_rules! kernels {
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
             unsafe { stream.launch_together(kernel, blocks, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
-
-        /// Kernels that wait for the one before by themselves (kernels/common.cuh, `follow`).
-        pub fn follows(kernel: usize) -> bool {
-            let steps = PLAIN..PLAIN + 3 * Formatted::Cycle as usize;
-            let others = [Number::Remainder, Number::RemainderShort, Number::MultiplyFirst];
-            steps.contains(&kernel) || others.iter().any(|n| *n as usize == kernel)
-        }
 
         /// Numbers of the kernels whose blocks meet, in a format.
         pub fn meeting_kernels(storage: Storage) -> [usize; 2] {

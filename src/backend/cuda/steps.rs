@@ -27,7 +27,7 @@ use std::sync::Arc;
 const MONITOR_LAG: i64 = 32;
 
 /// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over.
-const UNROLLED: usize = 2;
+const UNROLLED: usize = 4;
 
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
@@ -317,8 +317,7 @@ impl Packed {
         }
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                let unrolled = std::env::var("RRB_UNROLL").map_or(UNROLLED, |v| v.parse().unwrap());
-                (0..unrolled).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
+                (0..UNROLLED).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
