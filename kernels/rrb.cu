@@ -7,3 +7,4 @@
 #include "cycle.cu"
 #include "steps.cu"
 #include "projection.cu"
+#include "block_smoother.cu"

@@ -116,6 +116,17 @@ pub enum Error {
         /// Number of the patch.
         patch: usize,
     },
+    /// An array of a patch lies in a space where it cannot be used.
+    SpaceOfPatch {
+        /// Name of the array.
+        name: &'static str,
+        /// Number of the patch.
+        patch: usize,
+        /// Where it is.
+        place: String,
+        /// Where it must be.
+        allowed: String,
+    },
     /// Arrays of patches overlap.
     OverlapOfPatches {
         /// Name and patch of the one.
@@ -202,9 +213,11 @@ impl Error {
     pub fn status(&self) -> i32 {
         match self {
             Self::Null(_) | Self::NullOfPatch { .. } => RRB_ERR_NULL,
-            Self::Range { .. } | Self::Overlap { .. } | Self::Patches { .. } | Self::OverlapOfPatches { .. } => {
-                RRB_ERR_ARGUMENT
-            }
+            Self::Range { .. }
+            | Self::Overlap { .. }
+            | Self::Patches { .. }
+            | Self::OverlapOfPatches { .. }
+            | Self::SpaceOfPatch { .. } => RRB_ERR_ARGUMENT,
             Self::Dimension(_) | Self::PatchSize { .. } => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,
@@ -244,6 +257,9 @@ impl Error {
                 format!("{name} holds {value} at {}; all inputs must be finite", *index as i64 + base)
             }
             Self::NullOfPatch { name, patch } => format!("{name} of patch {} must not be NULL", *patch as i64 + base),
+            Self::SpaceOfPatch { name, patch, place, allowed } => {
+                format!("{name} of patch {} must lie {allowed}, got an array on {place}", *patch as i64 + base)
+            }
             Self::OverlapOfPatches { first: (a, p), second: (b, q) } => format!(
                 "the arrays {a} of patch {} and {b} of patch {} must not overlap",
                 *p as i64 + base,

@@ -2,7 +2,7 @@
 //!
 //! The public interface is the C header, the Fortran module and the C++ header made for it; from Rust,
 //! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `grid`;
-//! `error`, `options`, `report` and `spectrum` are leaves that every layer may use.
+//! `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
 
 pub mod error;
 pub mod ffi;
@@ -10,6 +10,7 @@ pub mod options;
 
 mod backend;
 mod grid;
+mod isa;
 mod report;
 mod solver;
 mod spectrum;
@@ -20,6 +21,6 @@ pub mod layers {
     pub use super::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
     pub use super::grid::levels::Grid;
     pub use super::grid::stencil::{StencilView, View};
-    pub use super::report::{Observer, Outcome};
+    pub use super::report::{Nobody, Outcome};
     pub use super::solver::rrb::{BackendKind, Rrb, SPACING};
 }

@@ -47,6 +47,23 @@ pub trait Observer {
     fn may_stop(&self) -> bool;
 }
 
+/// Where nobody listens, as to `rrb_apply` and `rrb_multiply`.
+pub struct Nobody;
+
+impl Observer for Nobody {
+    fn iteration(&mut self, _: usize, _: f64) -> bool {
+        false
+    }
+
+    fn passed(&mut self, _: usize, _: f64) {}
+
+    fn coefficients(&mut self, _: f64, _: f64) {}
+
+    fn may_stop(&self) -> bool {
+        false
+    }
+}
+
 /// Residuals and CG coefficients of the last solve. Memory is taken when `max_iter` is set.
 #[derive(Clone, Debug, Default)]
 pub struct History {

@@ -10,14 +10,6 @@ use common::problems::{
 };
 use common::*;
 
-const PRECISIONS: [&str; 3] = ["f64", "f32", "bf16"];
-const CYCLES: [&str; 3] = ["v", "amli", "k"];
-
-/// Every format with every cycle.
-fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PRECISIONS.into_iter().flat_map(|precision| CYCLES.into_iter().map(move |cycle| (precision, cycle)))
-}
-
 /// Half a unit in the last place of what is stored.
 fn unit_of_storage(precision: &str) -> f64 {
     match precision {
@@ -31,10 +23,6 @@ fn unit_of_storage(precision: &str) -> f64 {
 /// precision. Rounding adds to the excess of a row, never to its couplings, so that no condition number enters.
 fn sweep_error(precision: &str) -> f64 {
     100.0 * if precision == "f64" { f64::EPSILON } else { 2f64.powi(-24) }
-}
-
-fn bits(v: &[f64]) -> Vec<u64> {
-    v.iter().map(|x| x.to_bits()).collect()
 }
 
 /// Five and nine points, positive couplings, the Laplacian, land, and a closed basin with coefficients over three
@@ -105,11 +93,7 @@ fn backends_agree_in_every_format_and_cycle() {
                     let (oracle, cpu) = (solver("reference"), solver("cpu"));
                     let expected = oracle.apply(&b);
                     let error = max_difference(&expected, &cpu.apply(&b)) / max_abs(&expected);
-                    // On a closed basin, rounding brings constants into the recursion grids of single precision, and
-                    // with them into the bounds and step lengths there.
-                    let loose = name == "closed" && precision != "f64" && cycle != "v";
-                    let allowed = if loose { 1e-3 } else { sweep_error(precision) };
-                    assert!(error <= allowed, "{what}: M^-1 differs by {error:e}");
+                    assert!(error <= sweep_error(precision), "{what}: M^-1 differs by {error:e}");
 
                     let ((x, result), (_, other)) = (cpu.solve_from_zero(&b), oracle.solve_from_zero(&b));
                     assert_eq!((result, other), (status::OK, status::OK), "{what}");
@@ -117,11 +101,12 @@ fn backends_agree_in_every_format_and_cycle() {
                     let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
                     // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
                     assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
-                    // Single-precision z is not conjugate to the last digit: CG takes up to a sixth more on a closed
-                    // basin over three decades, where it takes some thirty iterations.
+                    // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
+                    // over three decades (31 and 27 iterations, 46 and 41), never less.
                     let counts = (cpu.iterations(), oracle.iterations());
                     let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
-                    assert!(counts.0.abs_diff(counts.1) <= more, "{what}: {counts:?} iterations");
+                    let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
+                    assert!(close, "{what}: {counts:?} iterations");
                 }
             }
         }
@@ -159,9 +144,9 @@ fn short_formats_are_spectrally_near_symmetric_and_positive() {
                         let ratio = energy[i] / dot(&vectors[i], &exact.apply(&vectors[i]));
                         // Each inner iteration adds the rounding of A_k to that of M_k.
                         let rounded = levels * unit_of_storage(precision) * if cycle == "v" { 1.0 } else { 2.0 };
-                        let loose = name == "closed" && precision != "f64" && cycle != "v";
-                        let allowed = rounded + if loose { 1e-3 } else { 0.0 };
-                        assert!((ratio - 1.0).abs() <= allowed + sweep_error(precision), "{what}: {ratio}");
+                        // K's coefficients on a closed basin are quotients of products from which a constant cancels.
+                        let swept = sweep_error(precision) * if name == "closed" && cycle == "k" { 10.0 } else { 1.0 };
+                        assert!((ratio - 1.0).abs() <= rounded + swept, "{what}: {ratio}");
                         for j in 0..i {
                             let skew = (dot(&vectors[i], &applied[j]) - dot(&vectors[j], &applied[i])).abs();
                             let size = (energy[i] * energy[j]).sqrt();
@@ -200,39 +185,12 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
                 });
                 for step in 0..3 {
                     let error = max_difference(&fused.1[step], &plain.1[step]) / max_abs(&plain.1[step]);
-                    // As above, and ten times the rounding on coefficients over three decades.
-                    let closed = name == "closed";
-                    let loose = closed && precision != "f64" && cycle != "v";
-                    let allowed = if loose { 1e-3 } else { sweep_error(precision) * if closed { 10.0 } else { 1.0 } };
+                    // In double precision the projections of a closed basin count too, ten times the rounding there.
+                    let projected = if name == "closed" && precision == "f64" { 10.0 } else { 1.0 };
+                    let allowed = projected * sweep_error(precision);
                     assert!(error <= allowed, "{what} iteration {step}: {error:e}");
                 }
-                let more = if name == "closed" && precision != "f64" { plain.0.div_ceil(6) } else { 1 };
-                assert!(fused.0.abs_diff(plain.0) <= more, "{what}: {} and {} iterations", fused.0, plain.0);
-            }
-        }
-    }
-}
-
-/// Rows of the caller's arrays may be longer than nx.
-#[test]
-fn padding_is_neither_read_nor_written() {
-    for (nx, ny) in [(17, 33), (70, 41)] {
-        for (name, a) in problems_of(nx, ny) {
-            let b = random_rhs(a.len(), 1);
-            for (precision, cycle) in formats() {
-                let options = format!("backend=cpu threads=1 precision={precision} cycle={cycle} cycle_spacing=2");
-                let expected = run(&a, &b, &options);
-                let ld = nx + 5;
-                let wide = |v: &[f64]| padded(v, nx, ld, f64::NAN);
-                let solver = Solver::new(nx, ny, &format!("{options} leading_dimension={ld}"));
-                let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
-                let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
-                solver.factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners).unwrap();
-                let mut x = wide(&vec![0.0; a.len()]);
-                assert_eq!(solver.solve(&wide(&b), &mut x), Ok(status::OK));
-                assert!(bits(&unpadded(&x, nx, ld)) == bits(&expected.x), "{name} {options}");
-                let written = x.chunks(ld).any(|row| row[nx..].iter().any(|v| !v.is_nan()));
-                assert!(!written, "padding was written: {name} {options}");
+                assert!(fused.0.abs_diff(plain.0) <= 1, "{what}: {} and {} iterations", fused.0, plain.0);
             }
         }
     }
@@ -272,8 +230,7 @@ fn scales_do_not_matter() {
                     assert_eq!(other.status, status::OK, "{what}");
                     // Other mantissas are rounded to another M, as near as the first.
                     let counts = (other.iterations, plain.iterations);
-                    let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
-                    assert!(counts.0.abs_diff(counts.1) <= more, "{what}: {counts:?} iterations");
+                    assert!(counts.0.abs_diff(counts.1) <= 1, "{what}: {counts:?} iterations");
                 }
             }
         }
@@ -322,19 +279,19 @@ fn norms_do_not_know_the_unit() {
     }
 }
 
-/// Entries of |b - A x| as rounding makes them, at most: ten roundings of every term.
-fn rounding_floor(a: &Stencil, b: &[f64], x: &[f64]) -> Vec<f64> {
+/// What rounding makes of |b - A x| in double precision: the rounding of every row's terms, whose errors know nothing of
+/// the residual, so that squares add.
+fn rounding(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
     let mut terms: Vec<f64> = a.center.iter().zip(x).zip(b).map(|((c, x), b)| (c * x).abs() + b.abs()).collect();
     for (p, q, v) in a.couplings() {
         terms[p] += (v * x[q]).abs();
         terms[q] += (v * x[p]).abs();
     }
-    terms.iter_mut().for_each(|t| *t *= 10.0 * f64::EPSILON);
-    terms
+    f64::EPSILON * norm2(&terms)
 }
 
-/// Success is what the caller's own matrix says. Where rounding or the format allows no more, the answer is "not
-/// converged", never an error and never a false success.
+/// Success is what the caller's own matrix says, here in twice the precision. Where rounding or the format allows no more,
+/// the answer is "not converged", never an error and never a false success.
 #[test]
 fn success_is_never_false() {
     let cases = [
@@ -347,50 +304,51 @@ fn success_is_never_false() {
         ("nine points", random_m_matrix(60, 50, true, 5)),
         ("closed", neumann_var(60, 50)),
     ];
-    for (name, a) in cases {
-        let b = random_rhs(a.len(), 6);
-        let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
+    for (name, a) in &cases {
         for (precision, cycle) in formats() {
-            let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
-            for rel_tol in [1e-6, 1e-12, 1e-14, 1e-30] {
-                for norm in ["true2", "preconditioned"] {
-                    let what = format!("{name} {precision} {cycle} {rel_tol:e} {norm}");
-                    solver.options(&format!("rel_tol={rel_tol:e} norm={norm} max_iter=600")).unwrap();
-                    let mut x = vec![0.0; a.len()];
-                    let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
-                    let residual = a.residual(&rhs, &x);
-                    let floor = rounding_floor(&a, &rhs, &x);
-                    match result {
-                        status::OK if norm == "true2" => {
-                            let (reached, limit) = (norm2(&residual), rel_tol * norm2(&rhs));
-                            assert!(
-                                reached <= limit * (1.0 + 1e-6) + norm2(&floor),
-                                "{what}: {reached:e} above {limit:e}"
-                            );
-                        }
-                        // With 5 points the reference is the norm of b1, which is at most that of b. M^-1 of an M-matrix
-                        // has no negative entries: what rounding makes of the norm is at most that of its bounds.
-                        status::OK if name != "closed" => {
-                            let tested = |r: &[f64]| dot(r, &solver.apply(r)).max(0.0).sqrt();
-                            let (reached, limit) = (tested(&residual), rel_tol * tested(&rhs));
-                            let floor = tested(&floor);
-                            // K is another matrix for each r, f32 sweeps round: a hundredth.
-                            assert!(reached <= 1.01 * limit + floor, "{what}: {reached:e} above {limit:e}, {floor:e}");
-                        }
-                        // A projected M^-1 has negative entries, and rounding no bound of this kind.
-                        status::OK => assert!(name == "closed" && norm2(&residual) <= norm2(&rhs), "{what}"),
-                        _ => {
-                            assert_eq!(result, status::NOT_CONVERGED, "{what}");
-                            assert!(x.iter().all(|v| v.is_finite()), "{what}");
-                        }
-                    }
-                    // What no rounding forbids is reached, in every format.
-                    if rel_tol >= 1e-6 && !name.ends_with("1e12") {
-                        assert_eq!(result, status::OK, "{what}");
-                    }
-                    assert!(result != status::OK || rel_tol > 1e-20, "{what}");
+            this_success_is_true(name, a, &format!("precision={precision} cycle={cycle}"));
+        }
+    }
+    // What `auto` makes of it, in bf16 on this size. `mixed` is refused, see misuse.rs.
+    this_success_is_true("inclusions 1e6", &inclusions(130, 1e6), "precision=auto cycle=auto");
+}
+
+fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
+    let b = random_rhs(a.len(), 6);
+    let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
+    let solver = Solver::of(a, &format!("backend=cpu threads=1 {options}"));
+    for rel_tol in [1e-6, 1e-12, 1e-14, 1e-30] {
+        for norm in ["true2", "preconditioned"] {
+            let what = format!("{name} {options} {rel_tol:e} {norm}");
+            solver.options(&format!("rel_tol={rel_tol:e} norm={norm} max_iter=600")).unwrap();
+            let mut x = vec![0.0; a.len()];
+            let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
+            let residual = a.exact_residual(&rhs, &x);
+            match result {
+                status::OK if norm == "true2" => {
+                    let (reached, limit) = (norm2(&residual), rel_tol * norm2(&rhs));
+                    let rounded = limit.hypot(rounding(a, &rhs, &x));
+                    assert!(reached <= rounded, "{what}: {reached:e} above {limit:e}, {rounded:e}");
+                }
+                // With 5 points the reference is the norm of b1, which is at most that of b.
+                status::OK if name != "closed" => {
+                    let tested = |r: &[f64]| dot(r, &solver.apply(r)).max(0.0).sqrt();
+                    let (reached, limit) = (tested(&residual), rel_tol * tested(&rhs));
+                    // K is another matrix for each r, f32 sweeps round: a hundredth.
+                    assert!(reached <= 1.01 * limit, "{what}: {reached:e} above {limit:e}");
+                }
+                // A projected M^-1 has negative entries, and its norm no bound of this kind.
+                status::OK => assert!(norm2(&residual) <= norm2(&rhs), "{what}"),
+                _ => {
+                    assert_eq!(result, status::NOT_CONVERGED, "{what}");
+                    assert!(x.iter().all(|v| v.is_finite()), "{what}");
                 }
             }
+            // What no rounding forbids is reached, in every format.
+            if rel_tol >= 1e-6 && !name.ends_with("1e12") {
+                assert_eq!(result, status::OK, "{what}");
+            }
+            assert!(result != status::OK || rel_tol > 1e-20, "{what}");
         }
     }
 }
@@ -465,8 +423,10 @@ fn automatic_choices() {
             let (a, b) = by_name(name, n, n);
             let auto = Solver::of(&a, "backend=cpu threads=1");
             let picked = (auto.int(key::INFO_PRECISION), auto.int(key::INFO_CYCLE));
-            // 127^2 is 255 nodes below the size from which M no longer fits a cache; singular systems stay with f64.
+            // 127^2 is 255 nodes below the size from which M no longer fits a cache, where V is faster too; singular
+            // systems stay with f64.
             let precision = if n > 127 && name != "neumann_const" { bf16 } else { f64_ };
+            let cycle = if n > 127 { cycle } else { v };
             if picked != (precision, cycle) {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
             }

@@ -9,8 +9,13 @@ pub struct Bathymetry {
     nx: usize,
     ny: usize,
     cell: f64,
+    /// Cells of the file: lengths of waves.
+    file_cell: f64,
     depth: Vec<f64>,
 }
+
+/// Lengths of the two crossing waves, in cells of the file.
+const WAVE_LENGTHS: [f64; 2] = [25.0, 11.0];
 
 /// Reads the file.
 pub fn read(path: &Path) -> Result<Bathymetry, String> {
@@ -58,18 +63,45 @@ fn parse(text: &str) -> Result<Bathymetry, String> {
     if words.next().is_some() {
         return Err(format!("more than {nx} x {ny} depths"));
     }
-    Ok(Bathymetry { nx, ny, cell, depth })
+    Ok(Bathymetry { nx, ny, cell, file_cell: cell, depth })
 }
 
 impl Bathymetry {
-    /// The wave model's system (`rrbsolver_problems::waves`) for two crossing waves, 25 and 11 cells long.
-    pub fn waves(self, least_depth: f64) -> (Stencil, Vec<f64>) {
+    /// About so many nodes over the same water: depths between four nodes are bilinear.
+    pub fn resized(&self, nodes: usize) -> Self {
+        let factor = (nodes as f64 / (self.nx * self.ny) as f64).sqrt();
+        let of = |n: usize| ((n as f64 * factor).round() as usize).max(2);
+        let (nx, ny) = (of(self.nx), of(self.ny));
+        // Place of a new node among the old ones: the one below, and the part beyond it.
+        let place = |k: usize, new: usize, old: usize| {
+            let at = k as f64 * (old - 1) as f64 / (new - 1) as f64;
+            let below = (at as usize).min(old - 2);
+            (below, at - below as f64)
+        };
+        let mut depth = Vec::with_capacity(nx * ny);
+        for j in 0..ny {
+            let (row, v) = place(j, ny, self.ny);
+            for i in 0..nx {
+                let (column, u) = place(i, nx, self.nx);
+                let h = |di: usize, dj: usize| self.depth[(row + dj) * self.nx + column + di];
+                let (south, north) = ((1.0 - u) * h(0, 0) + u * h(1, 0), (1.0 - u) * h(0, 1) + u * h(1, 1));
+                depth.push((1.0 - v) * south + v * north);
+            }
+        }
+        let cell = self.cell * (self.nx - 1) as f64 / (nx - 1) as f64;
+        Self { nx, ny, cell, file_cell: self.file_cell, depth }
+    }
+
+    /// The wave model's system (`rrbsolver_problems::waves`) for two crossing waves at a phase.
+    pub fn waves(&self, least_depth: f64, phase: f64) -> (Stencil, Vec<f64>) {
         let depth: Vec<f64> = self.depth.iter().map(|&h| if h >= least_depth { h } else { 0.0 }).collect();
-        let turn = std::f64::consts::TAU;
+        let turn = std::f64::consts::TAU * self.cell / self.file_cell;
+        let [long, short] = WAVE_LENGTHS;
         let phi: Vec<f64> = (0..depth.len())
             .map(|p| {
                 let (x, y) = ((p % self.nx) as f64, (p / self.nx) as f64);
-                (turn * (0.8 * x + 0.6 * y) / 25.0).sin() + 0.5 * (turn * (0.6 * x - 0.8 * y) / 11.0).sin()
+                (turn * (0.8 * x + 0.6 * y) / long - phase).sin()
+                    + 0.5 * (turn * (0.6 * x - 0.8 * y) / short - phase).sin()
             })
             .collect();
         waves(&depth, &phi, self.nx, self.ny, self.cell, least_depth.max(0.1))
@@ -88,13 +120,26 @@ mod tests {
         let grid = parse(SMALL).unwrap();
         assert_eq!((grid.nx, grid.ny, grid.cell), (3, 2, 2.5));
         assert_eq!(grid.depth, [1.0, 0.0, 3.0, 4.0, 5.0, 6.0]);
-        let (a, b) = grid.waves(2.0);
+        let (a, b) = grid.waves(2.0, 0.0);
         // Wet: (2, 0) and the northern row. Land rows are decoupled.
         assert_eq!(a.east[..2], [0.0, 0.0]);
         assert!(a.north[2] < 0.0 && a.north[0] == 0.0 && a.east[3] < 0.0);
         assert_eq!((b[0], b[1]), (0.0, 0.0));
         // Closed edges: what leaves one node enters another, to rounding.
         assert!(b.iter().sum::<f64>().abs() < 1e-13 && b[2] != 0.0);
+    }
+
+    #[test]
+    fn another_size_is_the_same_water() {
+        let grid = parse(SMALL).unwrap();
+        let same = grid.resized(6);
+        assert_eq!((same.nx, same.ny, same.cell), (grid.nx, grid.ny, grid.cell));
+        assert_eq!(same.depth, grid.depth);
+        let fine = grid.resized(600);
+        assert_eq!((fine.nx, fine.ny), (30, 20));
+        // Corners stay, and the grid is as wide as before.
+        assert_eq!([fine.depth[0], fine.depth[29], fine.depth[570], fine.depth[599]], [1.0, 3.0, 4.0, 6.0]);
+        assert!((fine.cell * 29.0 - grid.cell * 2.0).abs() < 1e-12);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use crate::contest::{self, Contender, Effort};
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
+use crate::march;
+use crate::overhead;
 use crate::problem::Problem;
 use crate::record::{Record, Study};
 use crate::smoother::{self, Topic};
@@ -38,8 +40,12 @@ pub enum Measurement {
     Stages(StagesArgs),
     /// Iterations, condition number and time over levels and sizes (the papers' figures 5.1, 5.2 and table 5.3).
     Levels(LevelsArgs),
+    /// Small grids: what a solve takes beside its steps, on awake and on sleeping threads.
+    Overhead(OverheadArgs),
     /// Block smoothers: the figures of the block-relaxation paper, and the forms of the block product.
     Smoother(SmootherArgs),
+    /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
+    March(MarchArgs),
     /// Time over implementations S1, S2, S3, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
     Grids(GridsArgs),
 }
@@ -184,6 +190,25 @@ pub struct LevelsArgs {
     repeats: usize,
 }
 
+/// Arguments of `overhead`.
+#[derive(Clone, Debug, Args)]
+pub struct OverheadArgs {
+    /// A problem of the golden tables.
+    problem: String,
+    /// Nodes a row.
+    #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [63, 127])]
+    sizes: Vec<usize>,
+    /// Threads.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2])]
+    threads: Vec<usize>,
+    /// Options of the solver as text, beside threads.
+    #[arg(short, long, default_value = "")]
+    options: String,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 300)]
+    repeats: usize,
+}
+
 /// Arguments of `smoother`.
 #[derive(Clone, Debug, Args)]
 pub struct SmootherArgs {
@@ -195,6 +220,35 @@ pub struct SmootherArgs {
     /// Measured calls.
     #[arg(short, long, default_value_t = 5)]
     repeats: usize,
+}
+
+/// Arguments of `march`.
+#[derive(Clone, Debug, Args)]
+pub struct MarchArgs {
+    /// Problems of the golden tables, or paths of ESRI ASCII bathymetries (.asc, .asc.gz), which are refined or coarsened.
+    #[arg(required = true)]
+    problems: Vec<String>,
+    /// Nodes of the grids, about.
+    #[arg(short, long, value_delimiter = ',', default_values_t = [100_000, 200_000, 500_000, 1_000_000, 1_500_000])]
+    nodes: Vec<usize>,
+    /// Options of the solver as text, such as "backend=cuda" or "threads=1"; several times: one after the other.
+    #[arg(short, long, default_value = "")]
+    options: Vec<String>,
+    /// In-house conjugate gradients, natural order, one thread; the last solver is the one that speed-up is told against.
+    #[arg(short, long, value_enum)]
+    baseline: Vec<Baseline>,
+    /// Tolerance, 2-norm of b - A x relative to b.
+    #[arg(long, default_value_t = 1e-6)]
+    rel_tol: f64,
+    /// Measured steps.
+    #[arg(short, long, default_value_t = 1000)]
+    steps: usize,
+    /// Who has solved for so many seconds on a grid ends there.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Of a bathymetry: shallower water is land [m].
+    #[arg(long, default_value_t = 0.3)]
+    least_depth: f64,
 }
 
 /// Arguments of `grids`.
@@ -222,6 +276,19 @@ pub struct GridsArgs {
     repeats: usize,
 }
 
+/// The library with each set of options, then the in-house ones.
+fn contenders(options: &[String], common: &str, rel_tol: f64, baseline: &[Baseline]) -> Vec<Contender> {
+    let library = options.iter().map(|own| {
+        let name = if own.is_empty() { "defaults" } else { own };
+        Contender::Rrb(format!("rrbsolver, {name}"), format!("rel_tol={rel_tol:e} {common} {own}"))
+    });
+    let in_house = baseline.iter().map(|b| match b {
+        Baseline::Ic => Contender::InHouse(Pivots::Incomplete),
+        Baseline::Mic => Contender::InHouse(Pivots::Modified),
+    });
+    library.chain(in_house).collect()
+}
+
 /// Runs one measurement. `words`: its command line without the program's name.
 pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, String> {
     let (study, bandwidth) = match measurement {
@@ -230,19 +297,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
         }
         Measurement::Solve(args) => {
             let problem = args.problem.find()?;
-            let mut contenders: Vec<Contender> = args
-                .options
-                .iter()
-                .map(|own| {
-                    let name = if own.is_empty() { "defaults" } else { own };
-                    let all = format!("rel_tol={:e} {} {own}", args.rel_tol, args.common);
-                    Contender::Rrb(format!("rrbsolver, {name}"), all)
-                })
-                .collect();
-            contenders.extend(args.baseline.iter().map(|b| match b {
-                Baseline::Ic => Contender::InHouse(Pivots::Incomplete),
-                Baseline::Mic => Contender::InHouse(Pivots::Modified),
-            }));
+            let mut contenders = contenders(&args.options, &args.common, args.rel_tol, &args.baseline);
             for peer in &args.peer {
                 contenders.push(Contender::program(peer)?);
             }
@@ -262,9 +317,23 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             Study::Levels(sweeps::over_levels(&args.problem, &args.sizes, &args.levels, &args.options, args.repeats)?),
             Vec::new(),
         ),
+        Measurement::Overhead(args) => (
+            Study::Overhead(overhead::measure(&args.problem, &args.sizes, &args.threads, &args.options, args.repeats)?),
+            Vec::new(),
+        ),
         Measurement::Smoother(args) => {
             let effort = smoother::Effort { patches: args.patches, repeats: args.repeats };
             (Study::Smoother(smoother::measure(args.topic, effort)?), Vec::new())
+        }
+        Measurement::March(args) => {
+            let contenders = contenders(&args.options, "", args.rel_tol, &args.baseline);
+            let plan = march::Plan {
+                steps: args.steps,
+                seconds: args.seconds,
+                rel_tol: args.rel_tol,
+                least_depth: args.least_depth,
+            };
+            (Study::March(march::measure(&args.problems, &args.nodes, &contenders, &plan)?), Vec::new())
         }
         Measurement::Grids(args) => {
             let plan = GridPlan {

@@ -115,6 +115,7 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
         ("ghost_exchange", "smoother exchange".to_owned()),
         ("block_products", "smoother forms".to_owned()),
         ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
+        ("march", "march poisson_f variable_depth --options \"\" --options \"threads=1\"".to_owned()),
     ];
     for (name, line) in lines {
         let line = if args.quick { quick(&line) } else { line };
@@ -134,6 +135,7 @@ fn quick(line: &str) -> String {
         Some("solve") => format!("{} --repeats 1 --no-stream", line.replace(" --repeats 3", "")),
         Some("stages") => format!("{line} --repeats 1 --no-stream"),
         Some("smoother") => format!("{line} --patches 2 --repeats 1"),
+        Some("march") => format!("{line} --nodes 2000,4000 --steps 2"),
         _ => format!("{line} --repeats 1"),
     }
 }

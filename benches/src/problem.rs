@@ -19,7 +19,7 @@ impl Problem {
     /// size counts; water shallower than `least_depth` [m] is land there.
     pub fn find(name: &str, nx: usize, ny: Option<usize>, least_depth: f64) -> Result<Self, String> {
         if name.ends_with(".asc") || name.ends_with(".asc.gz") {
-            let (a, b) = bathymetry::read(Path::new(name))?.waves(least_depth);
+            let (a, b) = bathymetry::read(Path::new(name))?.waves(least_depth, 0.0);
             let stem = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
             let name = stem.split('.').next().unwrap_or_default().to_owned();
             return Ok(Self { name, a, b });

@@ -2,6 +2,8 @@
 
 use crate::contest::Contest;
 use crate::machine::Machine;
+use crate::march::March;
+use crate::overhead::{Overhead, REST};
 use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, Stage};
 use crate::stream::{Bandwidth, ceiling};
@@ -39,8 +41,12 @@ pub enum Study {
     Levels(LevelSweep),
     /// Grids.
     Grids(GridSweep),
+    /// Beside the steps.
+    Overhead(Overhead),
     /// Block smoothers.
     Smoother(SmootherStudy),
+    /// Time steps.
+    March(March),
 }
 
 /// A figure as a table: a row for each place on the x axis.
@@ -62,6 +68,40 @@ fn chart(chart: &Chart) -> String {
         })
         .collect();
     format!("{} [{}]:\n\n{}", chart.title, chart.y, table(&head, &rows))
+}
+
+/// A line for each grid and solver.
+fn march(run: &March) -> String {
+    let head = [
+        "problem",
+        "grid",
+        "solver",
+        "steps",
+        "average ms",
+        "of that copies",
+        "iterations (most)",
+        "factorize ms",
+        "residual",
+    ];
+    let rows: Vec<Vec<String>> = run
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                r.problem.clone(),
+                format!("{} x {}", r.nx, r.ny),
+                r.solver.clone(),
+                r.steps.to_string(),
+                digits(1e3 * r.mean),
+                if r.transfer > 0.0 { digits(1e3 * r.transfer) } else { "-".to_owned() },
+                format!("{:.1} ({})", r.iterations, r.most_iterations),
+                digits(1e3 * r.factorize),
+                format!("{:.1e}", r.residual),
+            ]
+        })
+        .collect();
+    let charts: Vec<String> = run.charts.iter().map(chart).collect();
+    format!("{}\n{}", table(&head, &rows), charts.join("\n"))
 }
 
 /// A table whose columns stand below one another in a terminal too.
@@ -112,7 +152,9 @@ impl Record {
             Study::Stages(breakdown) => self.breakdown(breakdown),
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
+            Study::Overhead(overhead) => beside_steps(overhead),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
+            Study::March(run) => march(run),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();
@@ -263,8 +305,37 @@ impl Record {
             String::new(),
         ]);
         text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", "of triad", "GFlop/s"], &rows);
+        if !b.by_grid.is_empty() {
+            text += "\n";
+            text += &by_grid(b);
+        }
         text
     }
+}
+
+/// The papers' table 5.2: where the levels' time goes, by grid. Fused stages of the first grid do CG's work too.
+fn by_grid(b: &Breakdown) -> String {
+    let median = |way: usize| b.by_grid.iter().map(|g| g[way].median()).collect::<Vec<f64>>();
+    let (down, up) = (median(0), median(1));
+    let of = |seconds: &[f64], q: usize| {
+        let total: f64 = seconds.iter().sum();
+        [digits(1e3 * seconds[q]), digits(100.0 * seconds[q] / total)]
+    };
+    let (mut nx, mut ny) = (b.nx, b.ny);
+    let rows: Vec<Vec<String>> = (0..b.by_grid.len())
+        .map(|q| {
+            let name = if q == b.grids {
+                let deeper = if b.model.levels > 2 * q { "deeper levels and " } else { "" };
+                format!("{deeper}remainder")
+            } else {
+                format!("{}: levels {} and {}", q + 1, 2 * q + 1, 2 * q + 2)
+            };
+            let name = [name, format!("{nx} x {ny}")];
+            (nx, ny) = (nx.max(2) / 2, ny.max(2) / 2);
+            name.into_iter().chain(of(&down, q)).chain(of(&up, q)).collect()
+        })
+        .collect();
+    table(&["grid", "nodes", "down ms", "%", "up ms", "%"], &rows)
 }
 
 /// Calls of stages in one row: those at a start count too, steps that come by turns once.
@@ -276,7 +347,7 @@ fn calls(stages: &[&Stage]) -> usize {
 /// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
 /// solver here; the one that stands alone is r'r.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("memcpy: caller's arrays", &["inspect", "load", "store"]),
+    ("memcpy: caller's arrays", &["inspect", "load", "load_rhs", "store"]),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
     ("dotp: r'r", &["residual_norm2"]),
     ("matvec: q = S1 p, p'q", &["multiply"]),
@@ -340,4 +411,37 @@ fn grids(sweep: &GridSweep) -> String {
         .collect();
     format!("{0}, {1} x {1}, {2}:\n\n", sweep.problem, sweep.n, sweep.options)
         + &table(&["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"], &rows)
+}
+
+fn beside_steps(overhead: &Overhead) -> String {
+    let us = |s: f64| digits(1e6 * s);
+    let rows: Vec<Vec<String>> = overhead
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                format!("{0} x {0}", r.n),
+                format!("{} of {}", r.in_use, r.threads),
+                r.iterations.to_string(),
+                us(r.solve.median()),
+                us(r.beside.median()),
+                us(r.nothing.median()),
+                us(r.rested.median()),
+                us(r.nothing_rested.median()),
+            ]
+        })
+        .collect();
+    let rest = REST.as_millis();
+    let head = [
+        "nodes",
+        "threads",
+        "iterations",
+        "solve",
+        "beside steps",
+        "b = 0",
+        &format!("solve after {rest} ms"),
+        &format!("b = 0 after {rest} ms"),
+    ];
+    let options = if overhead.options.is_empty() { "defaults" } else { &overhead.options };
+    format!("{}, {options}, microseconds:\n\n", overhead.problem) + &table(&head, &rows)
 }

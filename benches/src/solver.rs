@@ -1,5 +1,6 @@
 //! The library's C interface, safely: what a program in C or Fortran would call.
 
+use crate::device::DeviceArray;
 use rrbsolver::ffi::{
     rrb_create, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle, rrb_set_options, rrb_solve,
     rrbsolver_last_error,
@@ -61,6 +62,13 @@ impl Solver {
         assert!(b.len() == self.len && x.len() == self.len);
         // SAFETY: a live handle, and arrays of its size.
         Ok(checked(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })? == 0)
+    }
+
+    /// The same with arrays on the device.
+    pub fn solve_resident(&mut self, b: &mut DeviceArray, x: &mut DeviceArray) -> Result<bool, String> {
+        assert!(b.values() == self.len && x.values() == self.len);
+        // SAFETY: a live handle, and arrays of its size on a device.
+        Ok(checked(unsafe { rrb_solve(self.handle, b.pointer(), x.pointer()) })? == 0)
     }
 
     /// A whole-number option or result; 0 where the library does not know the key.

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
-use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Observer, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View};
 use rrbsolver::options::{Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
@@ -48,6 +48,9 @@ pub struct Breakdown {
     pub total: Samples,
     /// In the order of the first call.
     pub stages: Vec<Stage>,
+    /// On the way down and up each r1/r2/b1/b2 grid, all passes of a solve together; last what lies below them.
+    #[serde(default)]
+    pub by_grid: Vec<[Samples; 2]>,
 }
 
 /// (step, calls, seconds), in the order of the first call.
@@ -122,6 +125,10 @@ impl PcgSteps for Clock<'_> {
 }
 
 impl RrbSteps for Clock<'_> {
+    fn eliminates(&self) -> bool {
+        self.steps.eliminates()
+    }
+
     noted! {
         fall_back() -> bool;
         inspect(guess: bool) -> Inputs;
@@ -131,6 +138,7 @@ impl RrbSteps for Clock<'_> {
         keep_means();
         rhs_norm2() -> f64;
         whole_residual_norm2() -> f64;
+        load_rhs(scale: f64);
         reduce();
         take_z();
         back_substitute() -> f64;
@@ -143,86 +151,115 @@ impl RrbSteps for Clock<'_> {
     }
 }
 
-/// Nobody looks at the residuals.
-struct Nobody;
+/// A solver under the clock.
+pub struct Clocked<'a> {
+    problem: &'a Problem,
+    options: Options,
+    rrb: Rrb,
+    x: Vec<f64>,
+}
 
-impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
-        false
-    }
-    fn passed(&mut self, _: usize, _: f64) {}
-    fn coefficients(&mut self, _: f64, _: f64) {}
-    fn may_stop(&self) -> bool {
-        false
+/// One solve.
+pub struct Run {
+    /// The whole [s].
+    pub total: f64,
+    /// Iterations.
+    pub iterations: usize,
+    readings: Readings,
+    by_grid: Vec<[f64; 2]>,
+}
+
+impl Run {
+    /// The whole less all steps [s].
+    pub fn beside_steps(&self) -> f64 {
+        self.total - self.readings.iter().map(|r| r.2).sum::<f64>()
     }
 }
 
-/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock. `options`: the solver's own; `threads`
-/// and the rest as there.
-pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
-    let sentence = |error: rrbsolver::error::Error| error.sentence(0);
-    let mut parsed = Options::new(Family::Rrb);
-    parsed.set_text(options).map_err(sentence)?;
-    let fused = parsed.int(opt::FUSION) != 0;
-    let threads = match parsed.int(opt::THREADS) as usize {
-        0 => crate::machine::cores(),
-        threads => threads,
-    };
-    let a = &problem.a;
-    let grid = Grid { nx: a.nx, ny: a.ny };
-    let view = |name, values| View::new(name, values, grid, a.nx);
-    let stencil = StencilView {
-        grid,
-        center: view("center", &a.center),
-        east: view("east", &a.east),
-        north: view("north", &a.north),
-        corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
-    };
-    let mut rrb =
-        Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
+impl<'a> Clocked<'a> {
+    /// `options`: the solver's own; `threads` and the rest as there.
+    pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
+        let mut parsed = Options::new(Family::Rrb);
+        parsed.set_text(options).map_err(sentence)?;
+        let threads = match parsed.int(opt::THREADS) as usize {
+            0 => crate::machine::cores(),
+            threads => threads,
+        };
+        let a = &problem.a;
+        let grid = Grid { nx: a.nx, ny: a.ny };
+        let view = |name, values| View::new(name, values, grid, a.nx);
+        let stencil = StencilView {
+            grid,
+            center: view("center", &a.center),
+            east: view("east", &a.east),
+            north: view("north", &a.north),
+            corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
+        };
+        let rrb =
+            Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
+        Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()] })
+    }
 
-    let done = rrb.done;
-    let model = Model::new(|key| parsed.int(key), done.precision, done.cycle, done.levels);
-    let counted = a.corners.is_none() && done.compensated_couplings == 0 && rrb.grids() > 0;
-    let mut x = vec![0.0; problem.unknowns()];
-    let mut total = Samples::default();
-    let mut stages: Vec<Stage> = Vec::new();
-    let mut iterations = 0;
-    for repeat in 0..=repeats {
+    /// From x = 0.
+    pub fn solve(&mut self) -> Result<Run, String> {
+        let Self { problem, options, rrb, x } = self;
+        let fused = options.int(opt::FUSION) != 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
-        let found: Mutex<Readings> = Mutex::default();
+        let found: Mutex<(Readings, Vec<[f64; 2]>)> = Mutex::default();
+        let arrays = Arrays {
+            input_name: "b",
+            input: &problem.b,
+            ld: problem.a.nx,
+            output: x,
+            device_input: 0,
+            device_output: 0,
+            len: problem.unknowns(),
+        };
         let start = Instant::now();
         let outcome = rrb
-            .solve_around(
-                Arrays {
-                    input_name: "b",
-                    input: &problem.b,
-                    ld: a.nx,
-                    output: &mut x,
-                    device_input: 0,
-                    device_output: 0,
-                    len: problem.unknowns(),
-                },
-                &parsed,
-                &mut Nobody,
-                &|steps, text| -> SolverResult<_> {
-                    let mut clock = Clock { steps, fused, readings: Vec::new() };
-                    let outcome = text(&mut clock);
-                    if std::thread::current().id() == caller {
-                        *found.lock().expect("nobody panics with this lock") = clock.readings;
-                    }
-                    outcome
-                },
-            )
+            .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+                if std::thread::current().id() == caller {
+                    steps.time_grids();
+                }
+                let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
+                let outcome = text(&mut clock);
+                if std::thread::current().id() == caller {
+                    let by_grid = clock.steps.grid_seconds().to_vec();
+                    *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
+                }
+                outcome
+            })
             .map_err(sentence)?;
-        let seconds = start.elapsed().as_secs_f64();
-        iterations = outcome.iterations;
-        if repeat == 0 {
-            continue;
+        let total = start.elapsed().as_secs_f64();
+        let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
+        Ok(Run { total, iterations: outcome.iterations, readings, by_grid })
+    }
+}
+
+fn sentence(error: rrbsolver::error::Error) -> String {
+    error.sentence(0)
+}
+
+/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
+pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
+    let mut clocked = Clocked::new(problem, options)?;
+    let done = clocked.rrb.done;
+    let model = Model::new(|key| clocked.options.int(key), done.precision, done.cycle, done.levels);
+    let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
+    let mut total = Samples::default();
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut by_grid: Vec<[Samples; 2]> = Vec::new();
+    let mut iterations = clocked.solve()?.iterations;
+    for _ in 0..repeats {
+        let run = clocked.solve()?;
+        iterations = run.iterations;
+        total.push(run.total);
+        by_grid.resize_with(run.by_grid.len(), Default::default);
+        for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
+            samples.push(*seconds);
         }
-        total.push(seconds);
-        for (step, calls, seconds) in found.into_inner().expect("nobody panics with this lock") {
+        for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { model.of_step(step) } else { None };
                 stages.push(Stage { step: step.to_owned(), calls, seconds: Samples::default(), cost });
@@ -233,14 +270,15 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     }
     Ok(Breakdown {
         problem: problem.name.clone(),
-        nx: a.nx,
-        ny: a.ny,
+        nx: problem.a.nx,
+        ny: problem.a.ny,
         options: options.to_owned(),
         model,
-        threads: rrb.threads(),
-        grids: rrb.grids(),
+        threads: clocked.rrb.threads(),
+        grids: clocked.rrb.grids(),
         iterations,
         total,
         stages,
+        by_grid,
     })
 }

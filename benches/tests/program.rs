@@ -103,6 +103,14 @@ fn stages_add_up() {
         for k in 0..2 {
             let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
             assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
+            // Less than all steps. The last is what lies below the grids, all of it on the way down.
+            let grids = result["by_grid"].as_array().unwrap();
+            let of = |way: usize| grids.iter().map(|g| g[way][k].as_f64().unwrap()).collect::<Vec<_>>();
+            assert!(
+                of(0).iter().all(|&s| s > 0.0) && of(1).iter().rposition(|&s| s > 0.0) == Some(grids.len() - 2),
+                "{grids:?}"
+            );
+            assert!(of(0).iter().chain(&of(1)).sum::<f64>() < sum);
         }
         let rows: &[&str] =
             if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };
@@ -136,6 +144,22 @@ fn implementations_agree_on_the_count() {
     assert!(rows.iter().all(|r| r["iterations"] == 13), "{rows:?}");
 }
 
+/// One row a size and number of threads; what is beside the steps is no more than the whole.
+#[test]
+fn overhead_is_a_part_of_the_solve() {
+    let (printed, value) = record("overhead", &["overhead", "poisson_f", "-n", "15,127", "-t", "1,2", "-r", "3"]);
+    let rows = value["result"]["rows"].as_array().unwrap();
+    let in_use: Vec<u64> = rows.iter().map(|r| r["in_use"].as_u64().unwrap()).collect();
+    assert_eq!(in_use, [1, 1, 1, 2]);
+    for row in rows {
+        for kind in ["solve", "beside", "nothing", "rested", "nothing_rested"] {
+            let samples = row[kind].as_array().unwrap();
+            assert!(samples.len() == 3 && samples.iter().all(|s| s.as_f64().unwrap() > 0.0), "{row}");
+        }
+    }
+    assert!(printed.contains("| 127 x 127 | 2 of 2"), "{printed}");
+}
+
 #[test]
 fn a_bathymetry_is_a_problem() {
     let path = folder("bathymetry").join("bay.asc");
@@ -152,7 +176,7 @@ fn all_of_the_papers_measurements_end_as_records() {
     let output = folder("paper");
     let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve"] {
+    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march"] {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
         let value: Value = serde_json::from_str(&text).expect(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");

@@ -1,6 +1,6 @@
 //! Block relaxation on patches: the steps of the methods, and what a backend is told about a list of patches.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, PatchList};
 use std::sync::Arc;
@@ -59,6 +59,8 @@ pub struct Work {
     pub parallel: Parallel,
     /// Refuse NaN and infinity.
     pub check_input: bool,
+    /// Copies of patches that live on the host run beside the work on a device.
+    pub overlap_copies: bool,
 }
 
 /// Colours in which no two blocks touch: 2 for a 7-point stencil, 8 for 27 points.
@@ -144,6 +146,28 @@ pub trait PatchArrays {
     fn r_mut(&mut self, patch: usize) -> Option<&mut [f64]>;
     /// The same as pointers.
     fn pointers(&self) -> Pointers<'_>;
+    /// They are on the backend's device: pointers only.
+    fn on_device(&self) -> bool;
+}
+
+/// Where block relaxation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Plain loops.
+    Reference,
+    /// A team of so many threads at most.
+    Cpu(usize),
+    /// The CUDA device with this ordinal.
+    Cuda(i64),
+}
+
+/// Arrays that a backend keeps, one pointer a patch.
+#[derive(Default)]
+pub struct Kept {
+    /// With ghost cells.
+    pub u: Vec<*mut f64>,
+    /// Without.
+    pub f: Vec<*mut f64>,
 }
 
 /// Arrays of patches as pointers; empty where the call has none.
@@ -188,8 +212,8 @@ pub trait BlockBackend {
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
     /// New patches; memory grows only when it must.
     fn set_patches(&mut self, blocks: Blocks) -> Result<()>;
-    /// Memory that a method needs beside u and f.
-    fn prepare(&mut self, method: Method) -> Result<()>;
+    /// What a method needs beside u and f: memory, lists of blocks.
+    fn prepare(&mut self, work: &Work) -> Result<()>;
     /// The patches in use.
     fn blocks(&self) -> Option<&Blocks>;
     /// Runs a program on the caller's arrays.
@@ -204,4 +228,37 @@ pub trait BlockBackend {
     fn bytes(&self) -> usize;
     /// Threads in use.
     fn threads(&self) -> usize;
+
+    /// Ordinal of the device; `None`: it works on the host.
+    fn device(&self) -> Option<i32> {
+        None
+    }
+    /// Bytes held on the device.
+    fn device_bytes(&self) -> usize {
+        0
+    }
+    /// Seconds of the last call in copies between host and device.
+    fn seconds_transfer(&self) -> f64 {
+        0.0
+    }
+    /// The caller's stream; 0: its own.
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        let _ = stream;
+        Ok(())
+    }
+    /// Arrays on the device for the patches in use, zero at first; they stay until `set_patches`.
+    fn keep_arrays(&mut self) -> Result<Kept> {
+        Err(Error::Internal("this backend has no device".to_owned()))
+    }
+    /// Copies values between arrays of the patches in use, of any space: (to, from, count).
+    ///
+    /// # Safety
+    /// Each must hold that many values, and nobody else use them.
+    unsafe fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        for &(to, from, count) in copies {
+            // SAFETY: as our caller promised; both are the host's, and may be the same.
+            unsafe { std::ptr::copy(from, to, count) };
+        }
+        Ok(())
+    }
 }

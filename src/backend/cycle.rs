@@ -123,6 +123,16 @@ pub trait CycleSteps {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
     /// z = u.
     fn take_solution(&mut self, k: usize);
+    /// The last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. d and u are of no use afterwards.
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.textbook_finish(k, alpha, beta);
+    }
+    /// The specification of `finish`.
+    fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.direct(k, Some(beta));
+        self.advance(k, alpha, false, false);
+        self.take_solution(k);
+    }
     /// d = a vector with all frequencies, the same at every call; r = 0.
     fn draw_direction(&mut self, k: usize);
 }
@@ -192,6 +202,9 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
                 let half = 0.5 * delta * alpha;
                 let beta = if step == 1 { 2.0 * half * half } else { half * half };
                 alpha = if step == 0 { 1.0 / theta } else { 1.0 / (theta - beta / alpha) };
+                if last && step > 0 {
+                    return s.finish(k, alpha, beta);
+                }
                 s.direct(k, (step > 0).then_some(beta));
                 if !last {
                     s.multiply_direction(k);
@@ -264,15 +277,27 @@ const WORTH_RECURSION: f64 = 6.0;
 /// Below this one, what the levels leave is solved well enough by one application (strong diagonals).
 const NEAR_EXACT: f64 = 1.6;
 
-/// V or AMLI, from the estimate on the first recursion grid. Never the nonlinear K.
-pub fn choose(found: Bounds) -> Kind {
-    let condition = found.high / found.low;
-    if (NEAR_EXACT..=WORTH_RECURSION).contains(&condition) { Kind::Amli } else { Kind::V }
+/// V or AMLI, from the estimate on the first recursion grid and the worst of all: where a deeper section contracts
+/// little, its Chebyshev steps are next to nothing, and so is what finer ones get from it. Never the nonlinear K.
+pub fn choose(first: f64, worst: f64) -> Kind {
+    if first >= NEAR_EXACT && worst <= WORTH_RECURSION { Kind::Amli } else { Kind::V }
+}
+
+impl Recursion {
+    /// high / low on a recursion grid.
+    pub fn condition(&self, k: usize) -> f64 {
+        self.bounds[k].high / self.bounds[k].low
+    }
+
+    /// The largest.
+    pub fn worst_condition(&self) -> f64 {
+        (0..SECTIONS).map(|k| self.condition(k)).fold(1.0, f64::max)
+    }
 }
 
 /// Bounds for every recursion, deepest first, and the choice where one is asked for. A member that takes no part in a
-/// section gets no bounds for it and never reads any.
-pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle) -> Recursion {
+/// section gets no bounds for it and never reads any. `below`: the worst condition of recursions below these.
+pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     let recursions = s.recursions();
     let kind = cycle.kind.unwrap_or(Kind::Amli);
     if recursions.is_empty() || kind == Kind::V {
@@ -286,7 +311,7 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle) -> Recursion {
     }
     let first = recursions.start;
     if cycle.kind.is_none() && s.takes_part(first) {
-        recursion.kind = choose(recursion.bounds[first]);
+        recursion.kind = choose(recursion.condition(first), recursion.worst_condition().max(below));
     }
     recursion
 }
@@ -306,9 +331,9 @@ mod tests {
 
     #[test]
     fn strong_anisotropy_and_strong_diagonals_stay_with_v() {
-        let b = |high| Bounds { low: 1.0, high };
-        assert_eq!(choose(b(2.4)), Kind::Amli);
-        assert_eq!(choose(b(50.0)), Kind::V);
-        assert_eq!(choose(b(1.1)), Kind::V);
+        assert_eq!(choose(2.4, 2.4), Kind::Amli);
+        assert_eq!(choose(50.0, 50.0), Kind::V);
+        assert_eq!(choose(1.1, 1.1), Kind::V);
+        assert_eq!(choose(2.4, 7e5), Kind::V);
     }
 }

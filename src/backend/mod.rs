@@ -281,6 +281,13 @@ pub trait RrbSteps: PcgSteps {
     /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
     /// that changes anything.
     fn fall_back(&mut self) -> bool;
+    /// Asks for `grid_seconds` of this run, for a benchmark.
+    fn time_grids(&mut self) {}
+    /// Seconds of this member on the way down and up the levels of each grid, last those of the remainder. Empty where
+    /// nobody asked, and on backends that do not keep them.
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &[]
+    }
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
@@ -289,11 +296,15 @@ pub trait RrbSteps: PcgSteps {
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
     fn project_rhs(&mut self);
+    /// CG runs on S1, with b1 in place of b at black nodes.
+    fn eliminates(&self) -> bool;
+    /// b = input * scale again, after `reduce`.
+    fn load_rhs(&mut self, scale: f64);
     /// Remembers the mean of x over every singular component.
     fn keep_means(&mut self);
     /// <b, b> on the whole grid, after a projection.
     fn rhs_norm2(&mut self) -> f64;
-    /// |b - A x|^2 on the whole grid, before `reduce`.
+    /// |b - A x|^2 on the whole grid: before `reduce`, or after `back_substitute` and `load_rhs`.
     fn whole_residual_norm2(&mut self) -> f64;
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self);
@@ -490,9 +501,8 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
 
 /// The sentence about a pivot that a short format cannot hold.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
-    let reason = format!(
-        "pivot {d:e} is lost in a short format beside a largest center of about {unit:e}: use precision=f64"
-    );
+    let reason =
+        format!("pivot {d:e} is lost in a short format beside a largest center of about {unit:e}: use precision=f64");
     Error::Matrix { reason, level, i, j }
 }
 

@@ -38,19 +38,17 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Not inlined: its pairs would make the compiler keep lanes in vectors of two.
+/// Not inlined: its pairs would make the compiler keep lanes in vectors of two. One array for each halving: in place, the
+/// compiler reads across the vectors just written, and waits for them to arrive in memory.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
-    let mut lanes = *lanes;
-    let mut width = LANES / 2;
-    while width > 0 {
-        for l in 0..width {
-            let upper = lanes[l + width];
-            lanes[l] += upper;
-        }
-        width /= 2;
+    fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
+        std::array::from_fn(|l| lanes[l] + lanes[l + HALF])
     }
-    lanes[0]
+    let lanes: [R; 8] = halve(lanes);
+    let lanes: [R; 4] = halve(&lanes);
+    let lanes: [R; 2] = halve(&lanes);
+    lanes[0] + lanes[1]
 }
 
 /// Sum by halves: error growth log n, shape fixed by the length alone.

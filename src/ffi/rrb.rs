@@ -12,7 +12,7 @@ use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
-use crate::report::{History, Observer, Outcome, StopReason};
+use crate::report::{History, Nobody, Observer, Outcome, StopReason};
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
 /// differ by at most 1e12 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
 /// bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
-/// `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on singular systems and
-/// with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
+/// `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
+/// points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
 /// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed`, and what
 /// this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
 /// `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
@@ -782,22 +782,5 @@ impl Observer for Watch<'_> {
 
     fn may_stop(&self) -> bool {
         self.monitor.is_some()
-    }
-}
-
-/// Nobody listens to `apply` and `multiply`.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn iteration(&mut self, _: usize, _: f64) -> bool {
-        false
-    }
-
-    fn passed(&mut self, _: usize, _: f64) {}
-
-    fn coefficients(&mut self, _: f64, _: f64) {}
-
-    fn may_stop(&self) -> bool {
-        false
     }
 }

@@ -7,13 +7,14 @@ use super::guard::{entry, entry_ok, quietly};
 use super::log::Log;
 use super::{environment, rrb_monitor_fn, rrb_status, smoother_ghost_fn};
 use crate::backend;
-use crate::backend::blocks::{BlockBackend, PatchArrays, Pointers, Swept, Watcher};
+use crate::backend::blocks::{BlockBackend, Kept, PatchArrays, Place, Pointers, Swept, Watcher};
+use crate::backend::cuda::driver::{Space, space_of};
 use crate::error::{Error, RRB_OK, RRB_STOPPED, Result, zeroed};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::Patch;
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::{History, StopReason};
-use crate::solver::smoother::Smoother;
+use crate::solver::smoother::{Machine, Smoother};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 use std::time::Instant;
@@ -42,6 +43,7 @@ pub struct smoother_handle {
     /// Room to sort the arrays of a call by address.
     extents: Vec<Extent>,
     resident: Option<Resident>,
+    known: Known,
     process: u32,
 }
 
@@ -49,6 +51,10 @@ const NO_PATCHES: &str = "smoother_set_patches must come before this call";
 const FAILED: &str = "the last smoother_set_patches failed: it must succeed before this call";
 const CHANGED: &str = "an option that acts at set_patches has changed: smoother_set_patches must come before this call";
 const NOT_UPLOADED: &str = "u and f are NULL: smoother_upload must come before this call";
+
+/// Numbers of `memory`.
+const MEMORY_HOST: i64 = 1;
+const MEMORY_DEVICE: i64 = 2;
 
 /// Cells per side of a block at most.
 const MOST_BLOCK: i64 = 8;
@@ -486,35 +492,34 @@ struct Extent {
     patch: usize,
 }
 
-/// The library's own copies of u and f, on the host.
+/// The library's own copies of u and f: on the device, or on the host.
 struct Resident {
-    arrays_u: Vec<Vec<f64>>,
-    arrays_f: Vec<Vec<f64>>,
+    /// Where they are on the host; empty with a device.
+    arrays: Vec<Vec<f64>>,
     u: Vec<*mut f64>,
     f: Vec<*const f64>,
     f_mut: Vec<*mut f64>,
 }
 
 impl Resident {
-    fn new(patches: &[Patch]) -> Result<Self> {
-        let arrays = |len: fn(&Patch) -> usize| {
-            patches.iter().map(|p| zeroed(len(p), "resident patches")).collect::<Result<Vec<Vec<f64>>>>()
+    fn new(core: &mut Smoother) -> Result<Self> {
+        let mut arrays = Vec::new();
+        let kept = if core.device().is_some() {
+            core.keep_arrays()?
+        } else {
+            let patches = core.patches();
+            for len in patches.iter().map(Patch::ghosted).chain(patches.iter().map(Patch::cells)) {
+                arrays.push(zeroed(len, "resident patches")?);
+            }
+            let (u, f) = arrays.split_at_mut(patches.len());
+            let pointers = |arrays: &mut [Vec<f64>]| arrays.iter_mut().map(Vec::as_mut_ptr).collect();
+            Kept { u: pointers(u), f: pointers(f) }
         };
-        let mut resident = Self {
-            arrays_u: arrays(Patch::ghosted)?,
-            arrays_f: arrays(Patch::cells)?,
-            u: Vec::new(),
-            f: Vec::new(),
-            f_mut: Vec::new(),
-        };
-        resident.u = resident.arrays_u.iter_mut().map(Vec::as_mut_ptr).collect();
-        resident.f_mut = resident.arrays_f.iter_mut().map(Vec::as_mut_ptr).collect();
-        resident.f = resident.f_mut.iter().map(|p| p.cast_const()).collect();
-        Ok(resident)
+        Ok(Self { arrays, f: kept.f.iter().map(|p| p.cast_const()).collect(), u: kept.u, f_mut: kept.f })
     }
 
     fn bytes(&self) -> usize {
-        self.arrays_u.iter().chain(&self.arrays_f).map(|a| a.len() * size_of::<f64>()).sum()
+        self.arrays.iter().map(|a| a.len() * size_of::<f64>()).sum()
     }
 }
 
@@ -531,6 +536,7 @@ struct Tables {
 struct Given<'a> {
     patches: &'a [Patch],
     pointers: Pointers<'a>,
+    on_device: bool,
 }
 
 impl PatchArrays for Given<'_> {
@@ -558,6 +564,10 @@ impl PatchArrays for Given<'_> {
 
     fn pointers(&self) -> Pointers<'_> {
         self.pointers
+    }
+
+    fn on_device(&self) -> bool {
+        self.on_device
     }
 }
 
@@ -597,6 +607,7 @@ impl smoother_handle {
             seconds_solve: 0.0,
             extents: Vec::new(),
             resident: None,
+            known: Known::default(),
             process: std::process::id(),
         };
         h.set(|_| Ok(()))?;
@@ -696,8 +707,10 @@ impl smoother_handle {
         let start = Instant::now();
         let threads = environment::threads(self.options.int(opt::THREADS) as usize);
         let operator = (&self.stencil, self.block);
+        let machine = Machine { threads, devices: backend::cuda::device_count() };
         let previous = self.core.take();
-        self.core = Some(Smoother::set_patches(previous, operator, patches, &self.options, threads, make_backend)?);
+        self.known.clear();
+        self.core = Some(Smoother::set_patches(previous, operator, patches, &self.options, machine, make_backend)?);
         self.stale = None;
         self.seconds_setup = start.elapsed().as_secs_f64();
         Ok(())
@@ -764,6 +777,9 @@ impl smoother_handle {
             pointers.r = unsafe { std::slice::from_raw_parts(r, count) };
         }
         check_arrays(patches, &pointers, &mut self.extents)?;
+        let spaces = (core.device(), self.options.int(opt::MEMORY));
+        let on_device = if own { core.device().is_some() } else { check_spaces(spaces, &pointers, &mut self.known)? };
+        core.use_stream(self.stream as usize)?;
         let mut watch = Watch {
             ghost_fill: self.ghost_fill,
             ghost_user: self.ghost_user,
@@ -774,7 +790,7 @@ impl smoother_handle {
             verbosity: self.options.int(opt::VERBOSITY),
             failed: None,
         };
-        let result = work(core, &mut Given { patches, pointers }, &mut watch, &self.options);
+        let result = work(core, &mut Given { patches, pointers, on_device }, &mut watch, &self.options);
         watch.failed.map_or(result, Err)
     }
 
@@ -782,8 +798,9 @@ impl smoother_handle {
     /// The tables must be NULL or hold a pointer per patch.
     unsafe fn upload(&mut self, u: *const *mut f64, f: *const *const f64) -> Result<()> {
         self.check_fresh()?;
-        let core = self.core.as_ref().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
-        let patches = core.patches();
+        let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let patches = &list.patches[..];
         // SAFETY: where not NULL, the caller gave a pointer per patch.
         let (u, f) = unsafe {
             (
@@ -792,19 +809,18 @@ impl smoother_handle {
             )
         };
         check_arrays(patches, &Pointers { u, f, r: &[] }, &mut self.extents)?;
+        check_spaces((core.device(), self.options.int(opt::MEMORY)), &Pointers { u, f, r: &[] }, &mut self.known)?;
+        let lengths: Vec<(usize, usize)> = patches.iter().map(|p| (p.ghosted(), p.cells())).collect();
         if self.resident.is_none() {
-            self.resident = Some(Resident::new(patches)?);
+            self.resident = Some(Resident::new(core)?);
         }
-        let Some(resident) = &mut self.resident else { return Ok(()) };
-        for (to, from) in resident.arrays_u.iter_mut().zip(u) {
-            // SAFETY: checked not to be NULL, of the size that the caller promised; it may be the library's own array.
-            unsafe { std::ptr::copy(*from, to.as_mut_ptr(), to.len()) };
-        }
-        for (to, from) in resident.arrays_f.iter_mut().zip(f) {
-            // SAFETY: as above.
-            unsafe { std::ptr::copy(*from, to.as_mut_ptr(), to.len()) };
-        }
-        Ok(())
+        let Some(resident) = &self.resident else { return Ok(()) };
+        let u = resident.u.iter().zip(u).zip(&lengths).map(|((to, from), len)| (*to, from.cast_const(), len.0));
+        let f = resident.f_mut.iter().zip(f).zip(&lengths).map(|((to, from), len)| (*to, *from, len.1));
+        let copies: Vec<_> = u.chain(f).collect();
+        core.use_stream(self.stream as usize)?;
+        // SAFETY: checked not to be NULL, in a space that the backend reaches, of the sizes that the caller promised.
+        unsafe { core.copy(&copies) }
     }
 
     /// # Safety
@@ -814,16 +830,24 @@ impl smoother_handle {
         if u.is_null() {
             return Err(Error::Null("u"));
         }
-        let patches = self.core.as_ref().map_or(&[][..], Smoother::patches);
+        let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let patches = &list.patches[..];
         let resident = self.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
         // SAFETY: not NULL, and the caller gave a pointer per patch.
         let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
         check_arrays(patches, &Pointers { u, f: &[], r: &[] }, &mut self.extents)?;
-        for (from, to) in resident.arrays_u.iter().zip(u) {
-            // SAFETY: checked not to be NULL, of the size that the caller promised; the library's own array is another.
-            unsafe { std::ptr::copy(from.as_ptr(), *to, from.len()) };
-        }
-        Ok(())
+        check_spaces((core.device(), self.options.int(opt::MEMORY)), &Pointers { u, f: &[], r: &[] }, &mut self.known)?;
+        let copies: Vec<_> = resident
+            .u
+            .iter()
+            .zip(u)
+            .zip(patches)
+            .map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()))
+            .collect();
+        core.use_stream(self.stream as usize)?;
+        // SAFETY: as in `upload`.
+        unsafe { core.copy(&copies) }
     }
 
     /// A result with its value; whole numbers fit a double here.
@@ -844,13 +868,14 @@ impl smoother_handle {
                 of_core(&|c| c.bytes() as f64) + self.resident.as_ref().map_or(0, Resident::bytes) as f64
             }
             info::BACKEND => of_core(&|c| c.backend() as f64),
-            info::DEVICE => -1.0,
+            info::DEVICE => f64::from(core.and_then(Smoother::device).unwrap_or(-1)),
+            info::BYTES_DEVICE => of_core(&|c| c.device_bytes() as f64),
+            info::SECONDS_TRANSFER => of_core(&Smoother::seconds_transfer),
             info::THREADS => of_core(&|c| c.threads() as f64),
             info::BLOCK_SOLVER => of_core(&|c| c.block_solver() as f64),
             info::BLOCK_INVERSES => of_core(&|c| c.inverses() as f64),
             info::GHOST_COPIES => of_core(&|c| c.ghost_copies() as f64),
             info::CELLS => of_core(&|c| c.patches().iter().map(Patch::cells).sum::<usize>() as f64),
-            // Nothing is transferred and no device memory is held on the CPU.
             _ => 0.0,
         };
         Some((entry, value))
@@ -917,12 +942,66 @@ fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Extent
 }
 
 /// Concrete backends are named here and nowhere else in this family.
-fn make_backend(reference: bool, threads: usize) -> Result<Box<dyn BlockBackend>> {
-    if reference {
-        Ok(Box::new(backend::reference::ReferenceBlocks::default()))
-    } else {
-        Ok(Box::new(backend::cpu::CpuBlocks::new(threads)))
+fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
+    Ok(match place {
+        Place::Reference => Box::new(backend::reference::ReferenceBlocks::default()),
+        Place::Cpu(threads) => Box::new(backend::cpu::CpuBlocks::new(threads)),
+        Place::Cuda(device) => Box::new(backend::cuda::CudaBlocks::new(device)?),
+    })
+}
+
+/// Addresses of a call whose space was found out.
+#[derive(Default)]
+struct Known {
+    addresses: Vec<usize>,
+    on_device: bool,
+}
+
+impl Known {
+    fn clear(&mut self) {
+        self.addresses.clear();
     }
+}
+
+/// Whether the arrays of a call are on the handle's device, all of them, or on the host. The driver is asked once for the
+/// addresses of calls that follow each other.
+fn check_spaces((device, memory): (Option<i32>, i64), pointers: &Pointers, known: &mut Known) -> Result<bool> {
+    let u = pointers.u.iter().map(|u| ("u", *u as usize));
+    let f = pointers.f.iter().map(|f| ("f", *f as usize));
+    let r = pointers.r.iter().map(|r| ("r", *r as usize));
+    let count = pointers.u.len().max(pointers.f.len());
+    let all = || u.clone().chain(f.clone()).chain(r.clone());
+    if memory == MEMORY_HOST || device.is_none() {
+        return Ok(false);
+    }
+    if known.addresses.len() == all().count() && all().zip(&known.addresses).all(|(a, k)| a.1 == *k) {
+        return Ok(known.on_device);
+    }
+    known.clear();
+    let own = device.unwrap_or(0);
+    let mut first = None;
+    for (number, (name, address)) in all().enumerate() {
+        let (patch, space) = (number % count.max(1), space_of(address)?);
+        let wrong = |allowed: String| {
+            let place = match space {
+                Space::Device(d) => format!("device {d}"),
+                Space::Host => "the host".to_owned(),
+            };
+            Error::SpaceOfPatch { name, patch, place, allowed }
+        };
+        match space {
+            Space::Device(d) if d != own => return Err(wrong(format!("on device {own} or on the host"))),
+            Space::Host if memory == MEMORY_DEVICE => return Err(wrong(format!("on device {own} (memory=device)"))),
+            _ => {}
+        }
+        if *first.get_or_insert(space) != space {
+            return Err(wrong("where the first patch's u is: all arrays of a call in one space".to_owned()));
+        }
+    }
+    known.addresses.try_reserve(all().count()).map_err(|_| Error::Memory("no memory for addresses".to_owned()))?;
+    known.addresses.extend(all().map(|a| a.1));
+    known.on_device = matches!(first, Some(Space::Device(_)));
+    Ok(known.on_device)
 }
 
 /// Ghost function, monitor, history and log of one call.

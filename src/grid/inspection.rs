@@ -5,6 +5,7 @@ use super::components::{Components, Runs};
 use super::levels::Grid;
 use super::stencil::StencilView;
 use crate::error::{Error, Result, reset};
+use crate::isa::for_each_isa;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -218,57 +219,53 @@ fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
 
 /// Smallest and largest value; infinite, the smallest above the largest, where there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Extremes {
+pub struct Extremes {
     min: f64,
     max: f64,
 }
 
 /// Values that are looked at twice while they are in the nearest cache.
 const NEAR: usize = 512;
-/// Independent minima: enough for the latency of one.
-const LANES: usize = 8;
+/// Independent minima and maxima, enough for the latency of one in the widest vectors.
+const LANES: usize = 32;
 
-/// None where a value is not finite. That is asked first and by bit patterns: a comparison with NaN would raise
-/// the trap of a host that has set one.
-fn extremes(values: &[f64]) -> Option<Extremes> {
-    let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
-    for near in values.chunks(NEAR) {
-        if !all_finite(near) {
-            return None;
+for_each_isa! {
+    /// None where a value is not finite. That is asked first and by bit patterns: a comparison with NaN would raise
+    /// the trap of a host that has set one.
+    fn extremes(values: &[f64]) -> Option<Extremes> {
+        let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+        for near in values.chunks(NEAR) {
+            if !all_finite(near) {
+                return None;
+            }
+            let groups = near.chunks_exact(LANES);
+            let rest = groups.remainder();
+            for v in groups {
+                for l in 0..LANES {
+                    min[l] = smaller(v[l], min[l]);
+                    max[l] = larger(v[l], max[l]);
+                }
+            }
+            for (l, &v) in rest.iter().enumerate() {
+                min[l] = smaller(v, min[l]);
+                max[l] = larger(v, max[l]);
+            }
         }
-        fold_lanes(near, &mut min, &mut max);
-        for &v in near.chunks_exact(LANES).remainder() {
-            min[0] = smaller(v, min[0]);
-            max[0] = larger(v, max[0]);
-        }
+        Some(Extremes {
+            min: min.into_iter().fold(f64::INFINITY, smaller),
+            max: max.into_iter().fold(f64::NEG_INFINITY, larger),
+        })
     }
-    Some(Extremes {
-        min: min.into_iter().fold(f64::INFINITY, smaller),
-        max: max.into_iter().fold(f64::NEG_INFINITY, larger),
-    })
-}
-
-/// Apart from the loop around it, or the compiler finds no vectors here.
-#[inline(never)]
-fn fold_lanes(values: &[f64], min: &mut [f64; LANES], max: &mut [f64; LANES]) {
-    let (mut low, mut high) = (*min, *max);
-    for v in values.chunks_exact(LANES) {
-        for l in 0..LANES {
-            low[l] = smaller(v[l], low[l]);
-        }
-        for l in 0..LANES {
-            high[l] = larger(v[l], high[l]);
-        }
-    }
-    (*min, *max) = (low, high);
 }
 
 /// One machine instruction, for numbers.
+#[inline(always)]
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
 /// One machine instruction, for numbers.
+#[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
@@ -283,6 +280,7 @@ fn extremes_of_numbers(values: &[f64]) -> Extremes {
 }
 
 /// Exponents of all ones plus one carry into the sign.
+#[inline(always)]
 fn all_finite(values: &[f64]) -> bool {
     const EXPONENT: u64 = f64::INFINITY.to_bits();
     const ONE: u64 = 1 << 52;

@@ -10,7 +10,7 @@
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
 use crate::backend::blocks::{
-    BlockBackend, BlockSteps, Blocks, Inverse, Method, Parallel, PatchArrays, Swept, Watcher, Work,
+    BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
 };
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Separable, Shape, Stencil, dense_inverse};
@@ -81,6 +81,7 @@ mod choice {
     pub const BACKEND_CUDA: i64 = 2;
     pub const BACKEND_REFERENCE: i64 = 3;
     pub const MEMORY_DEVICE: i64 = 2;
+    pub const TRANSFER_BREADTH_FIRST: i64 = 2;
     pub const METHOD_BLOCK_JACOBI: i64 = 1;
     pub const METHOD_CHAOTIC: i64 = 2;
     pub const SOLVER_FAST_DIAGONALIZATION: i64 = 1;
@@ -96,15 +97,27 @@ mod choice {
 const JACOBI_OMEGA: f64 = 0.8;
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBlockBackend = fn(reference: bool, threads: usize) -> Result<Box<dyn BlockBackend>>;
+pub type MakeBlockBackend = fn(Place) -> Result<Box<dyn BlockBackend>>;
+
+/// What a machine offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Threads that may be used.
+    pub threads: usize,
+    /// CUDA devices.
+    pub devices: i32,
+}
 
 /// What a backend and its inverses were made for; another value needs another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
-    backend: i64,
-    threads: usize,
+    place: Place,
     diagonal: bool,
 }
+
+/// From so many cells on, `backend=auto` takes a device where there is one: below, launches and copies cost more than
+/// the work.
+const WORTH_A_DEVICE: usize = 1 << 18;
 
 /// A list of patches with all that relaxing them needs.
 pub struct Smoother {
@@ -128,23 +141,22 @@ impl Smoother {
         (stencil, block): (&Stencil, Shape),
         patches: Vec<Patch>,
         options: &Options,
-        threads: usize,
+        machine: Machine,
         make: MakeBlockBackend,
     ) -> Result<Self> {
-        let backend = choose_backend(options)?;
-        check_memory(options)?;
         let list = PatchList::new(patches)?;
-        let reference = backend == choice::BACKEND_REFERENCE;
+        let place = choose_place(options, list.cells(), machine);
+        check_memory(options, place)?;
         let form = Separable::of(stencil);
-        let diagonal = !reference && choose_diagonal(options, form.as_ref(), block)?;
-        let made_for = Made { backend, threads, diagonal };
+        let diagonal = place != Place::Reference && choose_diagonal(options, form.as_ref(), block)?;
+        let made_for = Made { place, diagonal };
         let mut smoother = match previous {
             Some(smoother) if smoother.made_for == made_for => smoother,
             other => {
                 // Its memory first.
                 drop(other);
                 Self {
-                    backend: make(reference, threads)?,
+                    backend: make(place)?,
                     made_for,
                     stencil: stencil.clone(),
                     block,
@@ -174,7 +186,7 @@ impl Smoother {
             self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
             self.staggers = true;
         }
-        self.backend.prepare(method(options))
+        self.backend.prepare(&self.work(options, 0))
     }
 
     fn add_inverses(&mut self, cut: Cut) -> Result<()> {
@@ -228,7 +240,7 @@ impl Smoother {
     ) -> Result<Swept> {
         let work = self.work(options, sweeps);
         self.check_overlap(&work)?;
-        check_memory(options)?;
+        check_memory(options, self.made_for.place)?;
         if sweeps == 0 {
             return Ok(Swept::default());
         }
@@ -254,7 +266,7 @@ impl Smoother {
         watcher: &mut dyn Watcher,
         options: &Options,
     ) -> Result<()> {
-        check_memory(options)?;
+        check_memory(options, self.made_for.place)?;
         let work = self.work(options, 0);
         self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
     }
@@ -266,7 +278,7 @@ impl Smoother {
         watcher: &mut dyn Watcher,
         options: &Options,
     ) -> Result<Swept> {
-        check_memory(options)?;
+        check_memory(options, self.made_for.place)?;
         let work = self.work(options, 0);
         self.backend.run(arrays, watcher, &work, residual)
     }
@@ -306,7 +318,8 @@ impl Smoother {
             _ => Parallel::Flat,
         };
         let (reverse, check_input) = (options.int(opt::REVERSE) != 0, options.int(opt::CHECK_INPUT) != 0);
-        Work { method, omega, sweeps, cuts, reverse, parallel, check_input }
+        let overlap_copies = options.int(opt::TRANSFER) != choice::TRANSFER_BREADTH_FIRST;
+        Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
     }
 
     /// Moved blocks share cells with their neighbours: only blocks that are done one after the other may.
@@ -331,7 +344,45 @@ impl Smoother {
 
     /// Number of the backend in use.
     pub fn backend(&self) -> i64 {
-        self.made_for.backend
+        match self.made_for.place {
+            Place::Reference => choice::BACKEND_REFERENCE,
+            Place::Cpu(_) => choice::BACKEND_CPU,
+            Place::Cuda(_) => choice::BACKEND_CUDA,
+        }
+    }
+
+    /// Ordinal of its device.
+    pub fn device(&self) -> Option<i32> {
+        self.backend.device()
+    }
+
+    /// Bytes held on the device.
+    pub fn device_bytes(&self) -> usize {
+        self.backend.device_bytes()
+    }
+
+    /// Seconds of the last call in copies between host and device.
+    pub fn seconds_transfer(&self) -> f64 {
+        self.backend.seconds_transfer()
+    }
+
+    /// The caller's stream; 0: its own.
+    pub fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.backend.use_stream(stream)
+    }
+
+    /// Arrays on the device for the patches in use.
+    pub fn keep_arrays(&mut self) -> Result<Kept> {
+        self.backend.keep_arrays()
+    }
+
+    /// Copies values between arrays: (to, from, count).
+    ///
+    /// # Safety
+    /// Each must hold that many values, and nobody else use them.
+    pub unsafe fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        // SAFETY: as our caller promised.
+        unsafe { self.backend.copy(copies) }
     }
 
     /// Number of the block solver in use.
@@ -353,18 +404,20 @@ fn method(options: &Options) -> Method {
     }
 }
 
-fn choose_backend(options: &Options) -> Result<i64> {
+fn choose_place(options: &Options, cells: usize, machine: Machine) -> Place {
+    let device = options.int(opt::DEVICE);
+    let on_device = options.int(opt::MEMORY) == choice::MEMORY_DEVICE;
     match options.int(opt::BACKEND) {
-        choice::BACKEND_CUDA => Err(Error::Unsupported(
-            "backend = cuda: this build has no CUDA kernels for block smoothers; use auto, cpu or reference".to_owned(),
-        )),
-        choice::BACKEND_REFERENCE => Ok(choice::BACKEND_REFERENCE),
-        _ => Ok(choice::BACKEND_CPU),
+        choice::BACKEND_CUDA => Place::Cuda(device),
+        choice::BACKEND_REFERENCE => Place::Reference,
+        choice::BACKEND_CPU => Place::Cpu(machine.threads),
+        _ if device < i64::from(machine.devices) && (on_device || cells >= WORTH_A_DEVICE) => Place::Cuda(device),
+        _ => Place::Cpu(machine.threads),
     }
 }
 
-fn check_memory(options: &Options) -> Result<()> {
-    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE {
+fn check_memory(options: &Options, place: Place) -> Result<()> {
+    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE && !matches!(place, Place::Cuda(_)) {
         return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
     }
     Ok(())

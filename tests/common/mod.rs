@@ -7,7 +7,7 @@ pub mod smoother;
 
 pub use rrbsolver_problems as problems;
 
-use problems::Stencil;
+use problems::{Stencil, poisson, random_m_matrix, random_rhs};
 pub use rrbsolver::ffi::rrb_handle as Handle;
 pub use rrbsolver::ffi::{
     rrb_apply, rrb_create, rrb_destroy, rrb_factorize, rrb_get_history, rrb_get_int, rrb_get_real, rrb_multiply,
@@ -327,6 +327,45 @@ pub fn count_is_right(history: &[f64], expected: usize, rel_tol: f64) -> bool {
     let count = history.len() - 1;
     let near = |iteration: usize| (history[iteration] / rel_tol - 1.0).abs() <= 0.05;
     count == expected || (count == expected + 1 && near(expected)) || (count + 1 == expected && near(count))
+}
+
+/// Same counts, and iterates that differ by rounding. Sums are taken in another order, which CG amplifies a little
+/// from iteration to iteration: 1e-12 of x in the first ones, 1e-8 of each residual above 1e-9 all along.
+#[track_caller]
+pub fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
+    assert_eq!(a.status, b.status, "{what}");
+    assert!(
+        count_is_right(&b.history, a.iterations, rel_tol),
+        "{} and {} iterations: {what}",
+        a.iterations,
+        b.iterations
+    );
+    for (k, (ra, rb)) in a.history.iter().zip(&b.history).enumerate() {
+        assert!((ra - rb).abs() <= 1e-8 * ra + 1e-17 / rel_tol, "iteration {k}: {ra:e} and {rb:e}: {what}");
+    }
+}
+
+/// Five and nine points, and the Laplacian, each with a right-hand side.
+pub fn plain_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f64>)> {
+    let b = random_rhs(nx * ny, 17);
+    vec![
+        ("five points", random_m_matrix(nx, ny, false, 3), b.clone()),
+        ("nine points", random_m_matrix(nx, ny, true, 3), b.clone()),
+        ("laplacian", poisson(nx, ny), b),
+    ]
+}
+
+/// Number formats of M and cycles, and each of the ones with each of the others.
+pub const PRECISIONS: [&str; 3] = ["f64", "f32", "bf16"];
+pub const CYCLES: [&str; 3] = ["v", "amli", "k"];
+
+pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PRECISIONS.into_iter().flat_map(|precision| CYCLES.into_iter().map(move |cycle| (precision, cycle)))
+}
+
+/// To compare to the last bit.
+pub fn bits(v: &[f64]) -> Vec<u64> {
+    v.iter().map(|x| x.to_bits()).collect()
 }
 
 pub fn norm2(v: &[f64]) -> f64 {

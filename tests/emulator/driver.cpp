@@ -319,6 +319,12 @@ CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream stream)
     std::memcpy(d, reinterpret_cast<void *>(s), n);
     return CUDA_SUCCESS;
 }
+CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
+    // Recording copies is not offered: loops here consist of kernels.
+    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
+    return CUDA_SUCCESS;
+}
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
     if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

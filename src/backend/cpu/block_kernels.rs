@@ -14,11 +14,12 @@
 
 #![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
-use super::kernels::{Isa, isa};
 use super::lanes::{Lanes, Portable};
 use crate::backend::blocks::Inverse;
 use crate::error::{Result, zeroed};
 use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
+use crate::isa::{Isa, isa};
+use std::mem::MaybeUninit;
 
 /// Eight values on a cache line.
 #[repr(align(64))]
@@ -148,42 +149,45 @@ pub struct Task {
     pub ahead: Ahead,
 }
 
-/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads, plane by plane in the order in
-/// which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks alone are too short
-/// for it.
+/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads and writes, plane by plane in
+/// the order in which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks alone
+/// are too short for it.
 #[derive(Clone, Copy)]
 pub struct Ahead {
-    /// First cell of this task's part in u; any address, since it is only a hint.
-    pub u: *const f64,
-    /// First cell in f.
-    pub f: *const f64,
-    /// From one plane to the next in u and f.
-    pub planes: (usize, usize),
-    /// Cells of u and f in each plane for each row of the task; 0: nothing.
-    pub chunk: (usize, usize),
+    /// u, f, and the array that is written where that is another.
+    pub of: [AheadOf; 3],
+}
+
+/// The part of one array.
+#[derive(Clone, Copy)]
+pub struct AheadOf {
+    /// First cell of this task's part; any address, since it is only a hint.
+    pub first: *const f64,
+    /// From one plane to the next.
+    pub plane: usize,
+    /// Cells in each plane for each row of the task; 0: nothing.
+    pub chunk: usize,
 }
 
 impl Ahead {
     /// Nothing.
-    pub const NOTHING: Self = Self { u: std::ptr::null(), f: std::ptr::null(), planes: (0, 0), chunk: (0, 0) };
+    pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
 
     /// The part of task number `task`, whose blocks have `rows` rows.
     pub fn of_task(&self, task: usize, rows: usize) -> Self {
-        let skip = task * rows;
-        Self { u: self.u.wrapping_add(skip * self.chunk.0), f: self.f.wrapping_add(skip * self.chunk.1), ..*self }
+        let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
+        Self { of: self.of.map(of) }
     }
 
+    /// The part that belongs to plane k of a task with so many rows in it.
     #[inline(always)]
-    fn fetch<V: Lanes>(&self, j: usize, k: usize) {
-        let mut i = 0;
-        while i < self.chunk.0 {
-            V::prefetch(self.u.wrapping_add(k * self.planes.0 + j * self.chunk.0 + i));
-            i += 8;
-        }
-        i = 0;
-        while i < self.chunk.1 {
-            V::prefetch(self.f.wrapping_add(k * self.planes.1 + j * self.chunk.1 + i));
-            i += 8;
+    fn fetch<V: Lanes>(&self, rows: usize, k: usize) {
+        for a in &self.of {
+            let mut i = 0;
+            while i < rows * a.chunk {
+                V::prefetch(a.first.wrapping_add(k * a.plane + i));
+                i += 8;
+            }
         }
     }
 }
@@ -265,6 +269,45 @@ unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane
         r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
     }
     r
+}
+
+/// f - A u of eight rows of eight cells.
+///
+/// # Safety
+/// They, and the cells around them, may be read.
+#[inline(always)]
+unsafe fn plane_residual<V: Lanes>(
+    u: *const f64,
+    f: *const f64,
+    strides: (usize, usize),
+    f_row: usize,
+    a: &Operator,
+) -> [V; 8] {
+    let mut rows = [V::splat(0.0); 8];
+    let Some([c, w, e, s, n, b, t]) = a.seven else {
+        for j in 0..8 {
+            // SAFETY: as the caller promised.
+            rows[j] = unsafe { residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
+        }
+        return rows;
+    };
+    // The terms of `residual`, in its order; a row is loaded once for itself and its two neighbours.
+    let (row, plane) = (strides.0 as isize, strides.1 as isize);
+    // SAFETY: as the caller promised.
+    unsafe {
+        let (mut south, mut here) = (V::load(u.offset(-row)), V::load(u));
+        for j in 0..8 {
+            let (u, f) = (u.offset(j as isize * row), V::load(f.add(j * f_row)));
+            let north = V::load(u.offset(row));
+            let (west, east) = (V::load(u.offset(-1)), V::load(u.offset(1)));
+            let (bottom, top) = (V::load(u.offset(-plane)), V::load(u.offset(plane)));
+            let first = V::splat(e).mul_add(east, V::splat(w).mul_add(west, V::splat(c).mul_add(here, f)));
+            let y = V::splat(n).mul_add(north, V::splat(s).mul(south));
+            rows[j] = first.add(V::splat(t).mul_add(top, V::splat(b).mul_add(bottom, y)));
+            (south, here) = (here, north);
+        }
+    }
+    rows
 }
 
 /// The sine transform of length B: out_p = sum over q of sin((p+1)(q+1) pi/(B+1)) v_q.
@@ -373,48 +416,75 @@ fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
     unsafe { V::load(rows[r].0.as_ptr()) }
 }
 
-/// One block of 8 x 8 x 8: two turns a plane and way.
+/// Eight of the 64 rows of a tile: `start`, `start + stride`, ..
+///
+/// # Safety
+/// They must have been written.
+#[inline(always)]
+unsafe fn read_rows<V: Lanes>(tile: *const Row, start: usize, stride: usize) -> [V; 8] {
+    let mut rows = [V::splat(0.0); 8];
+    for q in 0..8 {
+        // SAFETY: as the caller promised.
+        rows[q] = unsafe { V::load(tile.add(start + q * stride).cast()) };
+    }
+    rows
+}
+
+/// # Safety
+/// The tile must have these rows.
+#[inline(always)]
+unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows: [V; 8]) {
+    for q in 0..8 {
+        // SAFETY: as the caller promised.
+        unsafe { rows[q].store(tile.add(start + q * stride).cast()) };
+    }
+}
+
+/// One block of 8 x 8 x 8: two turns a plane and way. Passes are short, so that the machine has several of them in work.
 #[inline(always)]
 unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
-    let mut tile = [V::splat(0.0); 64];
+    let mut tile = MaybeUninit::<[Row; 64]>::uninit();
+    let tile: *mut Row = tile.as_mut_ptr().cast();
     let ((u_row, u_plane), (f_row, f_plane)) = (task.strides, task.f_strides);
     let reciprocals = &reciprocals[..64];
     let sines = &a.sines[8];
     for k in 0..8 {
-        let mut rows = [V::splat(0.0); 8];
-        for j in 0..8 {
-            task.ahead.fetch::<V>(j, k);
-            // SAFETY: as our caller promised: cell (0, j, k).
-            rows[j] = unsafe {
-                residual(task.u.add(k * u_plane + j * u_row), task.f.add(k * f_plane + j * f_row), 8, task.strides, a)
-            };
-        }
+        task.ahead.fetch::<V>(8, k);
+        // SAFETY: as our caller promised: cells (0, 0 .. 7, k).
+        let mut rows: [V; 8] =
+            unsafe { plane_residual(task.u.add(k * u_plane), task.f.add(k * f_plane), task.strides, f_row, a) };
         if let Some((before, _)) = scalings {
             for j in 0..8 {
                 rows[j] = rows[j].mul(row(before, k * 8 + j));
             }
         }
         transform8(&mut rows, sines);
+        // SAFETY: rows of plane k.
+        unsafe { write_rows(tile, 8 * k, 1, rows) };
+    }
+    for k in 0..8 {
+        // SAFETY: all rows are written above.
+        let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
-        for x in 0..8 {
-            tile[k * 8 + x] = rows[x];
-        }
+        // SAFETY: rows of plane k.
+        unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for x in 0..8 {
-        let mut line = eight(&tile, x, 8);
+        // SAFETY: all rows are written above.
+        let mut line: [V; 8] = unsafe { read_rows(tile, x, 8) };
         transform8(&mut line, sines);
         for k in 0..8 {
             line[k] = line[k].mul(row(reciprocals, k * 8 + x));
         }
         transform8(&mut line, sines);
-        for k in 0..8 {
-            tile[k * 8 + x] = line[k];
-        }
+        // SAFETY: rows of the tile.
+        unsafe { write_rows(tile, x, 8, line) };
     }
     let omega = V::splat(task.omega);
     for k in 0..8 {
-        let mut rows = eight(&tile, k * 8, 1);
+        // SAFETY: all rows are written above.
+        let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         transform8(&mut rows, sines);
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
@@ -542,8 +612,8 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], sc
     let mut tile = [V::splat(0.0); 64];
     let lines = Lines::new(task, bx);
     for k in 0..bz {
+        task.ahead.fetch::<V>(by, k);
         for j in 0..by {
-            task.ahead.fetch::<V>(j, k);
             // SAFETY: as our caller promised.
             let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
             tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));

@@ -10,7 +10,7 @@
 //! loads and stores, from whatever values are there.
 
 use super::area::Shared;
-use super::block_kernels::{Ahead, BATCH, Operator, SCRATCH, Solver, Task, relax, relax_dense, residual_row};
+use super::block_kernels::{Ahead, AheadOf, BATCH, Operator, SCRATCH, Solver, Task, relax, relax_dense, residual_row};
 use super::team::{Me, Team};
 use crate::backend::blocks::{
     BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Method, Parallel, PatchArrays, Pointers, Swept,
@@ -112,10 +112,10 @@ impl BlockBackend for CpuBlocks {
         self.make_scratch()
     }
 
-    fn prepare(&mut self, method: Method) -> Result<()> {
+    fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
         let patches = &data.blocks.list.patches;
-        if method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
+        if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
             return Ok(());
         }
         let len: usize = patches.iter().map(Patch::ghosted).sum();
@@ -255,8 +255,19 @@ struct Ways<'a> {
     /// Blocks wait for those before them in the row.
     in_order: bool,
     reverse: bool,
-    /// Memory has not been touched in this sweep: fetch ahead.
-    fresh: bool,
+    /// What is fetched meanwhile.
+    fetch: Fetch,
+}
+
+/// What is fetched from memory while a row of blocks is relaxed: the next row, or where two rows are relaxed in turn, of
+/// which only one is new to the cache, half of that with each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fetch {
+    Nothing,
+    Next,
+    FirstHalf,
+    /// With this row, the other half of what follows that one.
+    SecondHalf(usize),
 }
 
 impl<'a, 'w> Member<'a, 'w> {
@@ -398,7 +409,7 @@ impl<'a, 'w> Member<'a, 'w> {
         let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
         let (bx, most) = (cut.block[0], if ways.in_order { 1 } else { 8 / cut.block[0] });
         let tasks = count.saturating_sub(start).div_ceil(step * most).max(1);
-        let ahead = if ways.fresh { self.ahead(ways, p, row, tasks, y.len) } else { Ahead::NOTHING };
+        let ahead = self.ahead(ways, p, row, tasks, y.len);
         let (mut m, mut task) = (start, 0);
         while m < count {
             let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
@@ -422,19 +433,34 @@ impl<'a, 'w> Member<'a, 'w> {
 
     /// What the row of blocks after this one reads, shared out among this row's tasks.
     fn ahead(&self, ways: Ways, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
+        let (row, half, halves) = match ways.fetch {
+            Fetch::Nothing => return Ahead::NOTHING,
+            Fetch::Next => (row, 0, 1),
+            Fetch::FirstHalf => (row, 0, 2),
+            Fetch::SecondHalf(row) => (row, 1, 2),
+        };
         let (all, in_slab) = rows(ways.cut, &self.patches()[p]);
         let (p, jb, kb) = if row + 1 < all { (p, (row + 1) % in_slab, (row + 1) / in_slab) } else { (p + 1, 0, 0) };
         let Some(patch) = self.patches().get(p) else { return Ahead::NOTHING };
         let (y, z) = (ways.cut.segment(patch, 1, jb), ways.cut.segment(patch, 2, kb));
         let (u_row, u_plane) = patch.strides();
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
-        let parts = tasks * task_rows;
-        Ahead {
-            u: ways.from[p].wrapping_add((z.start + 1) * u_plane + (y.start + 1) * u_row),
-            f: self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row),
-            planes: (u_plane, f_plane),
-            chunk: ((y.len * u_row).div_ceil(parts), (y.len * f_row).div_ceil(parts)),
-        }
+        let parts = halves * tasks * task_rows;
+        let of = |first: *const f64, plane: usize, row: usize| AheadOf {
+            first,
+            plane,
+            chunk: (y.len * row).div_ceil(parts),
+        };
+        let place = (z.start + 1) * u_plane + (y.start + 1) * u_row;
+        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_row);
+        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, f_row);
+        let out = AheadOf {
+            first: ways.to[p].wrapping_add(place),
+            chunk: if ways.to[p] == ways.from[p] { 0 } else { u.chunk },
+            ..u
+        };
+        let ahead = Ahead { of: [u, f, out] };
+        ahead.of_task(half * tasks, task_rows)
     }
 
     /// Relaxes blocks side by side; dense ones when enough are together.
@@ -549,16 +575,24 @@ impl<'a, 'w> Member<'a, 'w> {
         reverse: bool,
     ) {
         let [one, two] = self.stages(reverse);
-        let behind_ways = Ways { fresh: false, ..ways };
+        let behind_ways = Ways { fetch: Fetch::Nothing, ..ways };
         let in_slab = rows(ways.cut, &self.patches()[p]).1;
         let by_rows = self.colours() == 2 && self.call.data.scratch.is_empty();
         for kb in slabs.start..=slabs.end {
             let behind = kb.checked_sub(1).filter(|k| inner.contains(k));
             if by_rows {
                 for jb in 0..in_slab {
+                    let row = kb * in_slab + jb;
+                    let (ways, behind_ways) = match (slabs.contains(&kb), behind) {
+                        (true, Some(_)) => {
+                            let half = |fetch| Ways { fetch, ..ways };
+                            (half(Fetch::FirstHalf), half(Fetch::SecondHalf(row)))
+                        }
+                        _ => (ways, behind_ways),
+                    };
                     if slabs.contains(&kb) {
                         // SAFETY: as our caller promised.
-                        unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(one.start)) };
+                        unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
                         // SAFETY: as our caller promised. The neighbours of this row have the first colour done in the
@@ -700,7 +734,7 @@ impl BlockSteps for Member<'_, '_> {
         for p in self.me.share(self.patches().len()) {
             self.copy_ghosts(p, from[p], to[p]);
         }
-        let ways = Ways { from, to, cut, omega, in_order: false, reverse: false, fresh: true };
+        let ways = Ways { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: read from one array and written to the other, every row by one member.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::All) });
         self.flipped = !self.flipped;
@@ -708,7 +742,7 @@ impl BlockSteps for Member<'_, '_> {
 
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
         let u = self.current();
-        let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fresh: true };
+        let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: blocks of one colour do not touch each other, and every row is done by one member.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::Colour(colour)) });
     }
@@ -728,7 +762,7 @@ impl BlockSteps for Member<'_, '_> {
         };
         let ways = {
             let u = self.current();
-            Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fresh: true }
+            Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
         let begin = self.boundary(cut, me.index, me.members, grain);
         let end = self.boundary(cut, me.index + 1, me.members, grain);
@@ -761,7 +795,15 @@ impl BlockSteps for Member<'_, '_> {
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let u = self.current();
-        let ways = Ways { from: u, to: u, cut, omega, in_order: true, reverse, fresh: !reverse };
+        let ways = Ways {
+            from: u,
+            to: u,
+            cut,
+            omega,
+            in_order: true,
+            reverse,
+            fetch: if reverse { Fetch::Nothing } else { Fetch::Next },
+        };
         if self.call.work.parallel == Parallel::Patches {
             let begin = self.boundary(cut, self.me.index, self.me.members, Grain::Patch).patch;
             let end = self.boundary(cut, self.me.index + 1, self.me.members, Grain::Patch).patch;

@@ -6,7 +6,7 @@
 use super::area::Four;
 use super::format::Format;
 use super::fused::Buffers;
-use super::kernels::{add_inner, difference_form, direct_inner, dot, subtract_inner};
+use super::kernels::{add_inner, difference_form, direct_inner, dot, finish_inner, subtract_inner};
 use super::packed::{Packed, PackedGrid, RecursionGrid};
 use super::team::Me;
 use crate::backend::cycle::{self, CycleSteps, Inner};
@@ -15,6 +15,7 @@ use crate::backend::sums::pairwise;
 use crate::grid::layout::Colour;
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 
@@ -26,11 +27,17 @@ pub struct Sections<'a, F: Format> {
     pub stage: usize,
     /// Counts inner products on shared grids.
     turn: usize,
+    /// Seconds on the way down and up each grid, last those of the remainder; empty where nobody asked.
+    pub seconds: Vec<[f64; 2]>,
 }
+
+/// Places of `Sections::seconds`.
+pub const DOWN: usize = 0;
+pub const UP: usize = 1;
 
 impl<'a, F: Format> Sections<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>) -> Self {
-        Self { k, me, stage: 0, turn: 0 }
+        Self { k, me, stage: 0, turn: 0, seconds: Vec::new() }
     }
 
     pub fn buffers(&self) -> MutexGuard<'a, Buffers<F::Real>> {
@@ -53,48 +60,64 @@ impl<'a, F: Format> Sections<'a, F> {
         self.k.shape.fused && !(self.k.shape.schur && q == 0)
     }
 
+    /// Does `work` on grid q, or on the remainder, on the clock where one runs.
+    pub fn timed<T>(&mut self, q: usize, way: usize, work: impl FnOnce(&mut Self) -> T) -> T {
+        if self.seconds.is_empty() {
+            return work(self);
+        }
+        let start = Instant::now();
+        let result = work(self);
+        self.seconds[q][way] += start.elapsed().as_secs_f64();
+        result
+    }
+
     /// L y = z through the levels of these grids.
     pub fn descend(&mut self, grids: Range<usize>) {
-        let (k, me) = (self.k, self.me);
         for q in grids {
-            let grid = &k.grids[q];
-            if self.fuses(q) {
-                let stage = self.next_stage(grid);
-                k.descend_grid(q, me, stage, &mut self.buffers());
-            } else {
-                if !(k.shape.schur && q == 0) {
-                    grid.forward_red(me);
-                    grid.barrier(me);
-                }
-                grid.forward_dropped(me);
-                if let Some(coarse) = k.grids.get(q + 1) {
-                    grid.send_down(me, coarse);
-                }
-            }
-            grid.barrier(me);
+            self.timed(q, DOWN, |s| s.descend_grid(q));
         }
+    }
+
+    fn descend_grid(&mut self, q: usize) {
+        let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
+        if self.fuses(q) {
+            let stage = self.next_stage(grid);
+            k.descend_grid(q, me, stage, &mut self.buffers());
+        } else {
+            if !(k.shape.schur && q == 0) {
+                grid.forward_red(me);
+                grid.barrier(me);
+            }
+            grid.forward_dropped(me);
+            if let Some(coarse) = k.grids.get(q + 1) {
+                grid.send_down(me, coarse);
+            }
+        }
+        grid.barrier(me);
     }
 
     /// L^T z = y, back through the levels of these grids.
     pub fn ascend(&mut self, grids: Range<usize>) {
-        let (k, me) = (self.k, self.me);
         for q in grids.rev() {
-            let grid = &k.grids[q];
+            self.timed(q, UP, |s| s.ascend_grid(q));
+        }
+    }
+
+    fn ascend_grid(&mut self, q: usize) {
+        let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
+        grid.barrier(me);
+        if self.fuses(q) {
+            let stage = self.next_stage(grid);
+            return k.ascend_grid(q, me, stage, &mut self.buffers());
+        }
+        if let Some(coarse) = k.grids.get(q + 1) {
+            grid.bring_up(me, coarse);
             grid.barrier(me);
-            if self.fuses(q) {
-                let stage = self.next_stage(grid);
-                k.ascend_grid(q, me, stage, &mut self.buffers());
-                continue;
-            }
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.bring_up(me, coarse);
-                grid.barrier(me);
-            }
-            grid.backward_dropped(me);
-            if !(k.shape.schur && q == 0) {
-                grid.barrier(me);
-                grid.backward_red(me);
-            }
+        }
+        grid.backward_dropped(me);
+        if !(k.shape.schur && q == 0) {
+            grid.barrier(me);
+            grid.backward_red(me);
         }
     }
 
@@ -129,7 +152,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn solve_remainder(&mut self) {
         if self.me.index == 0 {
-            self.k.solve_natural();
+            self.timed(self.k.grids.len(), DOWN, |s| s.k.solve_natural());
         }
     }
 
@@ -227,6 +250,22 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         self.each_row(k, |colour, row| {
             // SAFETY: rows of this member, which no other reads before the barrier of the way up.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
+        });
+    }
+
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        if !self.k.shape.fused {
+            return self.textbook_finish(k, alpha, beta);
+        }
+        let (grid, inner) = self.inner(k);
+        // As in `take_solution`.
+        grid.barrier(self.me);
+        self.each_row(k, |colour, row| {
+            // SAFETY: as in `take_solution`.
+            unsafe {
+                let (d, u) = (inner.d[colour].row(row, 0), inner.u[colour].row(row, 0));
+                finish_inner(grid.z[colour].row_mut(row, 0), d, u, alpha, beta);
+            }
         });
     }
 

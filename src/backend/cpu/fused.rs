@@ -2,8 +2,8 @@
 //! read and written once a stage. What a stage reads and writes, on the first grid:
 //!
 //! ```text
-//!     descend  r rw, q; pivots and couplings of the even level, values kept
-//!     ascend   values kept, half of r, the level again; p rw, x rw, S1, q w
+//!     descend  r rw, q; pivots and couplings of the even level, values handed on
+//!     ascend   values from below, half of r, the level again; p rw, x rw, S1, q w
 //! ```
 //!
 //! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
@@ -17,6 +17,7 @@
 //! last rows are done. One barrier stands between grids, one where a scalar is needed.
 
 use super::area::{Four, Number, Shared};
+use super::cycle::{DOWN, UP};
 use super::format::Format;
 use super::kernels::{
     add_scaled, advance, advance_and_scale, difference, dot, narrow, nine_points, scale, scale_in_place, solve,
@@ -56,6 +57,13 @@ impl StageSums {
     unsafe fn set(&self, place: usize, value: f64) {
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(place, 1)[0] = value };
+    }
+
+    /// # Safety
+    /// Nobody else may write this place before the next barrier.
+    unsafe fn get(&self, place: usize) -> f64 {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(place, 1)[0] }
     }
 
     /// # Safety
@@ -135,9 +143,11 @@ impl<F: Format> Member<'_, F> {
     /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
-        let stage = self.sections.next_stage(&k.grids[0]);
-        k.descend_first(me, stage, alpha, &mut self.sections.buffers());
-        k.grids[0].barrier(me);
+        self.sections.timed(0, DOWN, |s| {
+            let stage = s.next_stage(&k.grids[0]);
+            k.descend_first(me, stage, alpha, &mut s.buffers());
+            k.grids[0].barrier(me);
+        });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
         let sums = &k.stage_sums;
@@ -159,7 +169,7 @@ impl<F: Format> Member<'_, F> {
                 }
             }
         } else if me.index == 0 {
-            let rho = k.solve_natural();
+            let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
             // SAFETY: only member 0 writes this place.
             unsafe { sums.set(sums.below().start, rho) };
         }
@@ -176,9 +186,11 @@ impl<F: Format> Member<'_, F> {
         let (k, me) = (self.k, self.me);
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
-        k.grids[0].barrier(me);
-        let stage = self.sections.next_stage(&k.grids[0]);
-        k.ascend_first(me, stage, step, &mut self.sections.buffers());
+        self.sections.timed(0, UP, |s| {
+            k.grids[0].barrier(me);
+            let stage = s.next_stage(&k.grids[0]);
+            k.ascend_first(me, stage, step, &mut s.buffers());
+        });
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `descend`.
         unsafe { k.stage_sums.sum(k.stage_sums.sigma()) }
@@ -210,7 +222,7 @@ impl<F: Format> Packed<F> {
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
-                    self.descend_first_kept(row - 1, alpha, t);
+                    self.descend_first_kept(row - 1, rows.start, alpha, t);
                 }
             }
         }
@@ -228,40 +240,44 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
-            unsafe { self.descend_first_kept(last, alpha, t) };
+            unsafe { self.descend_first_kept(last, rows.start, alpha, t) };
         }
     }
 
-    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers.
+    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here it
+    /// is kept where it is read again, and else passes through row `passing`, which stays in cache.
     ///
     /// # Safety
-    /// Row J must be this member's.
-    unsafe fn descend_first_kept(&self, row: usize, alpha: Option<f64>, t: &mut Buffers<F::Real>) {
+    /// Rows J and `passing` must be this member's.
+    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
+        // By the remainder below, or for the <g, u> of a recursion below.
+        let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
+        let place = if read_again { row } else { passing };
         // SAFETY: rows of this member; the sum of squares of b1 in this row is there already.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
-            let place = self.stage_sums.residual().start + row;
-            self.stage_sums.set(place, dot(r, r) + self.stage_sums.sum(place..place + 1));
+            let sum = self.stage_sums.residual().start + row;
+            self.stage_sums.set(sum, dot(r, r) + self.stage_sums.get(sum));
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
-            difference::<F>(grid.z.b2.row_mut(row, 0), r, a, diagonal_of(t, DROPPED, row, n));
-            self.send(0, row);
+            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            self.send(0, row, place);
         }
     }
 
-    /// Row J of kept values, to the next grid.
+    /// Row J of kept values, which stands at row `place`, to the next grid.
     ///
     /// # Safety
-    /// Row J must be this member's.
-    unsafe fn send(&self, q: usize, row: usize) {
+    /// Both rows must be this member's.
+    unsafe fn send(&self, q: usize, row: usize, place: usize) {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
         if grid.layout.rows(Colour::B2).contains(&row) {
             // SAFETY: each row of the next grid gets values from one row.
-            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(place, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
         }
     }
 
@@ -335,7 +351,7 @@ impl<F: Format> Packed<F> {
         unsafe {
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
             subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
-            self.send(q, row);
+            self.send(q, row, row);
         }
     }
 

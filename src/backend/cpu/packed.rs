@@ -259,13 +259,22 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        self.natural().clear_vectors();
         for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
             // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
             unsafe { vector.clear() };
         }
+        // SAFETY: as above.
+        unsafe { self.clear_sweeps() };
+    }
+
+    /// Those of the sweeps alone.
+    ///
+    /// # Safety
+    /// Nobody may use them meanwhile.
+    pub unsafe fn clear_sweeps(&self) {
+        self.natural().clear_vectors();
         for grid in &self.grids {
-            // SAFETY: as above.
+            // SAFETY: as the caller promised.
             unsafe { grid.z.clear() };
             if let Some(inner) = &grid.recursion {
                 for vector in [&inner.r, &inner.d, &inner.q, &inner.u] {

@@ -161,7 +161,8 @@ impl<F: Format> Packed<F> {
     /// Bounds of the recursions, and the choice of the cycle.
     fn prepare_cycle(&self, me: Me, setup: &Setup) {
         let found = if self.sections.len() > 1 {
-            cycle::prepare(&mut Sections::new(self, me), &setup.cycle)
+            let below = self.natural().recursion().worst_condition();
+            cycle::prepare(&mut Sections::new(self, me), &setup.cycle, below)
         } else {
             *self.natural().recursion()
         };

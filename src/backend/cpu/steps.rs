@@ -451,9 +451,20 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         self.me.barrier();
         if changes && self.me.index == 0 {
             self.k.set_plain_cycle();
+            // What broke down may have left infinities in the padding.
+            // SAFETY: the others wait between two barriers.
+            unsafe { self.k.clear_sweeps() };
         }
         self.me.barrier();
         changes
+    }
+
+    fn time_grids(&mut self) {
+        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.sections.seconds
     }
 
     fn inspect(&mut self, guess: bool) -> Inputs {
@@ -472,21 +483,30 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        let (nx, k) = (self.layout().grid.nx, self.k);
-        for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this member's share.
-            unsafe {
-                spread(self.layout(), j, self.caller.input(j, nx), scale, &k.b);
-                if guess {
-                    spread(self.layout(), j, self.caller.output(j, nx), scale, &k.x);
-                }
+        self.load_rhs(scale);
+        if guess {
+            let nx = self.layout().grid.nx;
+            for j in natural_rows(self.layout(), &self.rows()) {
+                // SAFETY: row j and its rows J are of this member's share.
+                unsafe { spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x) };
             }
-        }
-        if !guess {
+        } else {
             self.clear_solution();
         }
         // Ends with a barrier.
         self.rhs_norm2()
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
+        }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

@@ -207,6 +207,8 @@ impl Team {
                 .map_err(|e| Error::Memory(format!("no memory for thread {index} of {members}: {e}")))?;
             team.threads.push(thread);
         }
+        // A thread takes memory as it starts, which must not happen within a solve: wait until all have.
+        team.run(|_| {}, |_| ())?;
         Ok(team)
     }
 

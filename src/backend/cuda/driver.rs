@@ -347,7 +347,7 @@ impl Stream {
         check(unsafe { sys::cuStreamGetCtx(stream, &mut context) }, "the caller's stream")?;
         if context != device.context {
             return Err(Error::Device(format!(
-                "the stream of rrb_set_stream does not belong to the primary context of device {}",
+                "the caller's stream (set_stream) does not belong to the primary context of device {}",
                 device.ordinal
             )));
         }
@@ -388,6 +388,16 @@ impl Stream {
             unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, size_of_val(values), self.stream) },
             "a copy from the device",
         )
+    }
+
+    /// Copies `count` doubles between addresses of any space, the host's and the caller's among them, to be read or changed
+    /// after `wait`.
+    ///
+    /// # Safety
+    /// Both must hold that many, until the stream was waited for.
+    pub unsafe fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
+        // SAFETY: as our caller promised; the driver knows which space an address is of.
+        check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), self.stream) }, "a copy of patches")
     }
 
     /// Copies the start of what a pinned value holds to the device.

@@ -17,6 +17,9 @@ pub const RING: usize = 1024;
 /// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
 const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
+/// Threads of a tile of blocks, and of a box of ghost cells: kernels/block_smoother.cu.
+const TILE_THREADS: u32 = 64;
+const EXCHANGE_THREADS: u32 = 128;
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
@@ -625,6 +628,133 @@ pub struct ProjectionArgs {
     pub restore: i32,
 }
 
+/// A patch as block relaxation sees it: the caller's array and the other one of Jacobi.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockPatch {
+    pub u: [Address; 2],
+    pub f: Address,
+    pub r: Address,
+    pub nx: i32,
+    pub ny: i32,
+    pub nz: i32,
+    pub unused: i32,
+}
+
+/// A tile of blocks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockItem {
+    pub patch: i32,
+    pub cell: [i32; 3],
+    pub shape: u32,
+    pub wait: i32,
+    pub done: i32,
+    pub unused: i32,
+}
+
+/// Inverse of one shape of block.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockTables {
+    pub reciprocals: Address,
+    pub before: Address,
+    pub after: Address,
+    pub dense: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RelaxArgs {
+    pub patches: Address,
+    pub items: Address,
+    pub tables: Address,
+    pub progress: Address,
+    pub totals: Address,
+    pub launches: u32,
+    pub from: i32,
+    pub to: i32,
+    pub own_chunk: i32,
+    pub omega: f64,
+    pub legs: [f64; 27],
+    /// Blocks of the launch; the kernel does not read it.
+    pub count: u32,
+}
+
+/// A box of ghost cells.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockCopy {
+    pub to_patch: i32,
+    pub from_patch: i32,
+    pub to: i64,
+    pub from: i64,
+    pub size: [i32; 3],
+    pub unused: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeArgs {
+    pub patches: Address,
+    pub copies: Address,
+    pub which: i32,
+    /// As above.
+    pub count: u32,
+}
+
+/// Part of an array of u.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSegment {
+    pub first: i64,
+    pub patch: i32,
+    pub count: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockCopyArgs {
+    pub patches: Address,
+    pub segments: Address,
+    pub from: i32,
+    pub to: i32,
+    pub ghosts: i32,
+    /// As above.
+    pub count: u32,
+}
+
+/// A tile of cells.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRegion {
+    pub patch: i32,
+    pub cell: [i32; 3],
+    pub number: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LookArgs {
+    pub patches: Address,
+    pub regions: Address,
+    pub which: i32,
+    pub sums: Address,
+    pub bad: Address,
+    pub legs: [f64; 27],
+    /// As above.
+    pub count: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NormArgs {
+    pub sums: Address,
+    pub count: i64,
+    pub norm: Address,
+}
+
+/// Shapes: over the compute area of a grid, or so many blocks of so many threads.
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
 /// formats.
 macro_rules! kernels {
@@ -740,6 +870,22 @@ kernels! {
     ShiftRunsShort shift_runs_short(ProjectionArgs) = "rrb_shift_runs_f32", |a| run_blocks(a.count), (THREADS, 1);
     /// Keeps means; `count` is that of the components.
     KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64", |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
+    /// Blocks of 8^3 of a 7-point stencil.
+    RelaxCubes relax_cubes(RelaxArgs) = "smoother_relax_cubes_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Any blocks of a 7-point stencil.
+    Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Any blocks of a 27-point stencil.
+    Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Ghost cells from other patches.
+    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (EXCHANGE_THREADS, 1);
+    /// From one array of u to the other.
+    CopyPatches copy_patches(BlockCopyArgs) = "smoother_copy_f64", |a| a.count, (THREADS, 1);
+    /// Looks for values that are not finite.
+    InspectPatches inspect_patches(LookArgs) = "smoother_inspect_f64", |a| a.count, (TILE_THREADS, 1);
+    /// f - A u.
+    ResidualPatches residual_patches(LookArgs) = "smoother_residual_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Its norm.
+    NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
     }
     formats {
     /// Down a grid.

@@ -1,9 +1,10 @@
-//! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
+//! RRB-PCG on a CUDA device (block smoothers: `blocks`): the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
 //! `driver` has the calls of the driver, `launch` the kernels (kernels/*.cu, compiled ahead of time into the library),
 //! `packed` the data of a factorization, `setup` and `steps` what is done with it, `program` the preconditioner as a list of
 //! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
+mod blocks;
 pub mod driver;
 mod launch;
 mod packed;
@@ -21,6 +22,7 @@ use crate::grid::inspection::Inspection;
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
+pub use blocks::CudaBlocks;
 use driver::{Device, Stream};
 use packed::{Packed, Shape, Source, SourceShape};
 use setup::Fetched;

@@ -4,8 +4,8 @@
 
 use super::driver::{Device, Stream};
 use super::launch::{
-    self, Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs, Rest,
-    SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
+    self, Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs,
+    Rest, SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
 };
 use super::packed::{Packed, Remainder, geometry};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
@@ -64,7 +64,8 @@ impl CycleSteps for Steps {
         let rho = self.rho_flag(k);
         for q in self.grids(k) {
             let kind = if q == 0 && self.schur { kind::DESCEND_FIRST } else { kind::DESCEND };
-            let keep = if q == self.sections[k] && self.keep.take_if(|kept| *kept == k).is_some() { flag::KEEP } else { 0 };
+            let keep =
+                if q == self.sections[k] && self.keep.take_if(|kept| *kept == k).is_some() { flag::KEEP } else { 0 };
             self.push(kind, q, rho | keep);
         }
     }
@@ -238,7 +239,8 @@ impl Programs {
             let op = programs.ops[n];
             if op.flags & flag::RHO != 0 {
                 programs.ops[n].partial = programs.rho_count as i32;
-                programs.rho_count += if whole || programs.joins(k, &op) { together } else { k.blocks_of(&op) } as usize;
+                programs.rho_count +=
+                    if whole || programs.joins(k, &op) { together } else { k.blocks_of(&op) } as usize;
             }
         }
         Ok(programs)
@@ -349,14 +351,7 @@ impl Packed {
     }
 
     /// Launches a part of the programs. `input`: see `first_args`; `conditional`: the condition of a recorded loop.
-    pub fn run(
-        &mut self,
-        stream: &Stream,
-        part: Part,
-        how: How,
-        input: [Address; 2],
-        conditional: u64,
-    ) -> Result<()> {
+    pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
@@ -398,7 +393,11 @@ impl Packed {
             match op.kind {
                 kind::DESCEND_FIRST => {
                     let first = self.first_args(how, input);
-                    launch::descend_first(stream, storage, &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first })?;
+                    launch::descend_first(
+                        stream,
+                        storage,
+                        &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
+                    )?;
                 }
                 kind::DESCEND => launch::descend(stream, storage, &step())?,
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
@@ -443,7 +442,7 @@ impl Packed {
         }
         let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur);
         let mut live = Live { steps, k: self, stream, failed: None };
-        let found = cycle::prepare(&mut live, cycle);
+        let found = cycle::prepare(&mut live, cycle, 1.0);
         if let Some(error) = live.failed {
             return Err(error);
         }

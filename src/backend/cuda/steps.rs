@@ -206,7 +206,11 @@ impl Packed {
         let mut input = self.r;
         if !self.shape.schur {
             let copy = self.update(z, self.r, 0.0);
-            if short { launch::narrow(stream, &copy)? } else { launch::direction(stream, &copy)? }
+            if short {
+                launch::narrow(stream, &copy)?
+            } else {
+                launch::direction(stream, &copy)?
+            }
             self.projection.center(stream, z, short)?;
         } else if !self.projection.is_empty() {
             // q is not in use here.
@@ -254,7 +258,11 @@ impl Packed {
         self.sweeps(stream)?;
         self.dot_z(stream, How::Loop, 0)?;
         let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
-        if self.short() { launch::advance_short(stream, &advance)? } else { launch::advance(stream, &advance)? }
+        if self.short() {
+            launch::advance_short(stream, &advance)?
+        } else {
+            launch::advance(stream, &advance)?
+        }
         self.multiply(stream, source, How::Loop, conditional)
     }
 
@@ -535,15 +543,7 @@ impl Run<'_> {
 
     fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
         let rows = self.source.g.ny;
-        TransferArgs {
-            g: self.source.g,
-            colours,
-            natural,
-            ld: ld as i64,
-            first_row: 0,
-            rows,
-            scale,
-        }
+        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale }
     }
 
     /// Copies what is on the host to its place on the device.
@@ -654,6 +654,15 @@ impl RrbSteps for Run<'_> {
             s.ready.whole_norm2 = guess.then_some(whole);
             Ok(b_norm2)
         })
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        self.ready = Ready::default();
+        self.step(|s| launch::load(s.stream, &s.transfer(s.k.b, s.input, scale)));
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

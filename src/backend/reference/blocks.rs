@@ -1,8 +1,8 @@
 //! Block relaxation as plain loops with dense inverses, one thread: the oracle of the other backends.
 
 use crate::backend::blocks::{
-    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work,
-    colour, colours,
+    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, PatchArrays, Swept, Watcher, Work, colour,
+    colours,
 };
 use crate::error::{Error, Result, reset};
 use crate::grid::block_inverse::{Shape, Stencil};
@@ -37,7 +37,7 @@ impl BlockBackend for ReferenceBlocks {
         Ok(())
     }
 
-    fn prepare(&mut self, _: Method) -> Result<()> {
+    fn prepare(&mut self, _: &Work) -> Result<()> {
         Ok(())
     }
 

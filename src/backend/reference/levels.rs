@@ -357,7 +357,7 @@ impl NaturalLevels {
         let remainder = if skew { &last.skew } else { &last.straight };
         self.band.factorize(remainder, skew, self.levels + 1, last.embedding, context)?;
         self.stored = (setup.storage, setup.unit);
-        self.recursion = cycle::prepare(self, &setup.cycle);
+        self.recursion = cycle::prepare(self, &setup.cycle, 1.0);
         Ok(())
     }
 

@@ -394,6 +394,15 @@ impl RrbSteps for Run<'_, '_> {
         self.rhs_norm2()
     }
 
+    fn eliminates(&self) -> bool {
+        self.s.schur()
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        let (s, a) = (&mut *self.s, &self.arrays);
+        Self::nodes(s.grid, a.ld, |c, k| s.b[c] = a.input[k] * scale);
+    }
+
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         let s = &mut *self.s;
         s.singular.sums(&s.everywhere, &s.b);

@@ -116,6 +116,26 @@ impl Stencil {
         self.multiply(x).iter().zip(b).map(|(ax, b)| b - ax).collect()
     }
 
+    /// b - A x as if in twice the precision and rounded in the end: products and sums with their rounding errors (Ogita,
+    /// Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
+    pub fn exact_residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
+        let mut rows: Vec<(f64, f64)> = b.iter().map(|&b| (b, 0.0)).collect();
+        let mut subtract = |p: usize, a: f64, x: f64| {
+            let (sum, errors) = rows[p];
+            let product = -a * x;
+            let total = sum + product;
+            let added = total - sum;
+            let lost = (sum - (total - added)) + (product - added);
+            rows[p] = (total, errors + (lost + (-a).mul_add(x, -product)));
+        };
+        (0..self.len()).for_each(|p| subtract(p, self.center[p], x[p]));
+        for (p, q, a) in self.couplings() {
+            subtract(p, a, x[q]);
+            subtract(q, a, x[p]);
+        }
+        rows.into_iter().map(|(sum, errors)| sum + errors).collect()
+    }
+
     /// Sets the center so that every row sums to `excess(p)`.
     pub fn set_row_sums(&mut self, excess: impl Fn(usize) -> f64) {
         for p in 0..self.len() {

@@ -37,7 +37,8 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
         Study::Levels(sweep) => of_levels(sweep),
         Study::Grids(sweep) => of_grids(sweep),
         Study::Smoother(study) => study.charts.iter().map(of_chart).collect(),
-        Study::Stream | Study::Solve(_) | Study::Stages(_) => Vec::new(),
+        Study::March(run) => run.charts.iter().map(of_chart).collect(),
+        Study::Stream | Study::Solve(_) | Study::Stages(_) | Study::Overhead(_) => Vec::new(),
     };
     figures
         .iter()

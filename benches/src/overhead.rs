@@ -1,0 +1,97 @@
+//! Small grids: what a solve takes beside its steps.
+
+use crate::problem::Problem;
+use crate::solver::Solver;
+use crate::stages::Clocked;
+use crate::timing::Samples;
+use rrbsolver::options::info;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// One grid with one number of threads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OverheadRow {
+    /// Nodes a side.
+    pub n: usize,
+    /// Threads asked for.
+    pub threads: usize,
+    /// Threads in use.
+    pub in_use: usize,
+    /// Iterations.
+    pub iterations: usize,
+    /// `rrb_solve`, one call after the other.
+    pub solve: Samples,
+    /// A solve less all of its steps, on member 0.
+    pub beside: Samples,
+    /// `rrb_solve` with b = 0: in, all threads awake, b looked at, x = 0, and out.
+    pub nothing: Samples,
+    /// `rrb_solve` after the threads have slept.
+    pub rested: Samples,
+    /// The same with b = 0.
+    pub nothing_rested: Samples,
+}
+
+/// What is beside the steps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Problem.
+    pub problem: String,
+    /// Options of the solver beside threads.
+    pub options: String,
+    /// By size, then by threads.
+    pub rows: Vec<OverheadRow>,
+}
+
+/// Between two calls of a simulator that does something else meanwhile.
+pub const REST: Duration = Duration::from_millis(1);
+
+/// All sizes with all numbers of threads; the five kinds of a row in turn, `repeats` times.
+pub fn measure(
+    name: &str,
+    sizes: &[usize],
+    threads: &[usize],
+    options: &str,
+    repeats: usize,
+) -> Result<Overhead, String> {
+    let mut rows = Vec::new();
+    for &n in sizes {
+        let problem = Problem::find(name, n, None, 0.0)?;
+        let zero = vec![0.0; problem.unknowns()];
+        for &threads in threads {
+            let text = format!("{options} threads={threads}");
+            let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;
+            solver.factorize(&problem.a)?;
+            let mut clocked = Clocked::new(&problem, &text)?;
+            let mut x = zero.clone();
+            let mut seconds = |b: &[f64], rest: Duration| -> Result<f64, String> {
+                x.fill(0.0);
+                if !rest.is_zero() {
+                    std::thread::sleep(rest);
+                }
+                let start = Instant::now();
+                solver.solve(b, &mut x)?;
+                Ok(start.elapsed().as_secs_f64())
+            };
+            let mut samples: [Samples; 5] = Default::default();
+            let mut iterations = 0;
+            for repeat in 0..=repeats {
+                let run = clocked.solve()?;
+                iterations = run.iterations;
+                let round = [
+                    seconds(&problem.b, Duration::ZERO)?,
+                    run.beside_steps(),
+                    seconds(&zero, Duration::ZERO)?,
+                    seconds(&problem.b, REST)?,
+                    seconds(&zero, REST)?,
+                ];
+                if repeat > 0 || repeats == 0 {
+                    samples.iter_mut().zip(round).for_each(|(samples, s)| samples.push(s));
+                }
+            }
+            let [solve, beside, nothing, rested, nothing_rested] = samples;
+            let in_use = solver.int(info::THREADS) as usize;
+            rows.push(OverheadRow { n, threads, in_use, iterations, solve, beside, nothing, rested, nothing_rested });
+        }
+    }
+    Ok(Overhead { problem: name.to_owned(), options: options.to_owned(), rows })
+}

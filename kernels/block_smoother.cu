@@ -1,0 +1,589 @@
+// Block relaxation on patches: u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches, by colours, all at
+// once, or in an order. Rodriguez et al., algorithms 1 to 3; A_b^-1 = D S Lambda^-1 S^-1 D^-1 (src/grid/block_inverse.rs):
+// three sine transforms, a scale, three transforms; or a dense inverse.
+//
+// Layout: u of a patch u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f[(k*ny + j)*nx + i]; a table of patches. A work item is a tile
+// of at most 8 x 8 x 8 cells: one block of 8^3, or as many smaller ones of one shape as fit, beside each other (with eight
+// colours: every other one). Tables of a shape: weighted 1 / Lambda at (r*by + q)*bx + p, D^-1 and D in the order of cells,
+// dense inverses by columns.
+//
+// Launch: one block of 64 threads an item. A thread holds a line of eight cells in registers, along z, x or y: thread t has
+// the line at (t & 7, t >> 3) of the other two directions. Lines are turned through shared memory, 4 KB a tile, whose places
+// are scrambled so that all turns are free of bank conflicts:
+//     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
+// Rows of eight cells, 64 bytes, are read and written.
+//
+// One launch a sweep. Items come in stages (colours) and chunks (about 512 tiles, whole layers of tiles of a patch): stage 0
+// of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until stage s - 1 of its own chunk and of those before
+// and after is complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory once and
+// from the L2 cache for the later colours. Blocks of threads start in the order of their numbers, as CUB's scans rely on
+// too; an item waits only for items before it, so that somebody can always go on.
+//
+// Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
+// with what shares their sectors, faces are read twice).
+//
+// Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not touch.
+// What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait` (before one). An
+// item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one array and writes the other.
+// The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by relaxed loads and
+// stores of eight bytes.
+namespace blocks {
+
+constexpr int TILE_THREADS = 64;
+constexpr int TILE_CELLS = 512;
+
+struct Patch {
+    double *u[2];      // the caller's, and the other one of Jacobi
+    const double *f;
+    double *r;         // residual, or NULL
+    int nx, ny, nz, unused;
+};
+
+// Blocks of lx x ly x lz cells, cx x cy x cz of them, from a first cell. `shape`: lx, ly, lz, cx, cy, cz in four bits each,
+// then flags. Every other block: strided. Of the blocks of a masked item those with ix + iy + iz + phase even are relaxed.
+struct Item {
+    int patch, x, y, z;
+    unsigned shape;
+    int wait, done;    // places in `progress`: the first of three to wait for, and the one to advance; -1: none
+    int unused;
+};
+constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
+
+// Tables of a shape, at ((lz-1)*8 + ly-1)*8 + lx-1.
+struct Tables {
+    const double *reciprocals, *before, *after, *dense;
+};
+
+struct RelaxArgs {
+    const Patch *patches;
+    const Item *items;
+    const Tables *tables;
+    unsigned *progress;
+    const unsigned *totals;   // items that advance a place in one launch
+    unsigned launches;        // of this plan, this one counted
+    int from, to;             // which of the two arrays is read, is written
+    int own_chunk;            // wait for the own chunk only
+    double omega;
+    double legs[27];          // (c+1)*9 + (b+1)*3 + a+1
+};
+
+#ifdef RRB_EMULATED
+__device__ __forceinline__ double load_relaxed(const double *p) { return *p; }
+__device__ __forceinline__ void store_relaxed(double *p, double v) { *p = v; }
+__device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p; }
+__device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
+__device__ __forceinline__ void pause() {}
+#else
+__device__ __forceinline__ double load_relaxed(const double *p) {
+    double v;
+    asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(v) : "l"(p));
+    return v;
+}
+__device__ __forceinline__ void store_relaxed(double *p, double v) { asm volatile("st.relaxed.gpu.global.f64 [%0], %1;" ::"l"(p), "d"(v)); }
+__device__ __forceinline__ unsigned load_acquire(const unsigned *p) {
+    unsigned v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ void add_release(unsigned *p) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory"); }
+__device__ __forceinline__ void pause() { __nanosleep(40); }
+#endif
+
+// Waits for the stage before, of the chunk before, the own one and the next.
+__device__ __forceinline__ void wait(const RelaxArgs &a, int place) {
+    if (place < 0) return;
+    if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
+        const unsigned target = a.totals[place + threadIdx.x] * a.launches;
+        while (static_cast<int>(load_acquire(a.progress + place + threadIdx.x) - target) < 0) pause();
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ void advance(const RelaxArgs &a, int place) {
+    if (place < 0) return;
+    __syncthreads();
+    if (threadIdx.x == 0) add_release(a.progress + place);
+}
+
+__device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
+
+// sin(20 k degrees), k = 1, 2, 3; the fourth is the sum of the first two.
+constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
+
+// The sine transform of length 8, 36 operations: mirror images, then two of length 4.
+__device__ __forceinline__ void transform8(double (&v)[8]) {
+    const double p1 = v[0] + v[7], p2 = v[1] + v[6], p3 = v[2] + v[5], p4 = v[3] + v[4];
+    const double m1 = v[0] - v[7], m2 = v[1] - v[6], m3 = v[2] - v[5], m4 = v[3] - v[4];
+    double t = S3 * p3;
+    double a = p1 + p4, b = p2 + p4, c = p1 - p2;
+    v[0] = S1 * a + (S2 * b + t);
+    v[2] = S3 * (p1 + p2 - p4);
+    v[4] = S1 * c + (S2 * a - t);
+    v[6] = S2 * c + (t - S1 * b);
+    t = S3 * m3;
+    a = m1 + m2, b = m2 + m4, c = m1 - m4;
+    v[1] = S2 * a + (S1 * b + t);
+    v[3] = S1 * a + (S2 * c - t);
+    v[5] = S3 * (m1 - m2 + m4);
+    v[7] = S1 * c + (t - S2 * b);
+}
+
+// sin(k pi / n), n <= 8; a literal where k and n are.
+__device__ __forceinline__ double sine(int n, int k) {
+    k %= 2 * n;
+    const double sign = k > n ? -1.0 : 1.0;
+    k = k > n ? k - n : k;
+    k = 2 * k > n ? n - k : k;
+    switch (n * 8 + k) {
+        case 2 * 8 + 1: case 4 * 8 + 2: case 6 * 8 + 3: case 8 * 8 + 4: return sign;
+        case 3 * 8 + 1: case 6 * 8 + 2: return sign * S3;
+        case 4 * 8 + 1: case 8 * 8 + 2: return sign * 0.70710678118654752440;
+        case 5 * 8 + 1: return sign * 0.58778525229247312917;
+        case 5 * 8 + 2: return sign * 0.95105651629515357212;
+        case 6 * 8 + 1: return sign * 0.5;
+        case 7 * 8 + 1: return sign * 0.43388373911755812048;
+        case 7 * 8 + 2: return sign * 0.78183148246802980871;
+        case 7 * 8 + 3: return sign * 0.97492791218182360702;
+        case 8 * 8 + 1: return sign * 0.38268343236508977173;
+        case 8 * 8 + 3: return sign * 0.92387953251128675613;
+        default: return 0.0;
+    }
+}
+
+// Transforms of length B, as many as a line has room for: mirror images, then row by row.
+template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
+#pragma unroll
+    for (int first = 0; first + B <= 8; first += B) {
+        double plus[(B + 1) / 2], minus[(B + 1) / 2];
+#pragma unroll
+        for (int q = 0; q < (B + 1) / 2; ++q) {
+            const double x = v[first + q], y = v[first + B - 1 - q];
+            const bool middle = 2 * q + 1 == B;
+            plus[q] = middle ? x : x + y;
+            minus[q] = middle ? 0.0 : x - y;
+        }
+#pragma unroll
+        for (int r = 0; r < B; ++r) {
+            double sum = 0.0;
+#pragma unroll
+            for (int q = 0; q < (B + 1) / 2; ++q) {
+                if (r % 2 == 1 && 2 * q + 1 == B) continue;
+                const double term = r % 2 == 0 ? plus[q] : minus[q], factor = sine(B + 1, (r + 1) * (q + 1));
+                sum = q == 0 ? factor * term : sum + factor * term;
+            }
+            v[first + r] = sum;
+        }
+    }
+}
+
+__device__ __forceinline__ void transform(double (&v)[8], int length) {
+    switch (length) {
+        case 1: break;
+        case 2: transforms<2>(v); break;
+        case 3: transforms<3>(v); break;
+        case 4: transforms<4>(v); break;
+        case 5: transforms<5>(v); break;
+        case 6: transforms<6>(v); break;
+        case 7: transforms<7>(v); break;
+        default: transform8(v);
+    }
+}
+
+// One block of 8 x 8 x 8 and a 7-point stencil. The faces around the tile: `halo`, west, east at z*8 + y, south, north at z*8 + x.
+__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+    const Patch &patch = a.patches[item.patch];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
+    const double *u = patch.u[a.from] + corner;
+    const Tables &tables = a.tables[TILE_CELLS - 1];
+    const double *reciprocals = tables.reciprocals;
+
+    double line[10], v[8];
+    {
+        const int64_t f_plane = int64_t(patch.nx) * patch.ny;
+        const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
+    }
+    wait(a, item.wait);
+    {
+        const double *column = u + t * row + s;
+#pragma unroll
+        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const double *layer = u + t * plane;
+        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
+        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
+        halo[threadIdx.x] = west;
+        halo[64 + threadIdx.x] = east;
+        halo[128 + threadIdx.x] = south;
+        halo[192 + threadIdx.x] = north;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        double r = v[k];
+        r -= a.legs[13] * line[k + 1];
+        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
+        r -= a.legs[14] * (s == 7 ? halo[64 + k * 8 + t] : tile[place(s + 1, t, k)]);
+        r -= a.legs[10] * (t == 0 ? halo[128 + k * 8 + s] : tile[place(s, t - 1, k)]);
+        r -= a.legs[16] * (t == 7 ? halo[192 + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.legs[4] * line[k];
+        r -= a.legs[22] * line[k + 2];
+        v[k] = r;
+    }
+    if (tables.before) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + k * 64 + threadIdx.x);
+    }
+    // Lines along z, of (x, y) = (s, t).
+    transform8(v);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
+    __syncthreads();
+    // Along x, of (y, z) = (s, t).
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    transform8(v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
+    __syncthreads();
+    // Along y, of (x, z) = (s, t): there, the scale, and back.
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
+    transform8(v);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + (t * 8 + j) * 8 + s);
+    transform8(v);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) tile[place(s, j, t)] = v[j];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    transform8(v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = tile[place(s, t, k)];
+    transform8(v);
+    if (tables.after) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + k * 64 + threadIdx.x);
+    }
+    double *out = patch.u[a.to] + corner + t * row + s;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+    advance(a, item.done);
+}
+
+// Cells of an item along one direction.
+struct Axis {
+    int length, cells, pitch;
+    __device__ __forceinline__ Axis(int length, int count, bool strided) : length(length), cells(length * count), pitch(strided ? 2 * length : length) {}
+    __device__ __forceinline__ int at(int q) const { return q / length * pitch + q % length; }
+};
+
+// Any shape, any stencil. RELAXED: neighbours may be written at the same time.
+template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
+    const Patch &patch = a.patches[item.patch];
+    const bool strided = item.shape & STRIDED;
+    const Axis x(item.shape & 15, item.shape >> 12 & 15, strided), y(item.shape >> 4 & 15, item.shape >> 16 & 15, strided),
+        z(item.shape >> 8 & 15, item.shape >> 20 & 15, strided);
+    const Tables &tables = a.tables[((z.length - 1) * 8 + y.length - 1) * 8 + x.length - 1];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+    const bool inside = s < x.cells && t < y.cells;
+    const int64_t first = (item.z + 1) * plane + (item.y + y.at(t) + 1) * row + item.x + x.at(s) + 1;
+    const double *u = patch.u[a.from] + first;
+    const double *f = patch.f + item.z * f_plane + int64_t(item.y + y.at(t)) * patch.nx + item.x + x.at(s);
+    const int phase = s / x.length + t / y.length + (item.shape & PHASE ? 1 : 0);
+    const bool masked = item.shape & MASKED;
+    auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
+
+    wait(a, item.wait);
+    double own[8], v[8];
+    unsigned active = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        own[k] = v[k] = 0.0;
+        if (!inside || k >= z.cells || (masked && (phase + k / z.length & 1))) continue;
+        active |= 1u << k;
+        const double *c = u + z.at(k) * plane;
+        own[k] = load(c);
+        double r = __ldg(f + z.at(k) * f_plane);
+        if (POINTS == 7) {
+            r -= a.legs[13] * own[k];
+            r -= a.legs[12] * load(c - 1);
+            r -= a.legs[14] * load(c + 1);
+            r -= a.legs[10] * load(c - row);
+            r -= a.legs[16] * load(c + row);
+            r -= a.legs[4] * load(c - plane);
+            r -= a.legs[22] * load(c + plane);
+        } else {
+#pragma unroll
+            for (int q = 0; q < 27; ++q) r -= a.legs[q] * (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
+        }
+        v[k] = r;
+    }
+    auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
+    if (tables.dense) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
+        __syncthreads();
+        const int cells = x.length * y.length * z.length;
+        // First cell of this thread's block in the tile.
+        const int i0 = s - s % x.length, j0 = t - t % y.length;
+        if (z.length == z.cells) {
+            // All of the line in one block.
+            double sum[8] = {};
+            const double *column = tables.dense + (active ? cell(0) : 0);
+            const int layer = x.length * y.length;
+            for (int kk = 0; kk < z.length; ++kk) {
+                for (int jj = 0; jj < y.length; ++jj) {
+                    for (int ii = 0; ii < x.length; ++ii, column += cells) {
+                        const double r = tile[place(i0 + ii, j0 + jj, kk)];
+#pragma unroll
+                        for (int k = 0; k < 8; ++k) {
+                            if (active >> k & 1) sum[k] += __ldg(column + k * layer) * r;
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 8; ++k) v[k] = sum[k];
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (!(active >> k & 1)) continue;
+                const double *column = tables.dense + cell(k);
+                double sum = 0.0;
+                for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
+                    for (int jj = 0; jj < y.length; ++jj) {
+                        for (int ii = 0; ii < x.length; ++ii, column += cells) sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
+                    }
+                }
+                v[k] = sum;
+            }
+        }
+    } else {
+        if (tables.before) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (active >> k & 1) v[k] *= __ldg(tables.before + cell(k));
+            }
+        }
+        // Along z, x, y, the scale, along y, x, z. Lines of (x, y), (y, z), (x, z) = (s, t).
+#pragma unroll 1
+        for (int step = 0; step < 6; ++step) {
+            const int axis = step < 3 ? step : 5 - step;
+            auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+            if (step != 0 && step != 3) {
+#pragma unroll
+                for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
+            }
+            if (step == 3) {
+#pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    const bool there = s < x.cells && j < y.cells && t < z.cells;
+                    v[j] = there ? v[j] * __ldg(tables.reciprocals + (t % z.length * y.length + j % y.length) * x.length + s % x.length) : 0.0;
+                }
+            }
+            transform(v, axis == 0 ? z.length : axis == 1 ? x.length : y.length);
+            if (step != 2 && step != 5) {
+#pragma unroll
+                for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
+                __syncthreads();
+            }
+        }
+        if (tables.after) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (active >> k & 1) v[k] *= __ldg(tables.after + cell(k));
+            }
+        }
+    }
+    double *out = patch.u[a.to] + first;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (!(active >> k & 1)) continue;
+        double *c = out + z.at(k) * plane;
+        const double value = own[k] + a.omega * v[k];
+        if (RELAXED) store_relaxed(c, value);
+        else *c = value;
+    }
+    advance(a, item.done);
+}
+
+// One whole block of 8^3.
+constexpr unsigned CUBE = 0x111888;
+
+// Part of the ghost layer of one patch that another covers, at most EXCHANGED cells.
+struct Copy {
+    int to_patch, from_patch;
+    int64_t to, from;
+    int nx, ny, nz, unused;
+};
+constexpr int EXCHANGE_THREADS = 128;
+
+struct ExchangeArgs {
+    const Patch *patches;
+    const Copy *copies;
+    int which;
+};
+
+// Part of an array of u.
+struct Segment {
+    int64_t first;
+    int patch, count;
+};
+constexpr int SEGMENT_THREADS = 256;
+
+struct CopyArgs {
+    const Patch *patches;
+    const Segment *segments;
+    int from, to;
+    int ghosts;        // the ghost layer alone
+};
+
+// A tile of at most 8^3 cells of a patch.
+struct Region {
+    int patch, x, y, z;
+    int64_t number;    // of its patch's first value: u (cells only), then f
+};
+
+struct LookArgs {
+    const Patch *patches;
+    const Region *regions;
+    int which;
+    double *sums;      // of r^2, one a region
+    unsigned long long *bad;
+    double legs[27];
+};
+
+struct NormArgs {
+    const double *sums;
+    int64_t count;
+    double *norm;
+};
+constexpr int NORM_THREADS = 256;
+
+}  // namespace blocks
+
+// Blocks of 8^3 and a 7-point stencil.
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
+    __shared__ double tile[blocks::TILE_CELLS], halo[256];
+    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
+}
+
+// Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_7_f64(const blocks::RelaxArgs a) {
+    __shared__ double tile[blocks::TILE_CELLS], halo[256];
+    const blocks::Item item = a.items[blockIdx.x];
+    if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
+    else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
+    else blocks::relax_any<7, false>(a, item, tile);
+}
+
+// Any blocks and a 27-point stencil.
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_27_f64(const blocks::RelaxArgs a) {
+    __shared__ double tile[blocks::TILE_CELLS];
+    const blocks::Item item = a.items[blockIdx.x];
+    if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
+    else blocks::relax_any<27, false>(a, item, tile);
+}
+
+// Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
+// is no ghost cell.
+extern "C" __global__ void __launch_bounds__(blocks::EXCHANGE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
+    const blocks::Copy c = a.copies[blockIdx.x];
+    const blocks::Patch &to = a.patches[c.to_patch], &from = a.patches[c.from_patch];
+    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
+    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
+    const double *read = from.u[a.which] + c.from;
+    double *write = to.u[a.which] + c.to;
+    const int cells = c.nx * c.ny * c.nz;
+#pragma unroll 4
+    for (int q = threadIdx.x; q < cells; q += blocks::EXCHANGE_THREADS) {
+        const int i = q % c.nx, j = q / c.nx % c.ny, k = q / c.nx / c.ny;
+        write[k * to_plane + j * to_row + i] = read[k * from_plane + j * from_row + i];
+    }
+}
+
+// u of one array to the other; with `ghosts` its outermost layer alone. A value is written by one thread.
+extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::CopyArgs a) {
+    const blocks::Segment segment = a.segments[blockIdx.x];
+    const blocks::Patch &patch = a.patches[segment.patch];
+    const double *from = patch.u[a.from];
+    double *to = patch.u[a.to];
+    const int64_t row = patch.nx + 2, rows = patch.ny + 2, planes = patch.nz + 2;
+    for (int q = threadIdx.x; q < segment.count; q += blocks::SEGMENT_THREADS) {
+        const int64_t at = segment.first + q;
+        if (a.ghosts) {
+            const int64_t i = at % row, j = at / row % rows, k = at / row / rows;
+            if (i > 0 && i < row - 1 && j > 0 && j < rows - 1 && k > 0 && k < planes - 1) continue;
+        }
+        to[at] = from[at];
+    }
+}
+
+// The first value of u (no ghosts) and f that is not finite, by its number: patch after patch, u before f.
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
+    const blocks::Region region = a.regions[blockIdx.x];
+    const blocks::Patch &patch = a.patches[region.patch];
+    const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
+    if (x >= patch.nx || y >= patch.ny) return;
+    const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
+    const int64_t f_plane = int64_t(patch.nx) * patch.ny, cells = f_plane * patch.nz;
+    for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
+        const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
+        const double u = patch.u[a.which][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
+        // NaN and infinity minus themselves are NaN.
+        if (!(u - u == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cell));
+        if (!(f - f == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cells + cell));
+    }
+}
+
+// r = f - A u, and its squares, summed by tile in a fixed order.
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
+    __shared__ double half[2];
+    const blocks::Region region = a.regions[blockIdx.x];
+    const blocks::Patch &patch = a.patches[region.patch];
+    const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
+    const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+    double sum = 0.0;
+    if (x < patch.nx && y < patch.ny) {
+        for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
+            const double *c = patch.u[a.which] + (z + 1) * plane + (y + 1) * row + x + 1;
+            const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
+            double r = __ldg(patch.f + cell);
+            for (int q = 0; q < 27; ++q) {
+                if (a.legs[q] != 0.0) r -= a.legs[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
+            }
+            if (patch.r) patch.r[cell] = r;
+            sum += r * r;
+        }
+    }
+    for (int by = 16; by > 0; by /= 2) sum += __shfl_down_sync(0xffffffffu, sum, by);
+    if (threadIdx.x % 32 == 0) half[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
+}
+
+// The root of the sum of all tiles, by one block, in a fixed order.
+extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
+    __shared__ double sums[blocks::NORM_THREADS];
+    double sum = 0.0;
+    for (int64_t q = threadIdx.x; q < a.count; q += blocks::NORM_THREADS) sum += a.sums[q];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (int by = blocks::NORM_THREADS / 2; by > 0; by /= 2) {
+        if (threadIdx.x < by) sums[threadIdx.x] += sums[threadIdx.x + by];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *a.norm = sqrt(sums[0]);
+}

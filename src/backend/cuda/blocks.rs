@@ -1,0 +1,1150 @@
+//! Block relaxation on a CUDA device: kernels/block_smoother.cu has the tiles and the order in which they are done, this
+//! file makes the lists of them.
+//!
+//! A sweep is one launch for all patches. Patches that live on the host have a copy on the device; where more than one sweep
+//! follows or others need their ghost cells, they come and go in groups: the first sweep of a group runs while the next group
+//! comes, the last one while the group before goes.
+
+use super::driver::{Device, Memory, Stream};
+use super::launch::{
+    self, Address, BlockCopy, BlockCopyArgs, BlockItem, BlockPatch, BlockRegion, BlockSegment, BlockTables,
+    ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+};
+use crate::backend::blocks::{
+    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Pointers,
+    Swept, Watcher, Work, colour, colours,
+};
+use crate::error::{Error, Result};
+use crate::grid::block_inverse::Shape;
+use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Cells of a tile per side.
+const TILE: usize = 8;
+/// Bits of an item's shape.
+const STRIDED: u32 = 1 << 24;
+const MASKED: u32 = 1 << 25;
+const PHASE: u32 = 1 << 26;
+/// One whole block of 8^3.
+const CUBE: u32 = 0x11_1888;
+
+/// Tiles of a chunk: u and f of 512 tiles are 4 MB, a tenth of the L2 cache of the devices this was measured on.
+const CHUNK_TILES: usize = 512;
+/// Items that a device holds at a time: a stage follows the one before at this distance, so that it need not wait.
+const IN_FLIGHT: usize = 2048;
+/// Cells of a box of ghost cells, and values of a piece of u, for one block of threads.
+const BOX_CELLS: usize = 1024;
+const SEGMENT: usize = 4096;
+/// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
+const GROUP_BYTES: usize = 8 << 20;
+const MOST_GROUPS: usize = 32;
+
+/// The `cuda` backend of block smoothers.
+pub struct CudaBlocks {
+    // Dropped in this order: what lies on the device before the device.
+    data: Option<Data>,
+    inverses: Vec<Option<Memory>>,
+    /// They are dense: all of them, or none.
+    dense: bool,
+    tables: Memory,
+    own: Stream,
+    second: Stream,
+    caller: Option<(usize, Stream)>,
+    device: Arc<Device>,
+    seconds_transfer: f64,
+}
+
+/// Memory that is taken again only when it is too small.
+#[derive(Default)]
+struct Room(Option<Memory>);
+
+impl Room {
+    /// At least so many bytes; what was there may be gone.
+    fn need(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
+        if self.0.as_ref().is_none_or(|m| m.bytes < bytes) {
+            // Its memory first.
+            self.0 = None;
+            self.0 = Some(Memory::zeroed(stream.device(), stream, bytes, what)?);
+        }
+        Ok(self.address())
+    }
+
+    fn put<T: Copy>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
+        let address = self.need(stream, size_of_val(values), what)?;
+        if !values.is_empty() {
+            stream.send(address, values)?;
+            stream.wait()?;
+        }
+        Ok(address)
+    }
+
+    fn address(&self) -> Address {
+        self.0.as_ref().map_or(0, |m| m.address)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |m| m.bytes)
+    }
+}
+
+/// u and f of all patches in one piece of memory.
+#[derive(Default)]
+struct Arrays {
+    room: Room,
+    u: Vec<Address>,
+    f: Vec<Address>,
+}
+
+impl Arrays {
+    fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
+        let mut end = 0usize;
+        let mut take = |len: usize| {
+            let start = end as u64;
+            end += (8 * len).next_multiple_of(256);
+            start
+        };
+        self.u = patches.iter().map(|p| take(p.ghosted())).collect();
+        self.f = if with_f { patches.iter().map(|p| take(p.cells())).collect() } else { Vec::new() };
+        let base = self.room.need(stream, end, what)?;
+        for address in self.u.iter_mut().chain(&mut self.f) {
+            *address += base;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        (self.u, self.f) = (Vec::new(), Vec::new());
+    }
+}
+
+/// In which order the blocks of a sweep are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// All at once.
+    Together,
+    /// Colour after colour.
+    Colours { reverse: bool },
+    /// As if one after the other, x fastest: blocks that do not touch at the same time.
+    Lexicographic { reverse: bool },
+}
+
+/// One launch: items in order, and what they wait for.
+struct Launch {
+    items: Range<usize>,
+    /// Places in `progress`.
+    progress: Range<usize>,
+    cubes: bool,
+    /// Of this launch, so far.
+    launches: u32,
+}
+
+/// What a sweep with one cut and order does.
+struct Plan {
+    cut: Cut,
+    order: Order,
+    items: Room,
+    progress: Room,
+    totals: Room,
+    whole: Launch,
+    /// The same by groups of patches.
+    groups: Vec<Launch>,
+}
+
+/// What is known about the patches in use.
+struct Data {
+    blocks: Blocks,
+    plans: Vec<Plan>,
+    groups: Vec<Range<usize>>,
+    copies: Room,
+    copy_count: u32,
+    segments: Room,
+    segments_before: Vec<usize>,
+    regions: Room,
+    region_count: u32,
+    sums: Room,
+    /// The first bad value, and a norm.
+    answers: Memory,
+    table: Room,
+    rows: Vec<BlockPatch>,
+    /// The second array of Jacobi; copies of patches that live on the host; arrays that stay; residuals.
+    other: Arrays,
+    staging: Arrays,
+    kept: Arrays,
+    residuals: Arrays,
+}
+
+fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * TILE + y - 1) * TILE + x - 1
+}
+
+fn no_patches() -> Error {
+    Error::Internal("there are no patches".to_owned())
+}
+
+fn to_i32(value: usize, what: &str) -> Result<i32> {
+    i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
+}
+
+/// Blocks of one tile along one axis.
+#[derive(Clone, Copy, Debug)]
+struct AxisTile {
+    /// First cell, cells of a block, blocks, global index of the first one.
+    cell: usize,
+    length: usize,
+    count: usize,
+    index: i64,
+    /// Number of the first block in the patch.
+    number: usize,
+    /// Tiles touch those of the same slab and of the next one.
+    slab: usize,
+}
+
+/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
+/// or one block each.
+fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Vec<AxisTile> {
+    let (first, count) = cut.range(patch, axis);
+    let block = cut.block[axis];
+    let most = if single { 1 } else { TILE / block };
+    let tile = |m: usize, count: usize, slab: usize| {
+        let segment = cut.segment(patch, axis, m);
+        AxisTile { cell: segment.start, length: segment.len, count, index: first + m as i64, number: m, slab }
+    };
+    let whole = |m: usize| cut.segment(patch, axis, m).len == block;
+    let mut tiles = Vec::new();
+    if strided && most > 1 {
+        for (slab, begin) in (0..count).step_by(2 * most).enumerate() {
+            let end = count.min(begin + 2 * most);
+            for parity in 0..2 {
+                let mut m = begin + parity;
+                while m < end {
+                    let mut together = 1;
+                    while whole(m) && m + 2 * together < end && whole(m + 2 * together) {
+                        together += 1;
+                    }
+                    tiles.push(tile(m, together, slab));
+                    m += 2 * together;
+                }
+            }
+        }
+    } else {
+        let mut m = 0;
+        while m < count {
+            let mut together = 1;
+            while whole(m) && together < most && m + together < count && whole(m + together) {
+                together += 1;
+            }
+            let slab = tiles.len();
+            tiles.push(tile(m, together, slab));
+            m += together;
+        }
+    }
+    tiles
+}
+
+/// An item before it is in order.
+struct Placed {
+    stage: usize,
+    chunk: usize,
+    item: BlockItem,
+}
+
+/// The items of one sweep over some patches, in order, with the places of `progress` from 0, and the items that advance
+/// each of these.
+fn items_of(
+    blocks: &Blocks,
+    range: Range<usize>,
+    (cut, order): (&Cut, Order),
+) -> Result<(Vec<BlockItem>, Vec<u32>, bool)> {
+    let colours = colours(&blocks.stencil);
+    let in_colours = matches!(order, Order::Colours { .. });
+    let single = matches!(order, Order::Lexicographic { .. });
+    let strided = in_colours && colours == 8;
+    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them.
+    let weights = if colours == 2 && !cut.overlap { [1, 1, 1] } else { [1, 2, 4] };
+    let mut placed: Vec<Placed> = Vec::new();
+    let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
+    for p in range {
+        let patch = &blocks.list.patches[p];
+        let [xs, ys, zs] = [0, 1, 2].map(|axis| axis_tiles(cut, patch, axis, strided, single));
+        let number = to_i32(p, "the number of patches")?;
+        let mut slab = usize::MAX;
+        for z in &zs {
+            if z.slab != slab {
+                slab = z.slab;
+                if tiles_in_chunk >= CHUNK_TILES && !single {
+                    (chunk, tiles_in_chunk) = (chunk + 1, 0);
+                }
+            }
+            for y in &ys {
+                for x in &xs {
+                    tiles_in_chunk += 1;
+                    let mut shape = 0;
+                    for (d, t) in [x, y, z].into_iter().enumerate() {
+                        shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
+                    }
+                    let cell = [to_i32(x.cell, "nx")?, to_i32(y.cell, "ny")?, to_i32(z.cell, "nz")?];
+                    let mut push = |stage: usize, flags: u32| {
+                        most_stage = most_stage.max(stage);
+                        let item =
+                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, unused: 0 };
+                        placed.push(Placed { stage, chunk, item });
+                    };
+                    let first = [x.index, y.index, z.index];
+                    match order {
+                        Order::Together => push(0, 0),
+                        Order::Colours { reverse } => {
+                            let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
+                            let own = colour(colours, first);
+                            if strided {
+                                push(stage_of(own), STRIDED);
+                            } else if x.count * y.count * z.count == 1 {
+                                push(stage_of(own), 0);
+                            } else {
+                                for c in 0..2 {
+                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE });
+                                }
+                            }
+                        }
+                        Order::Lexicographic { .. } => {
+                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (stages, chunks) = (most_stage + 1, chunk + 1);
+    if order == (Order::Lexicographic { reverse: true }) {
+        for p in &mut placed {
+            p.stage = most_stage - p.stage;
+        }
+    }
+    // Stage s of chunk c is done at the time c + s lag.
+    let in_a_step = placed.len().div_ceil(chunks);
+    let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
+    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
+    let row = chunks + 2;
+    let mut totals = vec![0u32; (stages - 1) * row];
+    let cubes = placed.iter().all(|p| p.item.shape == CUBE);
+    let items = placed
+        .into_iter()
+        .map(|Placed { stage, chunk, mut item }| {
+            if stage > 0 {
+                item.wait = to_i32((stage - 1) * row + chunk, "the number of blocks")?;
+            }
+            if stage + 1 < stages {
+                let place = stage * row + chunk + 1;
+                item.done = to_i32(place, "the number of blocks")?;
+                totals[place] += 1;
+            }
+            Ok(item)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok((items, totals, cubes))
+}
+
+impl Plan {
+    fn new(stream: &Stream, blocks: &Blocks, groups: &[Range<usize>], cut: Cut, order: Order) -> Result<Self> {
+        let all = 0..blocks.list.patches.len();
+        let (mut items, mut totals) = (Vec::new(), Vec::new());
+        let mut launch = |range: Range<usize>| {
+            let (own, own_totals, cubes) = items_of(blocks, range, (&cut, order))?;
+            let starts = (items.len(), totals.len());
+            items.extend(own);
+            totals.extend(own_totals);
+            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0 })
+        };
+        let whole = launch(all)?;
+        let groups = if groups.len() > 1 {
+            groups.iter().cloned().map(&mut launch).collect::<Result<Vec<_>>>()?
+        } else {
+            Vec::new()
+        };
+        let mut plan = Self {
+            cut,
+            order,
+            items: Room::default(),
+            progress: Room::default(),
+            totals: Room::default(),
+            whole,
+            groups,
+        };
+        plan.items.put(stream, &items, "lists of blocks")?;
+        plan.totals.put(stream, &totals, "lists of blocks")?;
+        plan.progress.need(stream, 4 * totals.len(), "lists of blocks")?;
+        Ok(plan)
+    }
+
+    fn bytes(&self) -> usize {
+        self.items.bytes() + self.progress.bytes() + self.totals.bytes()
+    }
+}
+
+/// The order of a call's sweeps.
+fn order_of(work: &Work) -> Order {
+    let reverse = work.reverse;
+    match (work.method, work.parallel) {
+        (Method::Jacobi, _) => Order::Together,
+        (Method::Coloured, _) => Order::Colours { reverse },
+        (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
+        // The order in which they begin; nobody waits for other chunks.
+        (Method::Chaotic, _) => Order::Colours { reverse },
+    }
+}
+
+/// A box of ghost cells in pieces of at most `BOX_CELLS` cells.
+fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
+    let [nx, ny, nz] = copy.cells.size;
+    let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
+    let x_step = nx.min(BOX_CELLS);
+    let y_step = ny.min(BOX_CELLS / x_step);
+    let z_step = nz.min(BOX_CELLS / (x_step * y_step));
+    for k in (0..nz).step_by(z_step) {
+        for j in (0..ny).step_by(y_step) {
+            for i in (0..nx).step_by(x_step) {
+                let [x, y, z] = copy.cells.lower;
+                let cell = [x + i as i64, y + j as i64, z + k as i64];
+                let size = [x_step.min(nx - i), y_step.min(ny - j), z_step.min(nz - k)];
+                out.push(BlockCopy {
+                    to_patch: to_i32(copy.to, "the number of patches")?,
+                    from_patch: to_i32(copy.from, "the number of patches")?,
+                    to: to.place(cell) as i64,
+                    from: from.place(cell) as i64,
+                    size: size.map(|n| n as i32),
+                    unused: 0,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Data {
+    fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
+        let list = Arc::clone(&blocks.list);
+        let patches = &list.patches;
+        // Rooms of the patches before serve again.
+        let mut data = match previous {
+            Some(old) => Self { blocks, plans: Vec::new(), groups: Vec::new(), ..old },
+            None => Self {
+                blocks,
+                plans: Vec::new(),
+                groups: Vec::new(),
+                copies: Room::default(),
+                copy_count: 0,
+                segments: Room::default(),
+                segments_before: Vec::new(),
+                regions: Room::default(),
+                region_count: 0,
+                sums: Room::default(),
+                answers: Memory::zeroed(stream.device(), stream, 16, "results")?,
+                table: Room::default(),
+                rows: Vec::new(),
+                other: Arrays::default(),
+                staging: Arrays::default(),
+                kept: Arrays::default(),
+                residuals: Arrays::default(),
+            },
+        };
+        for arrays in [&mut data.other, &mut data.staging, &mut data.kept, &mut data.residuals] {
+            arrays.clear();
+        }
+        data.rows.clear();
+
+        let group_bytes = (16 * list.cells()).div_ceil(MOST_GROUPS).max(GROUP_BYTES);
+        let mut start = 0;
+        for p in 1..=patches.len() {
+            if p == patches.len() || 16 * (list.cells_before[p] - list.cells_before[start]) >= group_bytes {
+                data.groups.push(start..p);
+                start = p;
+            }
+        }
+        let mut copies = Vec::new();
+        for copy in &list.copies {
+            pieces(copy, &list, &mut copies)?;
+        }
+        data.copies.put(stream, &copies, "the ghost copy plan")?;
+        data.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
+        let mut segments = Vec::new();
+        data.segments_before = vec![0];
+        let mut regions = Vec::new();
+        for (p, patch) in patches.iter().enumerate() {
+            let number = to_i32(p, "the number of patches")?;
+            let len = patch.ghosted();
+            for first in (0..len).step_by(SEGMENT) {
+                let count = SEGMENT.min(len - first) as i32;
+                segments.push(BlockSegment { first: first as i64, patch: number, count });
+            }
+            data.segments_before.push(segments.len());
+            let [nx, ny, nz] = patch.size;
+            to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
+            for z in (0..nz).step_by(TILE) {
+                for y in (0..ny).step_by(TILE) {
+                    for x in (0..nx).step_by(TILE) {
+                        let cell = [x as i32, y as i32, z as i32];
+                        regions.push(BlockRegion { patch: number, cell, number: 2 * list.cells_before[p] as i64 });
+                    }
+                }
+            }
+        }
+        data.segments.put(stream, &segments, "lists of cells")?;
+        data.regions.put(stream, &regions, "lists of cells")?;
+        data.region_count = to_i32(regions.len(), "the number of cells")? as u32;
+        data.sums.need(stream, 8 * regions.len(), "sums")?;
+        data.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
+        Ok(data)
+    }
+
+    fn bytes(&self) -> usize {
+        let rooms = [&self.copies, &self.segments, &self.regions, &self.sums, &self.table];
+        let arrays = [&self.other, &self.staging, &self.kept, &self.residuals];
+        rooms.iter().map(|r| r.bytes()).sum::<usize>()
+            + arrays.iter().map(|a| a.room.bytes()).sum::<usize>()
+            + self.plans.iter().map(Plan::bytes).sum::<usize>()
+            + self.answers.bytes
+    }
+
+    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order) -> Result<usize> {
+        let found = self.plans.iter().position(|p| p.cut == cut && p.order == order);
+        if let Some(place) = found {
+            return Ok(place);
+        }
+        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, cut, order)?);
+        Ok(self.plans.len() - 1)
+    }
+}
+
+impl CudaBlocks {
+    /// On the device with this ordinal.
+    pub fn new(ordinal: i64) -> Result<Self> {
+        let device = Device::open(ordinal, launch::NAMES)?;
+        let (own, second) = (Stream::new(&device)?, Stream::new(&device)?);
+        let entered = device.enter()?;
+        let bytes = TILE.pow(3) * size_of::<BlockTables>();
+        let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
+        drop(entered);
+        let inverses = (0..TILE.pow(3)).map(|_| None).collect();
+        Ok(Self {
+            data: None,
+            inverses,
+            dense: false,
+            tables,
+            own,
+            second,
+            caller: None,
+            device,
+            seconds_transfer: 0.0,
+        })
+    }
+}
+
+/// The caller's stream, or our own.
+macro_rules! stream {
+    ($self:ident) => {
+        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
+    };
+}
+
+impl BlockBackend for CudaBlocks {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.inverses[place_of(shape)].is_some()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        let device = Arc::clone(&self.device);
+        let _entered = device.enter()?;
+        let stream = stream!(self);
+        let n: usize = shape.iter().product();
+        let (values, dense, scaled) = match inverse {
+            // By columns, so that threads of neighbouring rows read neighbouring values.
+            Inverse::Dense(rows) => ((0..n * n).map(|q| rows[q % n * n + q / n]).collect(), true, false),
+            Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
+            Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
+                ([reciprocals, before, after].concat(), false, true)
+            }
+        };
+        let memory = Memory::zeroed(&device, stream, 8 * values.len(), "a block inverse")?;
+        stream.send(memory.address, &values)?;
+        let at = |part: usize, there: bool| if there { memory.address + (8 * n * part) as u64 } else { 0 };
+        let tables = BlockTables {
+            reciprocals: at(0, !dense),
+            before: at(1, scaled),
+            after: at(2, scaled),
+            dense: at(0, dense),
+        };
+        let place = place_of(shape);
+        stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
+        stream.wait()?;
+        self.inverses[place] = Some(memory);
+        self.dense = dense;
+        Ok(())
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let previous = self.data.take();
+        self.data = Some(Data::new(stream!(self), blocks, previous)?);
+        Ok(())
+    }
+
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let stream = stream!(self);
+        for cut in work.cuts {
+            data.plan(stream, cut, order_of(work))?;
+        }
+        if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
+            let list = Arc::clone(&data.blocks.list);
+            data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.data.as_ref().map(|d| &d.blocks)
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: BlockProgram,
+    ) -> Result<Swept> {
+        let _entered = self.device.clone().enter()?;
+        let streams = [stream!(self), &self.second];
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let on_device = arrays.on_device();
+        let mut run = Run {
+            data,
+            streams,
+            tables: self.tables.address,
+            transforms_of_cubes: !self.dense,
+            arrays: arrays.pointers(),
+            on_device,
+            watcher,
+            work,
+            which: 0,
+            done: 0,
+            ahead: 0,
+            uploaded: on_device,
+            downloaded: false,
+            ghosts_copied: false,
+            seconds_transfer: 0.0,
+            failed: None,
+        };
+        let mut swept = Swept::default();
+        if let Err(error) = run.begin() {
+            run.failed = Some(error);
+        } else {
+            swept = program(&mut run, work);
+        }
+        let (failed, seconds) = (run.failed.take(), run.seconds_transfer);
+        self.seconds_transfer = seconds;
+        // Nothing that was borrowed is used after this, even after an error.
+        let waited = streams[0].wait().and(streams[1].wait());
+        failed.map_or(waited.map(|()| swept), Err)
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, |d| d.blocks.list.bytes() + d.rows.len() * size_of::<BlockPatch>())
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn device(&self) -> Option<i32> {
+        Some(self.device.ordinal)
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.tables.bytes
+            + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
+            + self.data.as_ref().map_or(0, Data::bytes)
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        if stream == 0 {
+            self.caller = None;
+        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
+            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
+        }
+        Ok(())
+    }
+
+    fn keep_arrays(&mut self) -> Result<Kept> {
+        let _entered = self.device.clone().enter()?;
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let list = Arc::clone(&data.blocks.list);
+        let stream = stream!(self);
+        data.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.kept.room.address(), 0, data.kept.room.bytes())?;
+        stream.wait()?;
+        let pointers = |addresses: &[Address]| addresses.iter().map(|a| *a as *mut f64).collect();
+        Ok(Kept { u: pointers(&data.kept.u), f: pointers(&data.kept.f) })
+    }
+
+    unsafe fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        let start = Instant::now();
+        for &(to, from, count) in copies.iter().filter(|c| !std::ptr::eq(c.0, c.1)) {
+            // SAFETY: as our caller promised; waited for below.
+            unsafe { stream.copy_values(to as u64, from as u64, count)? };
+        }
+        stream.wait()?;
+        self.seconds_transfer = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+/// One call.
+struct Run<'a> {
+    data: &'a mut Data,
+    /// The one that all work goes to; another for copies beside it.
+    streams: [&'a Stream; 2],
+    tables: Address,
+    /// Blocks of 8^3 are diagonalized.
+    transforms_of_cubes: bool,
+    arrays: Pointers<'a>,
+    on_device: bool,
+    watcher: &'a mut dyn Watcher,
+    work: &'a Work,
+    /// Which of the two arrays has the values.
+    which: usize,
+    /// Sweeps asked for so far; and of these, done before they were.
+    done: usize,
+    ahead: usize,
+    /// The device has the values; the caller's host arrays have the result.
+    uploaded: bool,
+    downloaded: bool,
+    /// The second array has the caller's ghost cells.
+    ghosts_copied: bool,
+    seconds_transfer: f64,
+    failed: Option<Error>,
+}
+
+impl Run<'_> {
+    /// Runs `f` unless something failed before.
+    fn attempt<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> T {
+        if self.failed.is_some() {
+            return T::default();
+        }
+        f(self).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            T::default()
+        })
+    }
+
+    fn list(&self) -> Arc<PatchList> {
+        Arc::clone(&self.data.blocks.list)
+    }
+
+    /// Tells the device where the arrays are.
+    fn begin(&mut self) -> Result<()> {
+        let list = self.list();
+        let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
+        if !self.on_device {
+            if data.staging.u.len() != patches.len() {
+                data.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+            }
+            if !self.arrays.r.is_empty() && data.residuals.u.len() != patches.len() {
+                data.residuals.lay_out(stream, patches, false, "residuals")?;
+            }
+        }
+        let mut rows = std::mem::take(&mut data.rows);
+        let mut changed = rows.len() != patches.len();
+        rows.resize(patches.len(), BlockPatch::default());
+        for (p, row) in rows.iter_mut().enumerate() {
+            let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
+            let other = data.other.u.get(p).copied().unwrap_or(0);
+            let (u, f, r) = if self.on_device {
+                let f = self.arrays.f.get(p).map_or(0, |f| *f as u64);
+                (self.arrays.u[p] as u64, f, self.arrays.r.get(p).map_or(0, |r| *r as u64))
+            } else {
+                let r = if self.arrays.r.is_empty() { 0 } else { data.residuals.u[p] };
+                (data.staging.u[p], data.staging.f[p], r)
+            };
+            let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
+            changed |= *row != new;
+            *row = new;
+        }
+        if changed && !rows.is_empty() {
+            stream.send(data.table.address(), &rows)?;
+            stream.wait()?;
+        }
+        data.rows = rows;
+        Ok(())
+    }
+
+    fn all(&self) -> Range<usize> {
+        0..self.data.rows.len()
+    }
+
+    /// Copies patches of the host to the device.
+    fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
+        let (list, start) = (self.list(), Instant::now());
+        for p in patches {
+            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
+            // SAFETY: the caller lends its arrays for the call, which waits for the streams before it ends.
+            unsafe {
+                self.streams[stream].copy_values(row.u[self.which], self.arrays.u[p] as u64, patch.ghosted())?;
+                if let (true, Some(f)) = (with_f, self.arrays.f.get(p)) {
+                    self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
+                }
+            }
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The reverse, u only.
+    fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
+        let (list, start) = (self.list(), Instant::now());
+        for p in patches {
+            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
+            // SAFETY: as in `upload`.
+            unsafe { self.streams[stream].copy_values(self.arrays.u[p] as u64, row.u[which], patch.ghosted())? };
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Waits for both streams.
+    fn join(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.streams[0].wait()?;
+        self.streams[1].wait()?;
+        if !self.on_device {
+            self.seconds_transfer += start.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+
+    fn ensure_uploaded(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.uploaded, true) {
+            self.upload(self.all(), true, 0)?;
+            self.join()?;
+        }
+        Ok(())
+    }
+
+    /// Ghost cells of the caller's go along when Jacobi changes arrays: once, since nothing writes them in between but
+    /// the caller's function.
+    fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
+        self.copy_values(patches, from, to, true, stream)
+    }
+
+    fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
+        let data = &*self.data;
+        let (first, last) = (data.segments_before[patches.start], data.segments_before[patches.end]);
+        if first == last {
+            return Ok(());
+        }
+        let arguments = BlockCopyArgs {
+            patches: data.table.address(),
+            segments: data.segments.address() + (first * size_of::<BlockSegment>()) as u64,
+            from: from as i32,
+            to: to as i32,
+            ghosts: i32::from(ghosts),
+            count: (last - first) as u32,
+        };
+        launch::copy_patches(self.streams[stream], &arguments)
+    }
+
+    /// One launch of a plan: for the group, or for all patches.
+    fn launch(&mut self, plan: usize, group: Option<usize>, (from, to): (usize, usize), stream: usize) -> Result<()> {
+        let data = &mut *self.data;
+        let plan = &mut data.plans[plan];
+        let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
+        let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
+        if launch.items.is_empty() {
+            return Ok(());
+        }
+        let next = launch.launches.wrapping_add(1);
+        let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
+        let place = (4 * launch.progress.start) as u64;
+        let arguments = RelaxArgs {
+            patches: data.table.address(),
+            items: items + (launch.items.start * size_of::<BlockItem>()) as u64,
+            tables: self.tables,
+            progress: progress + place,
+            totals: totals + place,
+            launches: next,
+            from: from as i32,
+            to: to as i32,
+            own_chunk: i32::from(asynchronous),
+            omega: self.work.omega,
+            legs: data.blocks.stencil.legs,
+            count: to_i32(launch.items.len(), "the number of blocks")? as u32,
+        };
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms_of_cubes);
+        match data.blocks.stencil.points {
+            7 if cubes => launch::relax_cubes(stream, &arguments)?,
+            7 => launch::relax_7(stream, &arguments)?,
+            _ => launch::relax_27(stream, &arguments)?,
+        }
+        launch.launches = next;
+        Ok(())
+    }
+
+    /// One sweep, with the copies of patches that live on the host.
+    fn sweep(&mut self, cut: &Cut) -> Result<()> {
+        self.done += 1;
+        let jacobi = self.work.method == Method::Jacobi;
+        if self.ahead > 0 {
+            self.ahead -= 1;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        let plan = self.plan_of(cut)?;
+        let count = self.data.plans[plan].groups.len();
+        let (first, watched) = (!self.uploaded, self.watcher.watched());
+        let last = self.done == self.work.sweeps && !watched;
+        if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
+            self.ensure_uploaded()?;
+            if jacobi && self.ghosts_wanted() {
+                self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
+            }
+            self.launch(plan, None, self.ways(jacobi, 0), 0)?;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        // Patches that need nothing from each other do all their sweeps while they are there.
+        let alone = first && !watched && !self.watcher.fills() && self.data.copy_count == 0;
+        let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
+        let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
+        let leave = last || alone;
+        let ghosts = jacobi && self.ghosts_wanted();
+        self.join()?;
+        for (g, group) in self.data.groups.clone().into_iter().enumerate() {
+            let stream = g % 2;
+            if first {
+                self.upload(group.clone(), true, stream)?;
+            }
+            if ghosts {
+                self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
+            }
+            for sweep in 0..sweeps {
+                self.launch(plans[sweep % 2], Some(g), self.ways(jacobi, sweep), stream)?;
+            }
+            if leave {
+                let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
+                self.download(group, which, stream)?;
+            }
+        }
+        self.join()?;
+        self.ahead = sweeps - 1;
+        self.which ^= usize::from(jacobi);
+        (self.uploaded, self.downloaded) = (true, leave);
+        Ok(())
+    }
+
+    /// The arrays that the sweep reads and writes, so many sweeps from now.
+    fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
+        let from = if jacobi { self.which ^ (later % 2) } else { self.which };
+        (from, if jacobi { 1 - from } else { from })
+    }
+
+    fn ghosts_wanted(&mut self) -> bool {
+        !std::mem::replace(&mut self.ghosts_copied, true) || self.watcher.fills()
+    }
+
+    fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
+        // Made in `prepare`, and here for options that came another way.
+        self.data.plan(self.streams[0], *cut, order_of(self.work))
+    }
+
+    fn look(&self) -> LookArgs {
+        let data = &*self.data;
+        LookArgs {
+            patches: data.table.address(),
+            regions: data.regions.address(),
+            which: self.which as i32,
+            sums: data.sums.address(),
+            bad: data.answers.address,
+            legs: data.blocks.stencil.legs,
+            count: data.region_count,
+        }
+    }
+
+    fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
+        if self.data.region_count == 0 {
+            return Ok(None);
+        }
+        self.ensure_uploaded()?;
+        let (stream, answers) = (self.streams[0], self.data.answers.address);
+        stream.fill(answers, 0xff, 8)?;
+        launch::inspect_patches(stream, &self.look())?;
+        let mut number = [u64::MAX];
+        stream.fetch(&mut number, answers)?;
+        stream.wait()?;
+        let [number] = number.map(|n| n as usize);
+        if number == usize::MAX {
+            return Ok(None);
+        }
+        let list = self.list();
+        let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
+        let (patch, row) = (&list.patches[p], &self.data.rows[p]);
+        let inside = number - 2 * list.cells_before[p];
+        let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
+        let [nx, ny, _] = patch.size;
+        let cell_at = [cell % nx, cell / nx % ny, cell / nx / ny];
+        let (stride, plane) = patch.strides();
+        let [i, j, k] = cell_at;
+        let address = match name {
+            "u" => row.u[self.which] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
+            _ => row.f + 8 * cell as u64,
+        };
+        let mut value = [0.0f64];
+        stream.fetch(&mut value, address)?;
+        stream.wait()?;
+        Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
+    }
+
+    /// Ghost cells of patches that are on the host still.
+    fn exchange_on_host(&self) {
+        let list = self.list();
+        for copy in &list.copies {
+            let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
+            let [x, y, z] = copy.cells.lower;
+            for k in 0..copy.cells.size[2] as i64 {
+                for j in 0..copy.cells.size[1] as i64 {
+                    let cell = [x, y + j, z + k];
+                    // SAFETY: the cells lie in the one patch and in the ghost layer of the other, arrays of the caller's
+                    // that overlap nowhere.
+                    unsafe {
+                        let read = self.arrays.u[copy.from].add(from.place(cell)).cast_const();
+                        let write = self.arrays.u[copy.to].add(to.place(cell));
+                        std::ptr::copy_nonoverlapping(read, write, copy.cells.size[0]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl BlockSteps for Run<'_> {
+    fn bad_cell(&mut self) -> Option<BadCell> {
+        self.attempt(Self::find_bad_cell)
+    }
+
+    fn exchange(&mut self) {
+        if self.data.copy_count == 0 || self.ahead > 0 {
+            return;
+        }
+        if !self.uploaded {
+            self.exchange_on_host();
+            return;
+        }
+        self.attempt(|run| {
+            let data = &*run.data;
+            let arguments = ExchangeArgs {
+                patches: data.table.address(),
+                copies: data.copies.address(),
+                which: run.which as i32,
+                count: data.copy_count,
+            };
+            launch::exchange(run.streams[0], &arguments)
+        });
+    }
+
+    fn fill(&mut self, sweep: i32) -> bool {
+        if !self.watcher.fills() {
+            return self.failed.is_some();
+        }
+        self.attempt(|run| {
+            run.join()?;
+            if run.on_device {
+                let current: Vec<*mut f64> = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64).collect();
+                return Ok(run.watcher.fill(sweep, &current));
+            }
+            if run.uploaded {
+                run.download(run.all(), run.which, 0)?;
+                run.join()?;
+            }
+            let stop = run.watcher.fill(sweep, run.arrays.u);
+            if run.uploaded {
+                run.upload(run.all(), false, 0)?;
+                run.join()?;
+            }
+            Ok(stop)
+        }) || self.failed.is_some()
+    }
+
+    fn colours(&self) -> usize {
+        colours(&self.data.blocks.stencil)
+    }
+
+    fn jacobi(&mut self, cut: &Cut, _: f64) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn colour(&mut self, _: &Cut, _: f64, _: usize) {
+        self.failed = Some(Error::Internal("a device does all colours in one launch".to_owned()));
+    }
+
+    fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn residual(&mut self) -> f64 {
+        self.attempt(|run| {
+            if run.data.region_count == 0 {
+                return Ok(0.0);
+            }
+            run.ensure_uploaded()?;
+            let (stream, answers) = (run.streams[0], run.data.answers.address);
+            launch::residual_patches(stream, &run.look())?;
+            let count = i64::from(run.data.region_count);
+            let norm = answers + 8;
+            launch::norm_patches(stream, &NormArgs { sums: run.data.sums.address(), count, norm })?;
+            let mut value = [0.0f64];
+            stream.fetch(&mut value, norm)?;
+            if !run.on_device {
+                let (list, start) = (run.list(), Instant::now());
+                for (p, r) in run.arrays.r.iter().enumerate() {
+                    // SAFETY: as in `upload`.
+                    unsafe { stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())? };
+                }
+                run.seconds_transfer += start.elapsed().as_secs_f64();
+            }
+            stream.wait()?;
+            Ok(value[0])
+        })
+    }
+
+    fn watched(&self) -> bool {
+        self.watcher.watched()
+    }
+
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.failed.is_some() || self.watcher.show(sweep, relative_residual)
+    }
+
+    fn settle(&mut self) {
+        self.attempt(|run| {
+            if run.on_device {
+                if run.which == 1 {
+                    run.copy_values(run.all(), 1, 0, false, 0)?;
+                    run.which = 0;
+                }
+            } else if run.uploaded && !run.downloaded {
+                run.download(run.all(), run.which, 0)?;
+            }
+            run.join()
+        });
+    }
+}

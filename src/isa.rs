@@ -1,0 +1,101 @@
+//! Loops compiled for several instruction sets, one of which is chosen for the process.
+//!
+//! Every loop does the same operations in the same order whatever the instruction set (no fused
+//! multiply-add, sums in a fixed number of lanes), so that results do not depend on it.
+
+use std::sync::OnceLock;
+
+/// An instruction set that loops are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// What the target has at least.
+    Portable,
+    /// 256-bit vectors.
+    Avx2,
+    /// 512-bit vectors.
+    Avx512,
+}
+
+/// The best one this machine has, or the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
+/// machine has it.
+pub fn isa() -> Isa {
+    static ISA: OnceLock<Isa> = OnceLock::new();
+    *ISA.get_or_init(|| choose(std::env::var("RRBSOLVER_ISA").ok().as_deref()))
+}
+
+fn choose(wanted: Option<&str>) -> Isa {
+    let best = best();
+    match wanted {
+        Some("portable") => Isa::Portable,
+        Some("avx2") if best != Isa::Portable => Isa::Avx2,
+        _ => best,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn best() -> Isa {
+    if is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
+    {
+        Isa::Avx512
+    } else if is_x86_feature_detected!("avx2") {
+        Isa::Avx2
+    } else {
+        Isa::Portable
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn best() -> Isa {
+    Isa::Portable
+}
+
+/// Compiles a loop once for each instruction set, and a function that calls the chosen one.
+macro_rules! for_each_isa {
+    ($($(#[$doc:meta])* fn $name:ident $(<$f:ident: $bound:ident>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn text $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
+                #[target_feature(enable = "avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2 $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? { text $(::<$f>)? ($($argument),*) }
+                match $crate::isa::isa() {
+                    // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+                    $crate::isa::Isa::Avx512 => return unsafe { avx512 $(::<$f>)? ($($argument),*) },
+                    // SAFETY: as above.
+                    $crate::isa::Isa::Avx2 => return unsafe { avx2 $(::<$f>)? ($($argument),*) },
+                    $crate::isa::Isa::Portable => {}
+                }
+            }
+            text $(::<$f>)? ($($argument),*)
+        }
+    )*};
+}
+
+pub(crate) use for_each_isa;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wanted_instruction_set_is_taken_if_it_is_there() {
+        assert_eq!(choose(Some("portable")), Isa::Portable);
+        assert_eq!(choose(None), best());
+        assert_eq!(choose(Some("nonsense")), best());
+        if best() == Isa::Avx512 {
+            assert_eq!(choose(Some("avx2")), Isa::Avx2);
+        }
+    }
+}

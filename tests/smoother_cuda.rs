@@ -1,0 +1,568 @@
+//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. Where no device is found
+//! each test says so and passes; tests/emulator makes one of the host.
+
+mod common;
+
+use common::smoother::*;
+use common::{max_difference, outcome, rrbsolver_cuda_device_count, status};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+const STENCILS: [&str; 5] = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
+
+/// Devices; says so where there are none.
+fn devices() -> i32 {
+    let mut count = -1;
+    // SAFETY: `count` outlives the call.
+    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
+    if count == 0 {
+        eprintln!("skipped: no CUDA device");
+    }
+    count
+}
+
+fn bits(level: &Level) -> Vec<u64> {
+    level.u.iter().flatten().map(|v| v.to_bits()).collect()
+}
+
+fn difference(a: &Level, b: &Level) -> f64 {
+    a.u.iter().zip(&b.u).map(|(a, b)| max_difference(a, b)).fold(0.0, f64::max)
+}
+
+/// Patches of awkward sizes and places, some beside each other.
+fn awkward() -> Level {
+    let mut level = Level::new(&[
+        ([-3, 2, 0], [9, 7, 5]),
+        ([6, 2, 0], [11, 13, 3]),
+        ([-3, 9, 0], [9, 1, 5]),
+        ([40, 40, 40], [1, 1, 1]),
+        ([100, -20, -31], [16, 17, 19]),
+        ([-3, 2, 5], [20, 8, 17]),
+    ]);
+    level.random(7);
+    level
+}
+
+const METHODS: [&str; 5] = [
+    "method=block_jacobi",
+    "method=coloured_gauss_seidel",
+    "method=coloured_gauss_seidel reverse=1",
+    "method=chaotic_gauss_seidel parallel=patch",
+    "method=chaotic_gauss_seidel parallel=patch reverse=1",
+];
+
+/// Every method and option against the reference. Ghost cells too.
+#[test]
+fn agrees_with_the_reference() {
+    if devices() == 0 {
+        return;
+    }
+    for name in STENCILS {
+        for block in [[8, 8, 8], [4, 4, 4], [2, 2, 2], [1, 1, 1], [8, 4, 2], [3, 5, 7], [1, 6, 1], [2, 1, 8]] {
+            for method in METHODS {
+                for extra in ["", "stagger=1", "stagger=2 omega=0.85"] {
+                    let mut expected = awkward();
+                    let text = format!("{method} {extra}");
+                    Smoother::of(&stencil(name), block, &format!("backend=reference {text}"), &expected)
+                        .apply(&mut expected, 3)
+                        .unwrap();
+                    for solver in ["auto", "dense"] {
+                        let mut level = awkward();
+                        let text = format!("backend=cuda block_solver={solver} {text}");
+                        Smoother::of(&stencil(name), block, &text, &level).apply(&mut level, 3).unwrap();
+                        // Rounding of three sweeps on values of size 1, with conditions up to 100.
+                        let error = difference(&level, &expected);
+                        assert!(error < 1e-12, "{name} {block:?} {text}: {error:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Chunks, lags and groups: many tiles, in one patch and in several of them; the same bits every time, however the
+/// patches travel, and the CPU's values.
+#[test]
+fn large_lists_and_transfers() {
+    if devices() == 0 {
+        return;
+    }
+    let mixed = || {
+        let mut level = Level::new(&[
+            ([0, 0, 0], [64, 64, 96]),
+            ([64, 0, 0], [40, 64, 96]),
+            ([0, 64, 0], [104, 61, 43]),
+            ([0, 64, 43], [104, 61, 60]),
+            ([0, 0, 96], [33, 64, 7]),
+        ]);
+        level.random(9);
+        level
+    };
+    let apart = || {
+        let mut level = Level::new(&[([0; 3], [88, 80, 72]), ([200, 0, 0], [64, 96, 80]), ([0, 300, 0], [72; 3])]);
+        level.random(10);
+        level
+    };
+    let cases = [("poisson7", [8, 8, 8]), ("poisson7", [4, 4, 4]), ("fe27", [8, 8, 8]), ("fe27", [4, 2, 4])];
+    for (name, block) in cases {
+        for method in METHODS {
+            if name == "fe27" && method.contains("reverse") {
+                continue;
+            }
+            for (make, what) in [(&mixed as &dyn Fn() -> Level, "mixed"), (&apart, "apart")] {
+                for sweeps in [1, 2, 5] {
+                    let mut expected = make();
+                    Smoother::of(&stencil(name), block, &format!("backend=cpu {method}"), &expected)
+                        .apply(&mut expected, sweeps)
+                        .unwrap();
+                    let mut found: Option<Vec<u64>> = None;
+                    for more in ["check_input=0", "check_input=1", "transfer=breadth_first"] {
+                        let mut level = make();
+                        let text = format!("backend=cuda {method} {more}");
+                        let smoother = Smoother::of(&stencil(name), block, &text, &level);
+                        smoother.apply(&mut level, sweeps).unwrap();
+                        let what = format!("{name} {block:?} {text} {what} {sweeps}");
+                        // Rounding of five sweeps.
+                        let error = difference(&level, &expected);
+                        assert!(error < 1e-12, "{what}: {error:e}");
+                        assert!(smoother.real(common::key::INFO_SECONDS_TRANSFER) > 0.0);
+                        let bits = bits(&level);
+                        assert!(found.as_ref().is_none_or(|f| *f == bits), "{what}: other bits");
+                        found = Some(bits);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One domain as 1, 8 and 64 patches cut at block boundaries: block Jacobi does the same to every bit.
+#[test]
+fn jacobi_does_not_see_patches() {
+    if devices() == 0 {
+        return;
+    }
+    for (name, block) in [("poisson7", [4, 4, 4]), ("conv7", [8, 8, 8]), ("fe27", [2, 4, 8]), ("mixed27", [4, 4, 2])] {
+        let text = "backend=cuda method=block_jacobi";
+        let mut whole = Level::golden(32, 1);
+        Smoother::of(&stencil(name), block, text, &whole).apply(&mut whole, 3).unwrap();
+        for parts in [2, 4] {
+            let mut level = Level::golden(32, parts);
+            Smoother::of(&stencil(name), block, text, &level).apply(&mut level, 3).unwrap();
+            for q in 0..32 * 32 * 32 {
+                let cell = [q % 32, q / 32 % 32, q / 1024];
+                assert_eq!(level.at(cell).to_bits(), whole.at(cell).to_bits(), "{name} {parts} {cell:?}");
+            }
+        }
+    }
+}
+
+struct Record {
+    stencil: String,
+    method: String,
+    block: [i64; 3],
+    omega: f64,
+    after: [f64; 2],
+}
+
+fn records() -> Vec<Record> {
+    let text = include_str!("golden/smoother.csv");
+    let number = |t: &str| t.parse::<f64>().expect("a number");
+    let record = |line: &str| {
+        let word: Vec<&str> = line.split(',').collect();
+        let block: Vec<i64> = word[3].split('x').map(|b| b.parse().expect("a block")).collect();
+        Record {
+            stencil: word[0].to_owned(),
+            method: word[2].to_owned(),
+            block: [block[0], block[1], block[2]],
+            omega: number(word[4]),
+            after: [number(word[5]), number(word[6])],
+        }
+    };
+    text.lines().skip(1).map(record).collect()
+}
+
+/// Relative residuals after 1 and 3 sweeps within 1e-9: what the prototype's reordering of sums leaves open.
+fn check_golden(wanted: impl Fn(&Record) -> bool) {
+    let mut checked = HashMap::new();
+    for r in records().iter().filter(|r| wanted(r)) {
+        let mut level = Level::golden(64, 1);
+        let method = match r.method.as_str() {
+            "bj" => "method=block_jacobi",
+            "gs" => "method=chaotic_gauss_seidel parallel=patch",
+            "rb" => "method=coloured_gauss_seidel",
+            other => panic!("{other}"),
+        };
+        let text = format!("backend=cuda {method} omega={}", r.omega);
+        let smoother = Smoother::of(&stencil(&r.stencil), r.block, &text, &level);
+        let start = smoother.norm(&mut level);
+        for (sweeps, expected) in [(1, r.after[0]), (2, r.after[1])] {
+            smoother.apply(&mut level, sweeps).unwrap();
+            let relative = smoother.norm(&mut level) / start;
+            let off = (relative / expected - 1.0).abs();
+            assert!(off < 1e-9, "{} {:?} {}: {relative:e}, expected {expected:e}", r.stencil, r.block, r.method);
+        }
+        *checked.entry(r.method.clone()).or_insert(0) += 1;
+    }
+    assert!(checked.len() == 3 && checked.values().all(|&n| n > 0));
+}
+
+#[test]
+fn golden() {
+    if devices() > 0 {
+        check_golden(|_| true);
+    }
+}
+
+/// As far as an emulated device has the patience.
+#[test]
+fn golden_in_part() {
+    if devices() > 0 {
+        check_golden(|r| r.stencil == "poisson7" && (r.block == [8; 3] || r.block == [4, 4, 2]));
+    }
+}
+
+/// Chaotic, 20 runs: between lexicographic Gauss-Seidel and damped Jacobi.
+#[test]
+fn chaotic_lies_between() {
+    if devices() == 0 {
+        return;
+    }
+    for (n, block) in [(64, [8; 3]), (64, [4; 3]), (128, [8; 3])] {
+        let relative = |text: &str| {
+            let mut level = Level::golden(n, 1);
+            let smoother = Smoother::of(&stencil("poisson7"), block, &format!("backend=cuda {text}"), &level);
+            let start = smoother.norm(&mut level);
+            smoother.apply(&mut level, 3).unwrap();
+            smoother.norm(&mut level) / start
+        };
+        let jacobi = relative("method=block_jacobi");
+        let lexicographic = relative("method=chaotic_gauss_seidel parallel=patch");
+        for run in 0..20 {
+            let chaotic = relative("method=chaotic_gauss_seidel");
+            assert!(chaotic < jacobi && chaotic > 0.85 * lexicographic, "run {run}, {n} {block:?}: {chaotic}");
+        }
+    }
+}
+
+/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic.
+#[test]
+fn overlap() {
+    if devices() == 0 {
+        return;
+    }
+    for options in ["remainder=exact", "remainder=overlap", "remainder=overlap reverse=1"] {
+        let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
+            let mut level = Level::golden(61, 1);
+            let text = format!("backend={backend} method=chaotic_gauss_seidel parallel=patch {options}");
+            Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 3).unwrap();
+            level
+        });
+        // Rounding of three sweeps.
+        assert!(difference(&cpu, &cuda) < 1e-12, "{options}");
+    }
+    let mut level = Level::golden(61, 1);
+    let smoother = Smoother::of(&stencil("poisson7"), [8; 3], "backend=cuda remainder=overlap", &level);
+    smoother.apply(&mut level, 1).unwrap_err().expect(status::UNSUPPORTED, &["overlap", "patch 0", "exact"]);
+}
+
+/// Tables of a level's patches on the device.
+fn upload(smoother: &Smoother, level: &mut Level) -> (Vec<*mut f64>, Vec<*mut f64>) {
+    let (u, f) = (level.u_table(), level.f_table());
+    let count = u.len();
+    let (mut device_u, mut device_f) = (vec![null_mut(); count], vec![null_mut(); count]);
+    // SAFETY: a live handle; tables of all patches.
+    unsafe {
+        outcome(smoother_upload(smoother.handle, u.as_ptr(), f.as_ptr())).unwrap();
+        let tables = (device_u.as_mut_ptr(), device_f.as_mut_ptr());
+        outcome(smoother_device_pointers(smoother.handle, tables.0, tables.1)).unwrap();
+    }
+    (device_u, device_f)
+}
+
+fn download(smoother: &Smoother, level: &mut Level) {
+    let u = level.u_table();
+    // SAFETY: a live handle; a table of all patches.
+    outcome(unsafe { smoother_download(smoother.handle, u.as_ptr()) }).unwrap();
+}
+
+fn constant(table: &[*mut f64]) -> Vec<*const f64> {
+    table.iter().map(|p| p.cast_const()).collect()
+}
+
+/// Patches that stay on the device, and device pointers of the caller, give what patches of the host give.
+#[test]
+fn patches_on_the_device() {
+    if devices() == 0 {
+        return;
+    }
+    for method in METHODS {
+        for memory in ["auto", "device"] {
+            let mut expected = awkward();
+            let text = format!("backend=cuda method=block_jacobi {method}");
+            let host = Smoother::of(&stencil("poisson7"), [4; 3], &text, &expected);
+            host.apply(&mut expected, 3).unwrap();
+            let norm = host.norm(&mut expected);
+            let r = host.residual(&mut expected);
+
+            let mut level = awkward();
+            let keeper = Smoother::of(&stencil("poisson7"), [4; 3], &text, &level);
+            let (u, f) = upload(&keeper, &mut level);
+            assert_eq!(keeper.int(common::key::INFO_DEVICE), 0);
+            // Another handle takes them as the caller's; then the first as its own.
+            let other = Smoother::of(&stencil("poisson7"), [4; 3], &format!("{text} memory={memory}"), &level);
+            let read = constant(&f);
+            let mut found = f64::NAN;
+            // SAFETY: live handles; arrays of the patches' sizes.
+            unsafe {
+                outcome(smoother_apply(other.handle, u.as_ptr(), read.as_ptr(), 1)).unwrap();
+                outcome(smoother_apply(keeper.handle, null(), null(), 1)).unwrap();
+                outcome(smoother_apply(other.handle, u.as_ptr(), read.as_ptr(), 1)).unwrap();
+                outcome(smoother_residual(keeper.handle, null(), null(), null(), &mut found)).unwrap();
+            }
+            assert_eq!(found, norm, "{text}");
+            download(&keeper, &mut level);
+            assert_eq!(bits(&level), bits(&expected), "{text} {memory}");
+            // Residual arrays on the device: f serves, since nothing reads it afterwards.
+            let mut spare = awkward();
+            let holder = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &spare);
+            let (_, r_device) = upload(&holder, &mut spare);
+            // SAFETY: as above.
+            unsafe {
+                let table = (u.as_ptr(), read.as_ptr(), r_device.as_ptr());
+                outcome(smoother_residual(other.handle, table.0, table.1, table.2, null_mut())).unwrap();
+            }
+            let again = host.residual(&mut expected);
+            assert!(r.iter().flatten().zip(again.iter().flatten()).all(|(a, b)| a.to_bits() == b.to_bits()));
+            assert!(keeper.int(common::key::INFO_BYTES_DEVICE) > 16 * level.cells() as i64);
+        }
+    }
+}
+
+/// Arrays where they cannot be used are named.
+#[test]
+fn wrong_spaces() {
+    let count = devices();
+    if count == 0 {
+        return;
+    }
+    let mut level = awkward();
+    let smoother = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &level);
+    let (u, f) = upload(&smoother, &mut level);
+    let before = bits(&level);
+    let (host_u, host_f) = (level.u_table(), level.f_table());
+    let read = constant(&f);
+    let apply = |s: &Smoother, u: &[*mut f64], f: &[*const f64]| {
+        // SAFETY: a live handle; arrays of the patches' sizes, on the device or not.
+        outcome(unsafe { smoother_apply(s.handle, u.as_ptr(), f.as_ptr(), 1) })
+    };
+    apply(&smoother, &u, &host_f).unwrap_err().expect(status::ARGUMENT, &["f of patch 0", "host", "one space"]);
+    apply(&smoother, &host_u, &read).unwrap_err().expect(status::ARGUMENT, &["f of patch 0", "device 0", "one space"]);
+    let mut one = u.clone();
+    one[3] = host_u[3];
+    apply(&smoother, &one, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 3", "host"]);
+    smoother.options("memory=device").unwrap();
+    let failure = apply(&smoother, &host_u, &host_f).unwrap_err();
+    failure.expect(status::ARGUMENT, &["u of patch 0", "the host", "memory=device"]);
+    let failure = Smoother::new(&stencil("poisson7"), [4; 3], "backend=cpu memory=device").patches(&level).unwrap_err();
+    failure.expect(status::UNSUPPORTED, &["memory", "cuda"]);
+    let text = format!("backend=cuda device={count}");
+    let failure = Smoother::new(&stencil("poisson7"), [4; 3], &text).patches(&level).unwrap_err();
+    failure.expect(status::NO_DEVICE, &[&format!("device={count}")]);
+    if count > 1 {
+        let second = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda device=1", &level);
+        apply(&second, &u, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 0", "device 0", "device 1"]);
+    }
+    assert_eq!(bits(&level), before);
+    // The handle lives.
+    smoother.options("memory=auto").unwrap();
+    apply(&smoother, &host_u, &host_f).unwrap();
+    apply(&smoother, &u, &read).unwrap();
+}
+
+/// Values that are not finite are found: the first one, and nothing is changed.
+#[test]
+fn bad_values() {
+    if devices() == 0 {
+        return;
+    }
+    for (name, patch, cell, value) in [("u", 5, [-2, 4, 9], f64::NAN), ("f", 1, [16, 14, 2], f64::INFINITY)] {
+        let mut level = awkward();
+        let [nx, ny, _] = level.size[patch];
+        let [i, j, k] = [0, 1, 2].map(|d: usize| cell[d] - level.lower[patch][d]);
+        if name == "u" {
+            level.u[patch][(((k + 1) * (ny + 2) + j + 1) * (nx + 2) + i + 1) as usize] = value;
+            // One that comes later, and a ghost cell, which is nobody's business.
+            level.f[patch][1] = f64::NAN;
+            level.u[0][0] = f64::NAN;
+        } else {
+            level.f[patch][((k * ny + j) * nx + i) as usize] = value;
+        }
+        let before = bits(&level);
+        let smoother = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &level);
+        let failure = smoother.apply(&mut level, 2).unwrap_err();
+        let cell = format!("({}, {}, {})", cell[0], cell[1], cell[2]);
+        failure.expect(status::NOT_FINITE, &[name, &format!("patch {patch}"), &cell]);
+        assert_eq!(bits(&level), before);
+    }
+}
+
+/// Ghost cells: refreshed from other patches before each sweep; the others are the caller's.
+#[test]
+fn ghost_cells() {
+    if devices() == 0 {
+        return;
+    }
+    let mut level = Level::golden(16, 2);
+    for v in level.u.iter_mut().flatten().filter(|v| **v == 0.0) {
+        *v = -7.0;
+    }
+    let mut expected = level.clone();
+    let cpu = Smoother::of(&stencil("fe27"), [4; 3], "backend=cpu", &level);
+    cpu.exchange(&mut expected);
+    let cuda = Smoother::of(&stencil("fe27"), [4; 3], "backend=cuda", &level);
+    let (u, _) = upload(&cuda, &mut level);
+    // SAFETY: a live handle; device arrays of the patches' sizes.
+    outcome(unsafe { smoother_exchange(cuda.handle, u.as_ptr()) }).unwrap();
+    let mut host = level.clone();
+    cuda.exchange(&mut host);
+    download(&cuda, &mut level);
+    assert!(bits(&level) == bits(&expected) && bits(&host) == bits(&expected));
+}
+
+struct Filled {
+    sweeps: Vec<i32>,
+    seen: Vec<usize>,
+    stop_at: i32,
+    host: bool,
+}
+
+/// Sets the ghost cells of patch 0, a cube of 4, to 3 where they are on the host.
+unsafe extern "C-unwind" fn fill(user: *mut c_void, sweep: i32, u: *const *mut f64) -> i32 {
+    // SAFETY: the tests pass a record that outlives the calls, and one patch of 4^3 cells.
+    let (record, u) = unsafe { (&mut *user.cast::<Filled>(), *u) };
+    record.sweeps.push(sweep);
+    record.seen.push(u as usize);
+    for place in 0..216 {
+        let (i, j, k) = (place % 6, place / 6 % 6, place / 36);
+        if record.host && [i, j, k].iter().any(|&c| c == 0 || c == 5) {
+            // SAFETY: inside the patch's array of 6^3 values.
+            unsafe { *u.add(place) = 3.0 };
+        }
+    }
+    i32::from(sweep == record.stop_at)
+}
+
+#[test]
+fn ghost_function() {
+    if devices() == 0 {
+        return;
+    }
+    for method in ["block_jacobi", "coloured_gauss_seidel"] {
+        let mut level = Level::cube(4);
+        let text = format!("backend=cuda method={method} omega=1");
+        let smoother = Smoother::of(&stencil("poisson7"), [2; 3], &text, &level);
+        let mut record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: true };
+        // SAFETY: a live handle; the record outlives the calls.
+        outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
+        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3.
+        assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
+        assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
+        assert!(record.seen.iter().all(|&at| at == level.u[0].as_ptr() as usize));
+        assert!(level.u[0].iter().all(|v| (v - 3.0).abs() < 1e-12), "{text}");
+        assert!(smoother.norm(&mut level) < 1e-11);
+        assert_eq!(record.sweeps.pop(), Some(-1));
+        // Stopped before the third sweep: as after two.
+        record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 2, host: true };
+        level.random(3);
+        let mut twice = level.clone();
+        assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
+        assert_eq!(record.sweeps, [0, 1, 2]);
+        assert_eq!(smoother.apply(&mut twice, 2), Ok(status::OK));
+        assert_eq!(bits(&level), bits(&twice), "{text}");
+        // On the device the function gets device pointers: with block Jacobi those of the array in use.
+        record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: false };
+        let (u, _) = upload(&smoother, &mut level);
+        // SAFETY: a live handle.
+        outcome(unsafe { smoother_apply(smoother.handle, null(), null(), 3) }).unwrap();
+        let own = |at: usize| at == u[0] as usize;
+        assert!(own(record.seen[0]) && own(record.seen[2]) && own(record.seen[1]) == (method != "block_jacobi"));
+    }
+}
+
+unsafe extern "C-unwind" fn stop_below(user: *mut c_void, sweep: i64, relative: f64) -> i32 {
+    // SAFETY: the test passes a list that outlives the calls.
+    let seen = unsafe { &mut *user.cast::<Vec<f64>>() };
+    assert_eq!(sweep as usize, seen.len());
+    seen.push(relative);
+    i32::from(relative < 0.03)
+}
+
+#[test]
+fn monitor_and_history() {
+    if devices() == 0 {
+        return;
+    }
+    for method in ["block_jacobi", "coloured_gauss_seidel"] {
+        let mut level = Level::golden(16, 2);
+        let text = format!("backend=cuda method={method}");
+        let smoother = Smoother::of(&stencil("poisson7"), [4; 3], &text, &level);
+        let start = smoother.norm(&mut level);
+        let mut seen: Vec<f64> = Vec::new();
+        // SAFETY: a live handle; the list outlives the calls.
+        outcome(unsafe { smoother_set_monitor(smoother.handle, Some(stop_below), (&raw mut seen).cast()) }).unwrap();
+        assert_eq!(smoother.apply(&mut level, 100), Ok(status::STOPPED));
+        assert_eq!(seen[0], 1.0);
+        let last = seen[seen.len() - 1];
+        assert!(last < 0.03 && seen[seen.len() - 2] >= 0.03);
+        assert!((smoother.norm(&mut level) / start - last).abs() < 1e-12);
+        assert_eq!(smoother.int(common::key::INFO_ITERATIONS) as usize, seen.len() - 1);
+    }
+}
+
+/// Inverses and memory stay when patches change; many small patches; none at all.
+#[test]
+fn regridding() {
+    if devices() == 0 {
+        return;
+    }
+    let side = 3;
+    let corner = |q: i64| [q % 22 * side, q / 22 % 22 * side, q / 484 * side];
+    let mut level = Level::new(&(0..10_000).map(|q| (corner(q), [side; 3])).collect::<Vec<_>>());
+    level.random(2);
+    let smoother = Smoother::of(&stencil("poisson7"), [8; 3], "backend=cuda", &level);
+    let start = smoother.norm(&mut level);
+    smoother.apply(&mut level, 6).unwrap();
+    assert!(smoother.norm(&mut level) < 0.5 * start);
+    let (bytes, inverses) = (smoother.int(common::key::INFO_BYTES_DEVICE), smoother.int(key::INFO_BLOCK_INVERSES));
+    smoother.patches(&Level::new(&[])).unwrap();
+    smoother.apply(&mut Level::new(&[]), 2).unwrap();
+    smoother.patches(&level).unwrap();
+    smoother.apply(&mut level, 1).unwrap();
+    assert_eq!(smoother.int(common::key::INFO_BYTES_DEVICE), bytes, "no memory is taken again");
+    assert_eq!(smoother.int(key::INFO_BLOCK_INVERSES), inverses);
+    // One block is solved by one sweep, a cell too.
+    for size in [[1, 1, 1], [8, 8, 8], [3, 8, 2]] {
+        let mut level = Level::new(&[([16, -8, 0], size)]);
+        level.random(5);
+        smoother.patches(&level).unwrap();
+        let start = smoother.norm(&mut level);
+        smoother.apply(&mut level, 1).unwrap();
+        // Rounding times a condition of about 30.
+        assert!(smoother.norm(&mut level) < 1e-13 * start.max(1.0));
+    }
+}
+
+/// `auto` takes the device for large lists, or where arrays are there.
+#[test]
+fn automatic_backend() {
+    if devices() == 0 {
+        return;
+    }
+    let backend = |n: i64, text: &str| {
+        Smoother::of(&stencil("poisson7"), [8; 3], text, &Level::cube(n)).int(common::key::INFO_BACKEND)
+    };
+    assert_eq!([backend(63, ""), backend(64, ""), backend(8, "memory=device")], [1, 2, 2]);
+    assert_eq!([backend(64, "backend=cpu"), backend(64, "device=900"), backend(8, "backend=cuda")], [1, 1, 2]);
+}
