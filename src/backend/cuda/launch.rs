@@ -535,6 +535,7 @@ pub struct TransferArgs {
     pub first_row: i32,
     pub rows: i32,
     pub scale: f64,
+    pub guard: Address,
 }
 
 #[repr(C)]
