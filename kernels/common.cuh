@@ -8,7 +8,8 @@
 //     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
 //
 // Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks over
-// tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents, 64-bit places.
+// tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the finest grid and
+// 32-bit in sweeps (src/backend/cuda/packed.rs refuses what does not fit).
 #pragma once
 #ifndef RRB_EMULATED
 #include <cuda_runtime.h>
@@ -79,29 +80,23 @@ struct Grid {
     void *kept_excess, *kept_corners, *kept_black;
 };
 
-// Where the kept values of a grid go and come from: the four colours of the next grid, or (`to`, `from`) the plain
-// vectors of the remainder, i fastest.
+// Where the kept values of a grid go and come from: the four colours of the next grid, or of the remainder's vectors. What
+// lies beside the nodes there is zero, so that `get` asks for no edge.
 template <class Real> struct Kept {
     Geometry g;
-    Real *z;
-    const double *from;
-    double *to;
+    Real *to;
+    const Real *from;
     int nx, ny;
 
-    __device__ int64_t at(int i, int j) const {
+    __device__ int at(int i, int j) const {
         const int ii = i + g.shift_x, jj = j + g.shift_y;
         const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-        return colour * g.plane + g.at(ii >> 1, jj >> 1);
+        return colour * int(g.plane) + ((jj >> 1) + 1) * g.stride + g.block + (ii >> 1);
     }
     __device__ void put(int i, int j, Real value) const {
-        if (i >= nx || j >= ny) return;
-        if (to) to[int64_t(j) * nx + i] = value;
-        else z[at(i, j)] = value;
+        if (i < nx && j < ny) to[at(i, j)] = value;
     }
-    __device__ Real get(int i, int j) const {
-        if (unsigned(i) >= unsigned(nx) || unsigned(j) >= unsigned(ny)) return Real(0);
-        return from ? Real(from[int64_t(j) * nx + i]) : z[at(i, j)];
-    }
+    __device__ Real get(int i, int j) const { return from[at(i, j)]; }
 };
 
 // One grid as sweeps and cycles work on it.
@@ -156,6 +151,7 @@ struct Scalars {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
+    int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
@@ -259,6 +255,7 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
         else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        if (s.code != RUNNING) s.done = 1;
     } else {
         s.beta = 0.0;
     }
@@ -286,6 +283,7 @@ struct TurnArgs {
 
 // By one block, when the parts are there.
 __device__ inline void turn_of(const TurnArgs &a) {
+    if (a.how == LOOP && a.scalars->done) return;
     const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
@@ -369,27 +367,51 @@ struct Meeting {
     unsigned arrived, released;
 };
 
-// All blocks come here before any goes on; the last one does `action` first. What was written before is seen after.
+#ifdef RRB_EMULATED
+__device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
+__device__ inline unsigned look(const unsigned *place) { return *place; }
+__device__ inline void release(unsigned *place, unsigned v) { *place = v; }
+#else
+// What the block wrote before is seen by who sees this.
+__device__ inline unsigned arrive(unsigned *place) {
+    unsigned old;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(place) : "memory");
+    return old;
+}
+__device__ inline unsigned look(const unsigned *place) {
+    unsigned v;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(place) : "memory");
+    return v;
+}
+__device__ inline void release(unsigned *place, unsigned v) {
+    asm volatile("st.release.gpu.u32 [%0], %1;" : : "l"(place), "r"(v) : "memory");
+}
+#endif
+
+// All blocks come here before any goes on.
+__device__ inline void meet(Meeting *m, unsigned &phase) {
+    ++phase;
+    __syncthreads();
+    if (thread_of_block() == 0) {
+        arrive(&m->arrived);
+        while (look(&m->arrived) < gridDim.x * phase) {}
+    }
+    __syncthreads();
+}
+
+// The same; the last one does `action` before.
 template <class Action> __device__ inline void meet(Meeting *m, unsigned &phase, Action action) {
     __shared__ bool last;
     ++phase;
     __syncthreads();
-    if (thread_of_block() == 0) {
-        __threadfence();
-        last = atomicAdd(&m->arrived, 1u) + 1 == gridDim.x * phase;
-        if (last) __threadfence();
-    }
+    if (thread_of_block() == 0) last = arrive(&m->arrived) + 1 == gridDim.x * phase;
     __syncthreads();
     if (last) {
         action();
         __syncthreads();
-        if (thread_of_block() == 0) {
-            __threadfence();
-            *static_cast<volatile unsigned *>(&m->released) = phase;
-        }
+        if (thread_of_block() == 0) release(&m->released, phase);
     } else if (thread_of_block() == 0) {
-        while (*static_cast<volatile unsigned *>(&m->released) < phase) {}
-        __threadfence();
+        while (look(&m->released) < phase) {}
     }
     __syncthreads();
 }

@@ -10,7 +10,7 @@ template <class F> struct CycleArgs {
     int count;
     int base;               // grid of the first of `grids`
     Level<F> grids[MOST_GRIDS];
-    Rest rest;
+    Rest<typename F::Real> rest;
     double *rho_partial;    // parts of rho, at Op::partial
     double *norm_partial, *sigma_partial;
     TurnArgs turn;
@@ -44,16 +44,32 @@ template <class F> __device__ inline void end_step(const CycleArgs<F> &a, const 
         rho = block_sum(rho);
         if (thread_of_block() == 0) a.rho_partial[op.partial + blockIdx.x] = rho;
     }
-    const bool turns = part && (op.flags & TURN);
-    meet(a.meeting, phase, [&] {
-        if (turns) turn_of(a.turn);
-    });
+    if (part && (op.flags & TURN)) meet(a.meeting, phase, [&] { turn_of(a.turn); });
+    else meet(a.meeting, phase);
+}
+
+// Steps that a block keeps at hand.
+constexpr int AT_HAND = 64;
+
+struct Hand {
+    const Op *ops;
+    const Op *kept;
+    __device__ Op operator[](int k) const { return k < AT_HAND ? kept[k] : ops[k]; }
+};
+
+template <class F> __device__ inline Hand take_in_hand(const CycleArgs<F> &a) {
+    __shared__ Op kept[AT_HAND];
+    for (int k = thread_of_block(); k < min(a.count, AT_HAND); k += SWEEP_THREADS) kept[k] = a.ops[k];
+    __syncthreads();
+    return {a.ops, kept};
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
+    if (a.turn.how == LOOP && a.turn.scalars->done) return;
+    const Hand ops = take_in_hand(a);
     unsigned phase = 0;
     for (int k = 0; k < a.count; ++k) {
-        const Op op = a.ops[k];
+        const Op op = ops[k];
         end_step(a, op, do_step(a, op), phase);
     }
     leave(a.meeting, phase);
@@ -61,12 +77,13 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
+    const Hand ops = take_in_hand(c);
     Scalars &s = *c.turn.scalars;
     unsigned phase = 0;
     bool again;
     do {
         for (int k = 0; k < c.count; ++k) {
-            const Op op = c.ops[k];
+            const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double rho = 0.0, norm2 = 0.0;
                 descend_first(a.first, rho, norm2);
@@ -75,7 +92,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 end_step(c, op, rho, phase);
             } else if (op.kind == ADVANCE_FIRST) {
                 advance_first(a.first);
-                meet(c.meeting, phase, [] {});
+                meet(c.meeting, phase);
             } else if (op.kind == MULTIPLY_FIRST) {
                 if (c.turn.how == LOOP && s.code != RUNNING) break;
                 const double part = block_sum(multiply_first(a.first.v));

@@ -30,6 +30,7 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
     const int64_t p = g.plane, n = g.stride;
     const Scalars &s = *a.v.scalars;
     const bool update = a.how == LOOP;
+    if (update && s.done) return;
     const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
     // The loop's turn flips the parity after this kernel.
@@ -88,6 +89,7 @@ template <class F> __device__ inline void advance_first(const FirstArgs<F> &a) {
     const Geometry &g = a.v.g;
     const Scalars &s = *a.v.scalars;
     const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
+    if (step && s.done) return;
     const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
     const double *r1 = a.v.r_b1[s.parity];
     over_area(g, [&](int i, int j) {
@@ -174,7 +176,10 @@ __device__ inline double multiply_first(const SchurArrays &v) {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
-        if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, s);
+        if (blockIdx.x == 0 && thread_of_block() == 0) {
+            s.done = 1;
+            if (a.conditional) set_loop(a.conditional, s);
+        }
         return;
     }
     double sigma = block_sum(multiply_first(a.v));

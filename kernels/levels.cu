@@ -5,67 +5,61 @@
 //            kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1           z_red = (r_red - A_red,black z_black) / d
 //            rho += r_red' D^-1 r_red + y_b1' D^-1 y_b1
 //
-// A tile's b1 values, and those of one row and column more, are computed into shared memory and used from there. Races: a
-// value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and the next grid, the way up
-// reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16 couplings, 3 pivots, 4 in, 2
-// out, less 4 of the couplings with an edge in common), up 23.
+// A block has a tile of TILE_X x TILE_Y and a row and column of b1 values beyond, one thread each: b1 goes through shared
+// memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and the next grid,
+// the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16 couplings less 4 with an
+// edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down; returns this thread's part of rho. All loads of a tile stand before its barrier, so that they wait for
-// memory once.
+// Both levels down; returns this thread's part of rho.
 template <class F> __device__ inline double descend(const Level<F> &k, const Op &op) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
-    const int64_t p = g.plane, n = g.stride;
-    const Real *h1 = k.h + R1 * p, *h2 = k.h + R2 * p, *hb = k.h + B1 * p, *in1 = k.z + R1 * p, *in2 = k.z + R2 * p;
-    const typename F::Stored *r1 = k.s, *r2 = k.s + 4 * p, *d = k.d;
-    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), ti = t % TILE_X, tj = t / TILE_X;
+    const int p = int(g.plane), n = g.stride;
+    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i0 = tile % across * TILE_X, j0 = tile / across * TILE_Y;
-        const int hi = i0 + di, hj = j0 + dj, i = i0 + ti, j = j0 + tj;
-        const bool own = t < THREADS && i < g.cx && j < g.cy;
-        Real kept = 0, near[4] = {0, 0, 0, 0};
-        if (own) {
-            const int64_t c = g.at(i, j);
-            near[0] = F::read(d[NE * p + c]);
-            near[1] = F::read(d[NW * p + c + 1]);
-            near[2] = F::read(d[SE * p + c + n]);
-            near[3] = F::read(d[SW * p + c + n + 1]);
-            const Real in[2] = {in1[c], in2[c]}, b[2] = {k.z[B1 * p + c], k.z[B2 * p + c]};
-            const Real own1 = h1[c] * in[0], own2 = h2[c] * in[1];
-            rho += double(own1) * in[0] + double(own2) * in[1];
-            const Real west = F::read(r1[E * p + c]) * own1, east = F::read(r1[W * p + c + 1]) * (h1[c + 1] * in1[c + 1]);
-            const Real south = F::read(r2[N * p + c]) * own2, north = F::read(r2[S * p + c + n]) * (h2[c + n] * in2[c + n]);
-            kept = b[1] - ((west + east) + (south + north));
-            if (op.flags & (KEEP | KEEP_TOO)) {
-                const Real all[4] = {in[0], in[1], b[0], b[1]};
-                for (int colour = 0; colour < 4; ++colour) {
-                    k.r[colour * p + c] = all[colour];
-                    if (op.flags & KEEP_TOO) k.q[colour * p + c] = all[colour];
+        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
+        const int c = (j + 1) * n + g.block + i;
+        Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
+        if (inside) {
+            const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + c, *h2 = k.h + (R2 * p + c);
+            const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
+            const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1], in2_north = z2[n];
+            const Real pivot1 = h1[0], pivot1_east = h1[1], pivot1_south = h1[-n];
+            const Real pivot2 = h2[0], pivot2_west = h2[-1], pivot2_north = h2[n];
+            const Real b1 = z1[B1 * p], b2 = z1[B2 * p], pivot = h1[B1 * p];
+            const Real from_west = F::read(r2[E * p - 1]), from_east = F::read(r2[W * p]);
+            const Real from_south = F::read(r1[N * p - n]), from_north = F::read(r1[S * p]);
+            const Real to_west = F::read(r1[E * p]), to_east = F::read(r1[W * p + 1]);
+            const Real to_south = F::read(r2[N * p]), to_north = F::read(r2[S * p + n]);
+            near[0] = F::read(d[NE * p]);
+            near[1] = F::read(d[NW * p + 1]);
+            near[2] = F::read(d[SE * p + n]);
+            near[3] = F::read(d[SW * p + n + 1]);
+            const Real own1 = pivot1 * in1, own2 = pivot2 * in2;
+            const Real y = b1 - ((from_west * (pivot2_west * in2_west) + from_east * own2) + (from_south * (pivot1_south * in1_south) + from_north * own1));
+            scaled = pivot * y;
+            if (own) {
+                kept = b2 - ((to_west * own1 + to_east * (pivot1_east * in1_east)) + (to_south * own2 + to_north * (pivot2_north * in2_north)));
+                rho += (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
+                k.y[c] = y;
+                if (op.flags & KEEP) {
+                    const Real all[4] = {in1, in2, b1, b2};
+                    for (int colour = 0; colour < 4; ++colour) {
+                        k.r[colour * p + c] = all[colour];
+                        if (op.flags & KEEP_TOO) k.q[colour * p + c] = all[colour];
+                    }
                 }
             }
         }
-        if (t < HALO) {
-            Real scaled = 0;
-            if (hi < g.cx && hj < g.cy) {
-                const int64_t c = g.at(hi, hj);
-                const Real west = F::read(r2[E * p + c - 1]) * (h2[c - 1] * in2[c - 1]), east = F::read(r2[W * p + c]) * (h2[c] * in2[c]);
-                const Real south = F::read(r1[N * p + c - n]) * (h1[c - n] * in1[c - n]), north = F::read(r1[S * p + c]) * (h1[c] * in1[c]);
-                const Real y = k.z[B1 * p + c] - ((west + east) + (south + north));
-                scaled = hb[c] * y;
-                if (di < TILE_X && dj < TILE_Y) {
-                    k.y[c] = y;
-                    rho += double(y) * scaled;
-                }
-            }
-            w[t] = scaled;
-        }
+        if (t < HALO) w[t] = scaled;
         __syncthreads();
         if (own) {
-            const Real *v = w + tj * (TILE_X + 1) + ti;
+            const Real *v = w + t;
             k.kept.put(i, j, kept - ((near[0] * v[0] + near[1] * v[1]) + (near[2] * v[TILE_X + 1] + near[3] * v[TILE_X + 2])));
         }
         __syncthreads();
@@ -74,7 +68,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
 }
 
 // What becomes of z at one place on the way up.
-template <class F> __device__ inline void finish(const Level<F> &k, const Op &op, int64_t at, typename F::Real v, double &rho) {
+template <class F> __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename F::Real v, double &rho) {
     using Real = typename F::Real;
     if (!(op.flags & DIRECTED)) {
         k.z[at] = v;
@@ -99,46 +93,41 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
-    const int64_t p = g.plane;
-    const Real *h1 = k.h + R1 * p, *h2 = k.h + R2 * p, *hb = k.h + B1 * p;
-    const typename F::Stored *r1 = k.s, *r2 = k.s + 4 * p, *d = k.d;
+    const int p = int(g.plane), n = g.stride;
+    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
-    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), ti = t % TILE_X, tj = t / TILE_X;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i0 = tile % across * TILE_X, j0 = tile / across * TILE_Y;
-        const int hi = i0 + di, hj = j0 + dj, i = i0 + ti, j = j0 + tj;
-        const bool own = t < THREADS && i < g.cx && j < g.cy;
-        Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, a1[2] = {0, 0}, a2[2] = {0, 0}, b2 = 0;
-        const int64_t c = g.at(i, j);
-        if (own) {
-            b2 = k.kept.get(i, j);
-            left1 = k.z[R1 * p + c] - (F::read(r1[W * p + c]) * k.kept.get(i - 1, j) + F::read(r1[E * p + c]) * b2);
-            left2 = k.z[R2 * p + c] - (F::read(r2[S * p + c]) * k.kept.get(i, j - 1) + F::read(r2[N * p + c]) * b2);
-            pivot1 = h1[c];
-            pivot2 = h2[c];
-            a1[0] = F::read(r1[S * p + c]);
-            a1[1] = F::read(r1[N * p + c]);
-            a2[0] = F::read(r2[W * p + c]);
-            a2[1] = F::read(r2[E * p + c]);
+        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
+        const int c = (j + 1) * n + g.block + i;
+        Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, to1[2] = {0, 0}, to2[2] = {0, 0}, here = 0, b1 = 0;
+        if (inside) {
+            const Real *z = k.z + c, *h = k.h + c;
+            const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
+            const Real southwest = k.kept.get(i - 1, j - 1), south = k.kept.get(i, j - 1), west = k.kept.get(i - 1, j);
+            here = k.kept.get(i, j);
+            const Real y = k.y[c], pivot = h[B1 * p], red1 = z[0], red2 = z[R2 * p];
+            const Real near[4] = {F::read(d[SW * p]), F::read(d[SE * p]), F::read(d[NW * p]), F::read(d[NE * p])};
+            const Real a1[2] = {F::read(r1[W * p]), F::read(r1[E * p])}, a2[2] = {F::read(r2[S * p]), F::read(r2[N * p])};
+            pivot1 = h[0];
+            pivot2 = h[R2 * p];
+            to1[0] = F::read(r1[S * p]);
+            to1[1] = F::read(r1[N * p]);
+            to2[0] = F::read(r2[W * p]);
+            to2[1] = F::read(r2[E * p]);
+            b1 = pivot * (y - ((near[0] * southwest + near[1] * south) + (near[2] * west + near[3] * here)));
+            left1 = red1 - (a1[0] * west + a1[1] * here);
+            left2 = red2 - (a2[0] * south + a2[1] * here);
         }
-        if (t < HALO) {
-            Real v = 0;
-            if (hi < g.cx && hj < g.cy) {
-                const int64_t e = g.at(hi, hj);
-                const Real near = (F::read(d[SW * p + e]) * k.kept.get(hi - 1, hj - 1) + F::read(d[SE * p + e]) * k.kept.get(hi, hj - 1)) +
-                                  (F::read(d[NW * p + e]) * k.kept.get(hi - 1, hj) + F::read(d[NE * p + e]) * k.kept.get(hi, hj));
-                v = hb[e] * (k.y[e] - near);
-                if (di < TILE_X && dj < TILE_Y) finish(k, op, B1 * p + e, v, rho);
-            }
-            w[t] = v;
-        }
+        if (t < HALO) w[t] = b1;
         __syncthreads();
         if (own) {
-            const Real *b1 = w + tj * (TILE_X + 1) + ti;
-            finish(k, op, B2 * p + c, b2, rho);
-            finish(k, op, R1 * p + c, pivot1 * (left1 - (a1[0] * b1[0] + a1[1] * b1[TILE_X + 1])), rho);
-            finish(k, op, R2 * p + c, pivot2 * (left2 - (a2[0] * b1[0] + a2[1] * b1[1])), rho);
+            const Real *v = w + t;
+            finish(k, op, B1 * p + c, b1, rho);
+            finish(k, op, B2 * p + c, here, rho);
+            finish(k, op, c, pivot1 * (left1 - (to1[0] * v[0] + to1[1] * v[TILE_X + 1])), rho);
+            finish(k, op, R2 * p + c, pivot2 * (left2 - (to2[0] * v[0] + to2[1] * v[1])), rho);
         }
         __syncthreads();
     }
@@ -148,27 +137,44 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
 // A_k d in difference form: s w + sum of a (v - w).
 template <class F> __device__ inline void multiply_inner(const Level<F> &k, const Op &op) {
     using Real = typename F::Real;
-    const int64_t p = k.g.plane;
+    const int p = int(k.g.plane), n = k.g.stride;
     const Real alpha = Real(op.alpha);
     over_area(k.g, [&](int i, int j) {
-        const int64_t c = k.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour) {
-            const int64_t at = colour * p + c;
-            typename F::Stored a[4], b[4];
-            Real v[4], u[4];
-            straight_couplings(k.g, k.s, colour, c, a);
-            diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, b);
-            straight_values(k.g, k.direction, colour, c, v);
-            diagonal_values(k.g, k.direction, colour, c, u);
-            const Real w = k.direction[at];
-            const Real near = (F::read(a[0]) * (v[0] - w) + F::read(a[1]) * (v[1] - w)) + (F::read(a[2]) * (v[2] - w) + F::read(a[3]) * (v[3] - w));
-            const Real far = (F::read(b[0]) * (u[0] - w) + F::read(b[1]) * (u[1] - w)) + (F::read(b[2]) * (u[2] - w) + F::read(b[3]) * (u[3] - w));
-            const Real q = F::read(k.excess[at]) * w + (near + far);
-            if (op.flags & STORE) k.q[at] = q;
-            if (op.flags & GO_ON) {
-                const Real r = k.r[at] - alpha * q;
-                k.r[at] = r;
-                k.z[at] = r;
+        const int c = (j + 1) * n + k.g.block + i;
+        const Real *r1 = k.direction + c, *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
+        const typename F::Stored *s1 = k.s + c, *s2 = s1 + 4 * p, *red = k.corners + c, *black = k.black + c;
+        // Of d: r1 r2 b1 b2 here, then what lies west, east, south, north and at the corners of them.
+        const Real o1 = r1[0], o2 = r2[0], p1 = b1[0], p2 = b2[0];
+        const Real r1_e = r1[1], r1_s = r1[-n], r1_se = r1[1 - n], r2_w = r2[-1], r2_n = r2[n], r2_nw = r2[n - 1];
+        const Real b1_e = b1[1], b1_n = b1[n], b1_ne = b1[n + 1], b2_w = b2[-1], b2_s = b2[-n], b2_sw = b2[-n - 1];
+        const Real w1 = F::read(s1[W * p]), e1 = F::read(s1[E * p]), d1 = F::read(s1[S * p]), u1 = F::read(s1[N * p]);
+        const Real w2 = F::read(s2[W * p]), e2 = F::read(s2[E * p]), d2 = F::read(s2[S * p]), u2 = F::read(s2[N * p]);
+        const Real e2_w = F::read(s2[E * p - 1]), u1_s = F::read(s1[N * p - n]), w1_e = F::read(s1[W * p + 1]), d2_n = F::read(s2[S * p + n]);
+        const Real c1[4] = {F::read(red[SW * p]), F::read(red[SE * p]), F::read(red[NW * p]), F::read(red[NE * p])};
+        const Real c2[4] = {F::read(red[NE * p - n]), F::read(red[NW * p - n + 1]), c1[SE], F::read(red[SW * p + 1])};
+        const Real f1[4] = {F::read(black[SW * p]), F::read(black[SE * p]), F::read(black[NW * p]), F::read(black[NE * p])};
+        const Real f2[4] = {f1[NE], F::read(black[NW * p + 1]), F::read(black[SE * p + n]), F::read(black[SW * p + n + 1])};
+        const Real s[4] = {F::read(k.excess[c]), F::read(k.excess[p + c]), F::read(k.excess[2 * p + c]), F::read(k.excess[3 * p + c])};
+        const Real q[4] = {
+            s[0] * o1 + (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
+                         ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1)))),
+            s[1] * o2 + (((w2 * (p1 - o2) + e2 * (b1_e - o2)) + (d2 * (b2_s - o2) + u2 * (p2 - o2))) +
+                         ((c2[0] * (r1_s - o2) + c2[1] * (r1_se - o2)) + (c2[2] * (o1 - o2) + c2[3] * (r1_e - o2)))),
+            s[2] * p1 + (((e2_w * (r2_w - p1) + w2 * (o2 - p1)) + (u1_s * (r1_s - p1) + d1 * (o1 - p1))) +
+                         ((f1[0] * (b2_sw - p1) + f1[1] * (b2_s - p1)) + (f1[2] * (b2_w - p1) + f1[3] * (p2 - p1)))),
+            s[3] * p2 + (((e1 * (o1 - p2) + w1_e * (r1_e - p2)) + (u2 * (o2 - p2) + d2_n * (r2_n - p2))) +
+                         ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2)))),
+        };
+        if (op.flags & STORE) {
+            for (int colour = 0; colour < 4; ++colour) k.q[colour * p + c] = q[colour];
+        }
+        if (op.flags & GO_ON) {
+            Real r[4];
+            for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p + c];
+            for (int colour = 0; colour < 4; ++colour) {
+                r[colour] -= alpha * q[colour];
+                k.r[colour * p + c] = r[colour];
+                k.z[colour * p + c] = r[colour];
             }
         }
     });

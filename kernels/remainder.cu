@@ -30,7 +30,7 @@ __device__ inline int natural_of(int k, int nx, int ny) {
 constexpr int WINDOW = BAND + 2;
 
 extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
-    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2];
+    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2], sum_of_row[2], next_sum[2];
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, m = a.n;
     const bool along_x = a.nx <= a.ny;
     const int length = along_x ? a.nx : a.ny;
@@ -57,15 +57,17 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         window[k][lane] = raw(k);
         if (lane == 0) row_excess[k] = raw_excess(k);
     }
-    // The pivot of node k, by warp 0: `v` is its row, one value a lane, `s` its excess.
-    auto pivot = [&](int k, double v, double s) {
-        int nonzero = v != 0.0;
-        for (int step = 16; step > 0; step /= 2) {
-            v += __shfl_xor_sync(0xffffffffu, v, step);
-            nonzero |= __shfl_xor_sync(0xffffffffu, nonzero, step);
-        }
+    auto whole = [&](double v) {
+        for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+        return v;
+    };
+    // The pivot of node k, by warp 0: `a` is its row, one value a lane, v their sum, `s` its excess.
+    auto pivot = [&](int k, double a_row, double v, double s) {
+        const int nonzero = __any_sync(0xffffffffu, a_row != 0.0);
         if (lane == 0) {
+            if (!nonzero) v = 0.0;
             const double d = s - v;
+            sum_of_row[k & 1] = v;
             const int at = natural_of(k, a.nx, a.ny);
             const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, s, v, s, d, nonzero == 0).inverse;
             inverse_of[k & 1] = inverse;
@@ -74,7 +76,11 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         }
     };
     __syncthreads();
-    if (warp == 0) pivot(0, window[0][lane], row_excess[0]);
+    if (warp == 0) pivot(0, window[0][lane], whole(window[0][lane]), row_excess[0]);
+    if (warp == 1) {
+        const double sum = whole(m > 1 ? window[1][lane] : 0.0);
+        if (lane == 0) next_sum[0] = sum;
+    }
     int slot = 0;
     for (int k = 0; k < m; ++k) {
         const double next = warp == 31 ? raw(k + WINDOW - 1) : 0.0;
@@ -92,7 +98,12 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
         const double s = row_excess[to] - l * excess_of[k & 1];
         __syncwarp();
         if (lane == 0) row_excess[to] = s;
-        if (warp == 0 && k + 1 < m) pivot(k + 1, v, s);
+        // The sum of the next pivot's row, without waiting for it: that of the row after is taken a step ahead.
+        if (warp == 0 && k + 1 < m) pivot(k + 1, v, next_sum[k & 1] - l * (sum_of_row[k & 1] - row[0]), s);
+        if (warp == 1) {
+            const double sum = whole(v);
+            if (lane == 0) next_sum[(k + 1) & 1] = sum;
+        }
         if (warp == 30) {
             a.couplings[k * BAND + lane] = row[lane];
             if (k + 1 + lane < m) a.back[(k + 1 + lane) * BAND + lane] = row[lane];
@@ -110,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
 struct InverseArgs {
     const double *couplings, *back, *inverse_pivot;
     double *inverse;  // n * n values, symmetric, natural order
+    float *narrow;    // and in single precision, where sweeps are
     int nx, ny, n;
     double unit;      // sweeps solve with M / unit
 };
@@ -121,7 +133,9 @@ constexpr int COLUMNS = 4;
 extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(InverseArgs a) {
     const int lane = threadIdx.x % 32, m = a.n, column = blockIdx.x * COLUMNS + threadIdx.x / 32;
     if (column >= m) return;
-    double *out = a.inverse + int64_t(natural_of(column, a.nx, a.ny)) * m;
+    const int64_t place = int64_t(natural_of(column, a.nx, a.ny)) * m;
+    double *out = a.inverse + place;
+    float *narrow = a.narrow ? a.narrow + place : nullptr;
     // Forward from the column's own node on: y_k = v_k / d_k, v_(k+1+l) -= a_kl y_k. Lane l holds v_(k+l).
     double v = lane == 0 ? a.unit : 0.0, kept = 0.0;
     for (int k = lane; k < column; k += 32) out[natural_of(k, a.nx, a.ny)] = 0.0;
@@ -164,56 +178,74 @@ extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(Inver
             if (lane == 31) up = 0.0;
             v = up + row[u] * z;
             if (lane == k % 32) kept = z;
-            if (k % 32 == 0 && own < m) out[natural_of(own, a.nx, a.ny)] = kept;
+            if (k % 32 == 0 && own < m) {
+                const int at = natural_of(own, a.nx, a.ny);
+                out[at] = kept;
+                if (narrow) narrow[at] = float(kept);
+            }
         }
     }
 }
 
-struct Rest {
-    const double *inverse, *r;
-    double *z;
+template <class Real> struct Rest {
+    Geometry g;           // of the vectors, by colour
+    const Real *inverse;
+    const Real *r;
+    Real *z;
     int n;
 };
 
-// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. 8 n^2 bytes, from the L2
-// cache.
-__device__ inline double multiply_remainder(const Rest &a) {
-    __shared__ double r[MOST_REMAINDER];
+// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
+template <class Real> __device__ inline double multiply_remainder(const Rest<Real> &a) {
+    __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
+    const auto place = [&](int k) {
+        const int j = k / a.g.nx, ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
+        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+        return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
+    };
     double product = 0.0;
-    for (int k = t; k < a.n; k += threads) r[k] = a.r[k];
+    int row = blockIdx.x * (threads / 32) + t / 32;
+    // Sixteen loads at once, so that few wait for others; the first ones before r is there.
+    Real v[16];
+    const auto load = [&](int first) {
+        const Real *values = a.inverse + int64_t(row) * a.n;
+#pragma unroll
+        for (int u = 0; u < 16; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : Real(0);
+    };
+    if (row < a.n) load(lane);
+    for (int k = t; k < a.n; k += threads) r[k] = a.r[place(k)];
     __syncthreads();
-    for (int row = blockIdx.x * (threads / 32) + t / 32; row < a.n; row += gridDim.x * (threads / 32)) {
-        const double *values = a.inverse + int64_t(row) * a.n;
-        double sum = 0.0;
-        // Sixteen loads at once, so that few wait for others.
+    for (bool first_row = true; row < a.n; row += gridDim.x * (threads / 32), first_row = false) {
+        Real sum = 0;
         for (int first = lane; first < a.n; first += 32 * 16) {
-            double v[16];
+            if (!first_row || first != lane) load(first);
 #pragma unroll
-            for (int u = 0; u < 16; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : 0.0;
-#pragma unroll
-            for (int u = 0; u < 16; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : 0.0);
+            for (int u = 0; u < 16; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : Real(0));
         }
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
         if (lane == 0) {
-            a.z[row] = sum;
-            product += sum * r[row];
+            a.z[place(row)] = sum;
+            product += double(sum) * r[row];
         }
     }
     return product;
 }
 
-struct RemainderArgs {
-    Rest rest;
+template <class Real> struct RemainderArgs {
+    Rest<Real> rest;
     double *partial;  // r' z, a value a block
     TurnArgs turn;    // to the way up, unless `how` says nothing
 };
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs a) {
+template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
     double product = multiply_remainder(a.rest);
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
     if (last_block(&a.turn.scalars->ticket)) turn_of(a.turn);
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f32(RemainderArgs<float> a) { remainder_step(a); }

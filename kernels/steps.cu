@@ -56,6 +56,7 @@ struct TransferArgs {
     int64_t ld;
     int first_row, rows;
     double scale;
+    const Scalars *guard;   // only if the loop has met its test; may be null
 };
 
 __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
@@ -66,6 +67,7 @@ __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
 
 template <bool STORE>
 __device__ inline void transfer(const TransferArgs &a) {
+    if (a.guard && a.guard->code != MET) return;
     const int across = (a.g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
@@ -272,8 +274,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 
 // out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
-    // After the loop: not if it goes on.
-    if (a.how == LOOP && (a.scalars->code == PAUSED || a.scalars->code == RUNNING)) return;
+    // After the loop: not if it goes on; on the caller's matrix only if it has met its test.
+    if (a.how == LOOP && (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET))) return;
     double norm2 = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -288,9 +290,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
     if (!last_block(&a.scalars->ticket)) return;
     norm2 = sum_of(a.partial, gridDim.x);
     if (thread_of_block() == 0) {
-        if (a.out) a.scalars->norm2 = norm2;
-        else a.scalars->whole_norm2 = norm2;
-        a.scalars->largest = 0;
+        if (a.out) {
+            a.scalars->norm2 = norm2;
+            a.scalars->largest = 0;
+        } else {
+            a.scalars->whole_norm2 = norm2;
+        }
     }
 }
 

@@ -250,6 +250,8 @@ pub struct LoopTest {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
+    /// A residual that meets the test is confirmed on r = b - A x; else on the caller's matrix.
+    pub confirms: bool,
 }
 
 /// How a loop of PCG ended; x has all steps.

@@ -108,12 +108,16 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             max_iter: test.max_iter,
             rho,
             sigma,
+            confirms: test.confirms,
         };
         let own = s.iterate(&whole).transpose()?;
         if let Some(end) = own {
             (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
             if end.ending == LoopEnding::Cut {
                 return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
+            }
+            if end.ending == LoopEnding::Met && !test.confirms {
+                return ended(iterations, norm, StopReason::Converged);
             }
         }
         while own.is_none() {
@@ -146,7 +150,8 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
                     return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
                 }
                 if met && !test.confirms {
-                    return ended(iterations, norm, StopReason::Converged);
+                    // A stop at the same time counts if the caller finds the test missed.
+                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
                 }
                 break;
             }

@@ -217,10 +217,8 @@ impl Rrb {
             })
         };
         let plain = Cycle { kind: Some(Kind::V), ..cycle };
-        let mut setup = made(
-            if known.double { Storage::F64 } else { storage },
-            if known.plain { plain } else { cycle },
-        )?;
+        let mut setup =
+            made(if known.double { Storage::F64 } else { storage }, if known.plain { plain } else { cycle })?;
         let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
         match rrb.backend.factorize(a, &setup, components) {
             // Perhaps a pivot that the short format cannot hold.
@@ -486,15 +484,12 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         }
         s.load_rhs(scale);
         end.norm = s.whole_residual_norm2().sqrt();
-        let ended = matches!(end.reason, StopReason::Converged | StopReason::Stagnated);
         if end.norm <= test.threshold {
-            if ended {
-                end.reason = StopReason::Converged;
-            }
+            end.reason = StopReason::Converged;
             break largest;
         }
         if end.reason != StopReason::Converged || restarts == RESTARTS || end.norm > WORTH_A_RESTART * missed {
-            if ended {
+            if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }
             break largest;

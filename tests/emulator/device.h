@@ -78,5 +78,9 @@ template <class T> inline T emulated_shuffle(T v, int from) {
 }
 inline int emulated_lane() { return (threadIdx.x + blockDim.x * threadIdx.y) % 32; }
 template <class T> inline T __shfl_xor_sync(unsigned, T v, int mask) { return emulated_shuffle(v, emulated_lane() ^ mask); }
+inline int __any_sync(unsigned, int v) {
+    for (int k = 16; k > 0; k /= 2) v |= emulated_shuffle(v, emulated_lane() ^ k);
+    return v != 0;
+}
 template <class T> inline T __shfl_sync(unsigned, T v, int from) { return emulated_shuffle(v, from % 32); }
 template <class T> inline T __shfl_down_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() + by < 32 ? emulated_lane() + by : emulated_lane()); }

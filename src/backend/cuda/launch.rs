@@ -79,9 +79,8 @@ pub struct Grid {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     pub g: Geometry,
-    pub z: Address,
-    pub from: Address,
     pub to: Address,
+    pub from: Address,
     pub nx: i32,
     pub ny: i32,
 }
@@ -206,6 +205,7 @@ pub struct Scalars {
     pub iteration: i64,
     pub max_iter: i64,
     pub pause_at: i64,
+    pub done: i64,
     pub preconditioned: i32,
     pub code: i32,
     pub rho: f64,
@@ -236,6 +236,7 @@ impl Scalars {
         iteration: 0,
         max_iter: 0,
         pause_at: 0,
+        done: 0,
         preconditioned: 0,
         code: 0,
         rho: 0.0,
@@ -399,6 +400,7 @@ pub struct InverseArgs {
     pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
+    pub narrow: Address,
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
@@ -409,6 +411,7 @@ pub struct InverseArgs {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rest {
+    pub g: Geometry,
     pub inverse: Address,
     pub r: Address,
     pub z: Address,
@@ -535,6 +538,7 @@ pub struct TransferArgs {
     pub first_row: i32,
     pub rows: i32,
     pub scale: f64,
+    pub guard: Address,
 }
 
 #[repr(C)]
@@ -766,7 +770,6 @@ macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* $($tnumber,)* }
         const PLAIN: usize = [$($symbol),*].len();
@@ -832,6 +835,7 @@ kernels! {
     Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.

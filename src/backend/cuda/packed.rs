@@ -12,7 +12,7 @@ use crate::backend::Setup;
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::storage::Storage;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::layout::Layout;
 use crate::grid::levels::{self, Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
@@ -179,6 +179,8 @@ pub struct RemainderPlaces {
     pub back: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
+    /// The same in f32, where sweeps are.
+    pub narrow: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -189,6 +191,7 @@ pub struct Packed {
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
     pub rest_grid: levels::Grid,
+    pub rest_layout: Layout,
     /// Four planes each; r, p and q (on S1: and z of the first grid) have black ones alone there.
     pub b: Address,
     pub x: Address,
@@ -329,23 +332,24 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         embedding = embedding.coarse(grid);
         grid = grid.coarse();
     }
-    let n = grid.nodes();
+    let (n, rest_layout) = (grid.nodes(), Layout::new(grid, source.shape.block));
     let band = if matches!(kind, Remainder::Inverse) { n } else { 0 };
     let rest = RemainderPlaces {
         natural: plan.take(5 * n),
-        r: plan.take(n),
-        z: plan.take(n),
+        r: plan.bytes(4 * rest_layout.len() * real),
+        z: plan.bytes(4 * rest_layout.len() * real),
         couplings: plan.take(band * BAND),
         back: plan.take(band * BAND),
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
+        narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
     };
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
         grids[number].sweep.kept = match grids.get(number + 1) {
-            Some(next) => Kept { g: next.k.g, z: next.sweep.z, from: 0, to: 0, nx, ny },
-            None => Kept { g: Geometry::default(), z: 0, from: rest.z, to: rest.r, nx, ny },
+            Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
+            None => Kept { g: geometry(&rest_layout), to: rest.r, from: rest.z, nx, ny },
         };
     }
     let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle);
@@ -395,6 +399,13 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
 impl Packed {
     pub fn new(stream: &Stream, shape: Shape, source: &Source) -> Result<Self> {
         let device = stream.device();
+        // Sweeps count with 32 bits.
+        if 8 * source.layout.len() > i32::MAX as usize {
+            return Err(Error::Unsupported(format!(
+                "{} x {} points are more than backend=cuda takes (about 1e9)",
+                shape.source.grid.nx, shape.source.grid.ny
+            )));
+        }
         let local = shape.levels - 2 * shape.grids();
         let (mut rest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
         for _ in 0..shape.grids() {
@@ -424,6 +435,7 @@ impl Packed {
             remainder,
             rest: places.rest,
             rest_grid,
+            rest_layout: Layout::new(rest_grid, shape.source.block),
             b,
             x,
             r,

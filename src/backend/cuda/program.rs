@@ -7,7 +7,7 @@ use super::launch::{
     self, Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs,
     Rest, SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
 };
-use super::packed::{Packed, Remainder};
+use super::packed::{Packed, Remainder, geometry};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -341,7 +341,9 @@ impl Packed {
     }
 
     fn rest_args(&self) -> Rest {
-        Rest { inverse: self.rest.inverse, r: self.rest.r, z: self.rest.z, n: self.rest_grid.nodes() as i32 }
+        let inverse = if self.short() { self.rest.narrow } else { self.rest.inverse };
+        let (g, n) = (geometry(&self.rest_layout), self.rest_grid.nodes() as i32);
+        Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }
 
     fn op_at(&self, n: usize) -> Address {
@@ -402,7 +404,12 @@ impl Packed {
                 kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
                     let (rest, turn) = (self.rest_args(), self.turn_args(how));
-                    launch::remainder(stream, &RemainderArgs { rest, partial, turn })?;
+                    let arguments = RemainderArgs { rest, partial, turn };
+                    if self.short() {
+                        launch::remainder_short(stream, &arguments)?;
+                    } else {
+                        launch::remainder(stream, &arguments)?;
+                    }
                 }
                 kind::ADVANCE_FIRST => launch::advance_first(stream, storage, &self.first_args(how, input))?,
                 kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,

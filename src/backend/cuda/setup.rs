@@ -13,7 +13,7 @@ use crate::backend::{Look, PivotContext, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::{self, Inspection};
-use crate::grid::layout::Colour;
+use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::{StencilView, View, ring_index};
 
 /// Names of the arrays of a matrix, in the order of the kernel's.
@@ -250,8 +250,8 @@ impl Packed {
                 &BandArgs { rules, natural: rest.natural, nx, ny, n, couplings, back, inverse_pivot },
             )?;
             let inverse = rest.inverse;
-            let unit = self.unit;
-            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, nx, ny, n, unit })?;
+            let (narrow, unit) = (rest.narrow, self.unit);
+            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, narrow, nx, ny, n, unit })?;
         }
         self.scalars.per_unit = self.unit.recip();
         stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
@@ -318,6 +318,11 @@ impl Packed {
             }
             // Rows of the transpose: M^-1 is symmetric.
             stream.send(places.inverse, &inverse)?;
+            if places.narrow != 0 {
+                let narrow: Vec<f32> = inverse.iter().map(|v| *v as f32).collect();
+                stream.send(places.narrow, &narrow)?;
+                stream.wait()?;
+            }
             stream.wait()?;
         }
         Ok(())
@@ -354,21 +359,25 @@ impl Packed {
 impl Level {
     /// Colour and place in its plane of a node of the finest grid that lies on this one.
     fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
-        let l = &self.layout;
-        let ii = (i - self.embedding.x0) / self.embedding.step + l.shift_x;
-        let jj = (j - self.embedding.y0) / self.embedding.step + l.shift_y;
-        let colour = match (ii % 2, jj % 2) {
-            (1, 1) => Colour::B2,
-            (0, 1) => Colour::R1,
-            (1, 0) => Colour::R2,
-            _ => Colour::B1,
-        };
-        (colour, (jj / 2 + 1) * l.stride() + l.block + ii / 2)
+        let e = &self.embedding;
+        place_in(&self.layout, (i - e.x0) / e.step, (j - e.y0) / e.step)
     }
 }
 
+/// Colour and place in its plane of a node.
+pub fn place_in(l: &Layout, i: usize, j: usize) -> (Colour, usize) {
+    let (ii, jj) = (i + l.shift_x, j + l.shift_y);
+    let colour = match (ii % 2, jj % 2) {
+        (1, 1) => Colour::B2,
+        (0, 1) => Colour::R1,
+        (1, 0) => Colour::R2,
+        _ => Colour::B1,
+    };
+    (colour, (jj / 2 + 1) * l.stride() + l.block + ii / 2)
+}
+
 /// Ringed values, row by row.
-pub fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
+fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
     for (j, row) in values.chunks_exact_mut(nx).enumerate() {
         row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);
     }

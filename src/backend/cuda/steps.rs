@@ -13,8 +13,9 @@ use super::launch::{
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::projection::Nodes;
-use super::setup::gather;
+use super::setup::place_in;
 use crate::backend::cycle::Recursion;
+use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::stencil::ring_index;
@@ -24,6 +25,9 @@ use std::sync::Arc;
 
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
+
+/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over.
+const UNROLLED: usize = 4;
 
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
@@ -43,6 +47,8 @@ pub struct Run<'a> {
     input: (Address, usize),
     output: (Address, usize),
     ready: Ready,
+    /// Of the right-hand side as loaded.
+    scale: f64,
 }
 
 /// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
@@ -50,8 +56,10 @@ pub struct Run<'a> {
 struct Ready {
     /// <b, b> as given.
     b_norm2: Option<f64>,
-    /// |b - A x|^2 of the guess.
+    /// |b - A x|^2, of the guess or after the loop.
     whole_norm2: Option<f64>,
+    /// After the loop: the right-hand side is that of the caller's matrix again.
+    rhs_loaded: bool,
     /// r is the right-hand side that CG works on.
     r_is_rhs: bool,
     /// After the loop: r = b - A x is there, and <r, r>.
@@ -89,7 +97,7 @@ impl<'a> Run<'a> {
         let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
         let ready = Ready::default();
         let (failed, seconds_transfer) = (None, 0.0);
-        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready })
+        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready, scale: 1.0 })
     }
 
     /// Does `f` unless something failed before; keeps its failure.
@@ -221,18 +229,28 @@ impl Packed {
 
     /// The remainder that the host solves.
     pub fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
-        let (grid, rest, unit) = (self.rest_grid, self.rest, self.unit);
+        if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
+    }
+
+    fn solve_on_host_in<R: Real>(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
-        let mut values: Vec<f64> = zeroed(grid.nodes(), "the remainder")?;
+        let mut values: Vec<R> = zeroed(4 * layout.len(), "the remainder")?;
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;
-        let z = &mut natural.grids[0].z;
-        for (j, row) in values.chunks_exact(grid.nx).enumerate() {
-            let z = &mut z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter_mut().zip(row).for_each(|(z, r)| *z = unit * r);
+        let place = |i: usize, j: usize| {
+            let (colour, at) = place_in(&layout, i, j);
+            colour as usize * layout.len() + at
+        };
+        for j in 0..grid.ny {
+            let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
         }
         natural.apply();
-        gather(&natural.grids[0].z, grid.nx, &mut values);
+        for j in 0..grid.ny {
+            let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+        }
         stream.send(rest.z, &values)?;
         stream.wait()
     }
@@ -311,7 +329,7 @@ impl Packed {
         }
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
+                (0..UNROLLED).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
@@ -470,7 +488,7 @@ impl Run<'_> {
         self.ready = Ready::default();
         loop {
             let s = &mut *self.k.scalars;
-            (s.code, s.ring_used) = (code::RUNNING, 0);
+            (s.code, s.done, s.ring_used) = (code::RUNNING, 0, 0);
             s.pause_at = s.iteration + lag;
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
@@ -478,11 +496,20 @@ impl Run<'_> {
                 None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
-            self.k.residual(self.stream, self.source, How::Loop)?;
+            if test.confirms {
+                self.k.residual(self.stream, self.source, How::Loop)?;
+            } else {
+                self.k.forget_largest(self.stream)?;
+            }
             self.k.back_substitute(self.stream)?;
-            let confirms = test.preconditioned && self.k.fused();
+            let confirms = test.confirms && test.preconditioned && self.k.fused();
             if confirms {
                 self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+            }
+            if !test.confirms {
+                let b = TransferArgs { guard: self.k.scalars_at, ..self.transfer(self.k.b, self.input, self.scale) };
+                launch::load(self.stream, &b)?;
+                launch::residual(self.stream, &ProductArgs { how: How::Loop as i32, ..self.product(self.k.x, 0) })?;
             }
             let whole = offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>();
             self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, whole)?;
@@ -507,7 +534,9 @@ impl Run<'_> {
                     stopped = observer.iteration(iterations, relative);
                 }
             }
-            self.ready.norm2 = Some(s.norm2);
+            self.ready.norm2 = test.confirms.then_some(s.norm2);
+            self.ready.rhs_loaded = !test.confirms && s.code == code::MET;
+            self.ready.whole_norm2 = self.ready.rhs_loaded.then_some(s.whole_norm2);
             self.ready.start = confirms.then_some(Start { norm2: s.norm2, rho: s.rho, sigma: None });
             self.ready.largest = Some(f64::from_bits(s.largest));
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
@@ -529,7 +558,7 @@ impl Run<'_> {
 
     fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
         let rows = self.source.g.ny;
-        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale }
+        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale, guard: 0 }
     }
 
     /// Copies what is on the host to its place on the device.
@@ -622,6 +651,7 @@ impl RrbSteps for Run<'_> {
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let known = std::mem::take(&mut self.ready).b_norm2;
+        self.scale = scale;
         self.scalar(|s| {
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
@@ -647,7 +677,11 @@ impl RrbSteps for Run<'_> {
     }
 
     fn load_rhs(&mut self, scale: f64) {
-        self.ready = Ready::default();
+        let ready = std::mem::take(&mut self.ready);
+        if ready.rhs_loaded && scale == self.scale {
+            self.ready.whole_norm2 = ready.whole_norm2;
+            return;
+        }
         self.step(|s| launch::load(s.stream, &s.transfer(s.k.b, s.input, scale)));
     }
 

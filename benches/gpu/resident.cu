@@ -1,0 +1,100 @@
+// Times factorizations and solves with arrays that lie on the device: wall time around the call, synchronized.
+//
+//     nvcc -O2 -Iinclude benches/gpu/resident.cu -Ltarget/release -lrrbsolver -o resident
+//     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
+//
+// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+#include <rrbsolver.h>
+
+static void must(rrb_status s) {
+    if (s >= 0) return;
+    char text[512];
+    rrbsolver_last_error(text, sizeof text);
+    std::fprintf(stderr, "%s\n", text);
+    std::exit(1);
+}
+
+static double seconds() {
+    cudaDeviceSynchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static double *on_device(const std::vector<double> &v) {
+    double *p = nullptr;
+    if (cudaMalloc(&p, 8 * v.size()) != cudaSuccess) std::exit(1);
+    cudaMemcpy(p, v.data(), 8 * v.size(), cudaMemcpyHostToDevice);
+    return p;
+}
+
+int main(int argc, char **argv) {
+    const int repeats = argc > 1 ? std::atoi(argv[1]) : 20;
+    std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "setup ms", "solve ms", "lowest", "highest", "B/node", "options");
+    for (int a = 2; a + 1 < argc; a += 2) {
+        const int64_t n = std::atoll(argv[a]), m = n * n;
+        std::vector<double> center(m, 4.0), east(m, -1.0), u(m), b(m);
+        auto f = [&](int64_t i, int64_t j) {
+            const double h = 1.0 / (n + 1), x = (i + 1) * h, y = (j + 1) * h;
+            return x * (x - 1) * y * (y - 1) * std::exp(x * y);
+        };
+        for (int64_t j = 0; j < n; ++j)
+            for (int64_t i = 0; i < n; ++i) u[j * n + i] = f(i, j);
+        for (int64_t j = 0; j < n; ++j) {
+            for (int64_t i = 0; i < n; ++i) {
+                const int64_t k = j * n + i;
+                b[k] = 4 * u[k] - (i > 0 ? u[k - 1] : 0) - (i + 1 < n ? u[k + 1] : 0) - (j > 0 ? u[k - n] : 0) - (j + 1 < n ? u[k + n] : 0);
+            }
+        }
+        double *d_center = on_device(center), *d_east = on_device(east), *d_b = on_device(b), *d_x = on_device(b);
+        rrb_handle *h = nullptr;
+        must(rrb_create(n, n, &h));
+        must(rrb_set_options(h, "backend=cuda rel_tol=1e-6"));
+        must(rrb_set_options(h, argv[a + 1]));
+        std::vector<double> setup, solve;
+        for (int k = 0; k < repeats / 2 + 2; ++k) {
+            const double start = seconds();
+            must(rrb_factorize(h, d_center, d_east, d_east, nullptr, nullptr));
+            if (k >= 2) setup.push_back(1e3 * (seconds() - start));
+        }
+        for (int k = 0; k < repeats + 2; ++k) {
+            cudaMemset(d_x, 0, 8 * m);
+            const double start = seconds();
+            must(rrb_solve(h, d_b, d_x));
+            if (k >= 2) solve.push_back(1e3 * (seconds() - start));
+        }
+        std::vector<double> x(m);
+        cudaMemcpy(x.data(), d_x, 8 * m, cudaMemcpyDeviceToHost);
+        double r2 = 0.0, b2 = 0.0;
+        for (int64_t j = 0; j < n; ++j) {
+            for (int64_t i = 0; i < n; ++i) {
+                const int64_t k = j * n + i;
+                const double r = b[k] - (4 * x[k] - (i > 0 ? x[k - 1] : 0) - (i + 1 < n ? x[k + 1] : 0) - (j > 0 ? x[k - n] : 0) - (j + 1 < n ? x[k + n] : 0));
+                r2 += r * r;
+                b2 += b[k] * b[k];
+            }
+        }
+        int64_t its = 0, levels = 0, precision = 0, cycle = 0, bytes = 0;
+        must(rrb_get_int(h, RRB_INFO_ITERATIONS, &its));
+        must(rrb_get_int(h, RRB_INFO_LEVELS, &levels));
+        must(rrb_get_int(h, RRB_INFO_PRECISION, &precision));
+        must(rrb_get_int(h, RRB_INFO_CYCLE, &cycle));
+        must(rrb_get_int(h, RRB_INFO_BYTES_DEVICE, &bytes));
+        std::sort(setup.begin(), setup.end());
+        std::sort(solve.begin(), solve.end());
+        std::printf("%6lld %5lld %6lld %2lld%2lld %10.3f %10.3f %10.3f %10.3f %7.1f  %s (residual %.1e)\n", (long long)n, (long long)its, (long long)levels,
+                    (long long)precision, (long long)cycle, setup[setup.size() / 2], solve[solve.size() / 2], solve.front(), solve.back(), double(bytes) / m, argv[a + 1], std::sqrt(r2 / b2));
+        std::fflush(stdout);
+        rrb_destroy(&h);
+        cudaFree(d_center);
+        cudaFree(d_east);
+        cudaFree(d_b);
+        cudaFree(d_x);
+    }
+    return 0;
+}
