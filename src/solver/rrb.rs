@@ -217,10 +217,8 @@ impl Rrb {
             })
         };
         let plain = Cycle { kind: Some(Kind::V), ..cycle };
-        let mut setup = made(
-            if known.double { Storage::F64 } else { storage },
-            if known.plain { plain } else { cycle },
-        )?;
+        let mut setup =
+            made(if known.double { Storage::F64 } else { storage }, if known.plain { plain } else { cycle })?;
         let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
         match rrb.backend.factorize(a, &setup, components) {
             // Perhaps a pivot that the short format cannot hold.
