@@ -279,7 +279,7 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
  * matrix or none.
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
- * differ by at most 1e12 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
+ * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
  * bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
  * `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
  * points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
@@ -456,7 +456,10 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
  * monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0, arrays overlap),
  * `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
- * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race). Takes no memory, starts no thread.
+ * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
+ * on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
+ * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
+ * starts no thread.
  * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 85 flops a cell.
  * Source: Rodriguez et al., algorithms 1 to 3.
  *
@@ -479,8 +482,9 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 /**
  * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
  * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
- * at that time (those of the call, or the library's own where Jacobi alternates; in the space of `memory`); nonzero ends
- * the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
+ * at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's are); what
+ * it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of the host travel
+ * back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
  * cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.

@@ -17,7 +17,9 @@
 // of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until stage s - 1 of its own chunk and of those before
 // and after is complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory once and
 // from the L2 cache for the later colours. Blocks of threads start in the order of their numbers, as CUB's scans rely on
-// too; an item waits only for items before it, so that somebody can always go on.
+// too; an item waits only for items before it, so that somebody can always go on. The ghost cells that patches take from
+// each other are items too, boxes of at most 512 cells somewhat before the first tile of either patch; the tiles wait until
+// all boxes that read or write their patch are done.
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
 // with what shares their sectors, faces are read twice).
@@ -41,11 +43,12 @@ struct Patch {
 
 // Blocks of lx x ly x lz cells, cx x cy x cz of them, from a first cell. `shape`: lx, ly, lz, cx, cy, cz in four bits each,
 // then flags. Every other block: strided. Of the blocks of a masked item those with ix + iy + iz + phase even are relaxed.
+// Items of shape 0 are boxes of ghost cells, number x.
 struct Item {
     int patch, x, y, z;
     unsigned shape;
     int wait, done;    // places in `progress`: the first of three to wait for, and the one to advance; -1: none
-    int unused;
+    int also;          // another one to wait for, of a box to advance; -1: none
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 
@@ -54,9 +57,18 @@ struct Tables {
     const double *reciprocals, *before, *after, *dense;
 };
 
+// Part of the ghost layer of one patch that another covers, at most BOX_CELLS cells.
+struct Copy {
+    int to_patch, from_patch;
+    int64_t to, from;
+    int nx, ny, nz, unused;
+};
+constexpr int BOX_CELLS = 512;
+
 struct RelaxArgs {
     const Patch *patches;
     const Item *items;
+    const Copy *copies;
     const Tables *tables;
     unsigned *progress;
     const unsigned *totals;   // items that advance a place in one launch
@@ -65,6 +77,11 @@ struct RelaxArgs {
     int own_chunk;            // wait for the own chunk only
     double omega;
     double legs[27];          // (c+1)*9 + (b+1)*3 + a+1
+    unsigned count;           // items
+    double eigenvalues[24];   // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
+    double weight;            // of three inverse transforms
+    int points, dense;        // dense inverses
+    int exchange;             // 0: ghost cells are there; 1: copied first; 2: in both arrays
 };
 
 #ifdef RRB_EMULATED
@@ -73,6 +90,7 @@ __device__ __forceinline__ void store_relaxed(double *p, double v) { *p = v; }
 __device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p; }
 __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
+__device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
 #else
 __device__ __forceinline__ double load_relaxed(const double *p) {
     double v;
@@ -87,15 +105,26 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned *p) {
 }
 __device__ __forceinline__ void add_release(unsigned *p) { asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory"); }
 __device__ __forceinline__ void pause() { __nanosleep(40); }
+// To rounding: 20 bits, doubled twice.
+__device__ __forceinline__ double reciprocal(double x) {
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+    r = fma(fma(-x, r, 1.0), r, r);
+    return fma(fma(-x, r, 1.0), r, r);
+}
 #endif
 
-// Waits for the stage before, of the chunk before, the own one and the next.
-__device__ __forceinline__ void wait(const RelaxArgs &a, int place) {
-    if (place < 0) return;
-    if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
-        const unsigned target = a.totals[place + threadIdx.x] * a.launches;
-        while (static_cast<int>(load_acquire(a.progress + place + threadIdx.x) - target) < 0) pause();
-    }
+__device__ __forceinline__ void wait_for(const RelaxArgs &a, int place) {
+    const unsigned target = a.totals[place] * a.launches;
+    while (static_cast<int>(load_acquire(a.progress + place) - target) < 0) pause();
+}
+
+// Waits for the stage before, of the chunk before, the own one and the next, and for the patch's ghost cells and those that
+// are taken from it.
+__device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
+    if (item.wait < 0 && item.also < 0) return;
+    if (threadIdx.x < 3 && item.wait >= 0 && (!a.own_chunk || threadIdx.x == 1)) wait_for(a, item.wait + threadIdx.x);
+    if (threadIdx.x == 3 && item.also >= 0) wait_for(a, item.also);
     __syncthreads();
 }
 
@@ -189,51 +218,51 @@ __device__ __forceinline__ void transform(double (&v)[8], int length) {
     }
 }
 
-// One block of 8 x 8 x 8 and a 7-point stencil. The faces around the tile: `halo`, west, east at z*8 + y, south, north at z*8 + x.
+// One block of 8 x 8 x 8 and a 7-point stencil. With A_b u_b taken out of the residual,
+//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - the part of A u from outside of the block),
+// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8 + y,
+// south and north at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
+
 __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
     const Patch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
     const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
-    const double *u = patch.u[a.from] + corner;
     const Tables &tables = a.tables[TILE_CELLS - 1];
-    const double *reciprocals = tables.reciprocals;
 
-    double line[10], v[8];
+    double v[8];
     {
         const int64_t f_plane = int64_t(patch.nx) * patch.ny;
         const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
     }
-    wait(a, item.wait);
+    wait(a, item);
     {
-        const double *column = u + t * row + s;
-#pragma unroll
-        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
-        const double *layer = u + t * plane;
+        const double *u = patch.u[a.from] + corner;
+        const double *column = u + t * row + s, *layer = u + t * plane;
         const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
         const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
+        const double bottom = load_relaxed(column - plane), top = load_relaxed(column + 8 * plane);
         halo[threadIdx.x] = west;
-        halo[64 + threadIdx.x] = east;
-        halo[128 + threadIdx.x] = south;
-        halo[192 + threadIdx.x] = north;
+        halo[EAST + threadIdx.x] = east;
+        halo[SOUTH + threadIdx.x] = south;
+        halo[NORTH + threadIdx.x] = north;
+        v[0] -= a.legs[4] * bottom;
+        v[7] -= a.legs[22] * top;
     }
-#pragma unroll
-    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
     __syncthreads();
+    if (s == 0 || s == 7) {
+        const double *face = halo + (s == 0 ? 0 : EAST) + t, leg = s == 0 ? a.legs[12] : a.legs[14];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-        double r = v[k];
-        r -= a.legs[13] * line[k + 1];
-        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
-        r -= a.legs[14] * (s == 7 ? halo[64 + k * 8 + t] : tile[place(s + 1, t, k)]);
-        r -= a.legs[10] * (t == 0 ? halo[128 + k * 8 + s] : tile[place(s, t - 1, k)]);
-        r -= a.legs[16] * (t == 7 ? halo[192 + k * 8 + s] : tile[place(s, t + 1, k)]);
-        r -= a.legs[4] * line[k];
-        r -= a.legs[22] * line[k + 2];
-        v[k] = r;
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+    }
+    if (t == 0 || t == 7) {
+        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, leg = t == 0 ? a.legs[10] : a.legs[16];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
     }
     if (tables.before) {
 #pragma unroll
@@ -241,7 +270,6 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     }
     // Lines along z, of (x, y) = (s, t).
     transform8(v);
-    __syncthreads();
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
     __syncthreads();
@@ -252,12 +280,14 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
     for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
     __syncthreads();
-    // Along y, of (x, z) = (s, t): there, the scale, and back.
+    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a first-level
+    // cache, which every `wait` empties, and would be an eighth of what L2 delivers.
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
     transform8(v);
+    const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + (t * 8 + j) * 8 + s);
+    for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalues[8 + j]);
     transform8(v);
 #pragma unroll
     for (int j = 0; j < 8; ++j) tile[place(s, j, t)] = v[j];
@@ -276,8 +306,16 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
         for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + k * 64 + threadIdx.x);
     }
     double *out = patch.u[a.to] + corner + t * row + s;
+    if (a.omega != 1.0) {
+        const double *own = patch.u[a.from] + corner + t * row + s;
+        double u[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+        for (int k = 0; k < 8; ++k) u[k] = load_relaxed(own + k * plane);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = (1.0 - a.omega) * u[k] + a.omega * v[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
     advance(a, item.done);
 }
 
@@ -305,7 +343,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     const bool masked = item.shape & MASKED;
     auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
 
-    wait(a, item.wait);
+    wait(a, item);
     double own[8], v[8];
     unsigned active = 0;
 #pragma unroll
@@ -419,21 +457,274 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     advance(a, item.done);
 }
 
+// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
+// bit, but u comes once, into shared memory.
+__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+    const Patch &patch = a.patches[item.patch];
+    const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
+    // Logarithms.
+    const int sx = (lx >> 1) - (lx >> 3), sy = (ly >> 1) - (ly >> 3), sz = (lz >> 1) - (lz >> 3);
+    const Tables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
+    const int phase = (s >> sx) + (t >> sy) + (item.shape & PHASE ? 1 : 0);
+    const bool masked = item.shape & MASKED;
+    unsigned active = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) active |= masked && (phase + (k >> sz) & 1) ? 0u : 1u << k;
+
+    double line[10], v[8];
+    {
+        const int64_t f_plane = int64_t(patch.nx) * patch.ny;
+        const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
+    }
+    wait(a, item);
+    {
+        const double *u = patch.u[a.from] + corner;
+        const double *column = u + t * row + s, *layer = u + t * plane;
+#pragma unroll
+        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
+        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
+        halo[threadIdx.x] = west;
+        halo[EAST + threadIdx.x] = east;
+        halo[SOUTH + threadIdx.x] = south;
+        halo[NORTH + threadIdx.x] = north;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        double r = v[k];
+        r -= a.legs[13] * line[k + 1];
+        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
+        r -= a.legs[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
+        r -= a.legs[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
+        r -= a.legs[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.legs[4] * line[k];
+        r -= a.legs[22] * line[k + 2];
+        v[k] = active >> k & 1 ? r : 0.0;
+    }
+    __syncthreads();
+    auto cell = [&](int k) { return (((k & (lz - 1)) << sy) + (t & (ly - 1)) << sx) + (s & (lx - 1)); };
+    if (tables.before) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + cell(k));
+    }
+#pragma unroll 1
+    for (int step = 0; step < 6; ++step) {
+        const int axis = step < 3 ? step : 5 - step;
+        auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+        if (step != 0 && step != 3) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
+        }
+        if (step == 3) {
+            const double *reciprocals = tables.reciprocals + ((t & (lz - 1)) << sx + sy) + (s & (lx - 1));
+#pragma unroll
+            for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + ((j & (ly - 1)) << sx));
+        }
+        const int length = axis == 0 ? lz : axis == 1 ? lx : ly;
+        if (length == 8) transform8(v);
+        else if (length == 4) transforms<4>(v);
+        else if (length == 2) transforms<2>(v);
+        if (step != 2 && step != 5) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
+            __syncthreads();
+        }
+    }
+    if (tables.after) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + cell(k));
+    }
+    double *out = patch.u[a.to] + corner + t * row + s;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (active >> k & 1) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+    }
+    advance(a, item.done);
+}
+
+// Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
+// right-hand sides lie in shared memory, 165 KB, rows padded so that the fragments of B come without bank conflicts; the
+// inverse, 2 MB, comes from L2, 13 flops a byte. A warp has 32 rows of the result. Devices with less shared memory take
+// `relax_any`, which reads the inverse once a block.
+constexpr int COLUMNS = 40, DENSE_THREADS = 512, COLUMN = TILE_CELLS + 4;
+
+// c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
+__device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+#if defined(RRB_EMULATED)
+    static double warps_a[DENSE_THREADS / 32][32][4], warps_b[DENSE_THREADS / 32][32][2];
+    double(&all_a)[32][4] = warps_a[threadIdx.x / 32];
+    double(&all_b)[32][2] = warps_b[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    for (int e = 0; e < 4; ++e) all_a[lane][e] = a[e];
+    for (int e = 0; e < 2; ++e) all_b[lane][e] = b[e];
+    __syncwarp();
+    for (int e = 0; e < 4; ++e) {
+        for (int k = 0; k < 8; ++k) c[e] += all_a[lane / 4 * 4 + k % 4][e / 2 + 2 * (k / 4)] * all_b[(2 * (lane % 4) + e % 2) * 4 + k % 4][k / 4];
+    }
+    __syncwarp();
+#elif __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#elif __CUDA_ARCH__ >= 800
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c[q % 2 * 2]), "+d"(c[q % 2 * 2 + 1])
+            : "d"(a[q]), "d"(b[q / 2]));
+    }
+#else
+    // No device of these has the shared memory.
+    __trap();
+#endif
+}
+
+// Where a column's block lies.
+struct Column {
+    const double *u, *f;
+    double *out;
+    int64_t row, plane, f_row, f_plane;
+};
+
+template <int POINTS> __device__ __forceinline__ double residual(const RelaxArgs &a, const Column &c, int i, int j, int k) {
+    const double *u = c.u + k * c.plane + j * c.row + i;
+    double r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+    if (POINTS == 7) {
+        r -= a.legs[13] * u[0];
+        r -= a.legs[12] * u[-1];
+        r -= a.legs[14] * u[1];
+        r -= a.legs[10] * u[-c.row];
+        r -= a.legs[16] * u[c.row];
+        r -= a.legs[4] * u[-c.plane];
+        r -= a.legs[22] * u[c.plane];
+    } else {
+#pragma unroll
+        for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
+    }
+    return r;
+}
+
+template <int POINTS> __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r, Column *column) {
+    const unsigned first = blockIdx.x * COLUMNS;
+    const int columns = static_cast<int>(min(a.count - first, static_cast<unsigned>(COLUMNS)));
+    if (threadIdx.x < COLUMNS) {
+        // Those beyond the last one repeat it, so that loops need not ask.
+        const Item &item = a.items[first + min(static_cast<int>(threadIdx.x), columns - 1)];
+        const Patch &patch = a.patches[item.patch];
+        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+        const int64_t at = (item.z + 1) * plane + (item.y + 1) * row + item.x + 1;
+        column[threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
+                               row,                  plane,                                                            patch.nx, f_plane};
+    }
+    __syncthreads();
+    const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
+#pragma unroll 4
+    for (int n = 0; n < COLUMNS; ++n) r[n * COLUMN + cell] = residual<POINTS>(a, column[n], i, j, k);
+    __syncthreads();
+
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, rows = threadIdx.x / 32 * 32;
+    double sum[2][COLUMNS / 8][4] = {};
+    // Columns of the inverse are contiguous: eight rows, 64 bytes, of four columns at a time.
+    const double *inverse = a.tables[TILE_CELLS - 1].dense + t * TILE_CELLS + rows + g;
+    const double *right = r + g * COLUMN + t;
+#pragma unroll 1
+    for (int q = 0; q < TILE_CELLS; q += 8, inverse += 8 * TILE_CELLS, right += 8) {
+        double left[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) left[m][e] = __ldg(inverse + m * 16 + e % 2 * 8 + e / 2 * 4 * TILE_CELLS);
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+            const double b[2] = {right[n * 8 * COLUMN], right[n * 8 * COLUMN + 4]};
+            multiply_add(sum[0][n], left[0], b);
+            multiply_add(sum[1][n], left[1], b);
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) r[(n * 8 + 2 * t + e % 2) * COLUMN + rows + m * 16 + g + e / 2 * 8] = sum[m][n][e];
+        }
+    }
+    __syncthreads();
+    constexpr int TOGETHER = 8;
+    for (int begin = 0; begin < columns; begin += TOGETHER) {
+        double old[TOGETHER];
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) {
+            const Column &c = column[begin + n];
+            old[n] = c.u[k * c.plane + j * c.row + i];
+        }
+#pragma unroll
+        for (int n = 0; n < TOGETHER; ++n) {
+            const Column &c = column[begin + n];
+            if (begin + n < columns) c.out[k * c.plane + j * c.row + i] = old[n] + a.omega * r[(begin + n) * COLUMN + cell];
+        }
+    }
+}
+
 // One whole block of 8^3.
 constexpr unsigned CUBE = 0x111888;
 
-// Part of the ghost layer of one patch that another covers, at most EXCHANGED cells.
-struct Copy {
-    int to_patch, from_patch;
-    int64_t to, from;
-    int nx, ny, nz, unused;
-};
-constexpr int EXCHANGE_THREADS = 128;
+// Eight cells a side in blocks beside each other, whose sides divide 8.
+__device__ __forceinline__ bool whole(unsigned shape) {
+    const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15}, counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
+    bool all = !(shape & STRIDED);
+#pragma unroll
+    for (int d = 0; d < 3; ++d) all = all && lengths[d] * counts[d] == 8;
+    return all;
+}
+
+// Ghost cells from another patch, x fastest: all that a thread reads, then what it writes.
+__device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, int which, bool both) {
+    const Patch &to = patches[c.to_patch], &from = patches[c.from_patch];
+    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
+    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
+    const double *read = from.u[which] + c.from;
+    const int cells = c.nx * c.ny * c.nz;
+    double v[BOX_CELLS / TILE_THREADS];
+    int64_t place[BOX_CELLS / TILE_THREADS];
+#pragma unroll
+    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+        const int q = threadIdx.x + n * TILE_THREADS;
+        if (q >= cells) continue;
+        const int rows = q / c.nx, i = q - rows * c.nx, k = rows / c.ny, j = rows - k * c.ny;
+        v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
+        place[n] = c.to + k * to_plane + j * to_row + i;
+    }
+#pragma unroll
+    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+        if (static_cast<int>(threadIdx.x) + n * TILE_THREADS >= cells) continue;
+        store_relaxed(to.u[which] + place[n], v[n]);
+        if (both) store_relaxed(to.u[1 - which] + place[n], v[n]);
+    }
+}
+
+__device__ __forceinline__ void relax_box(const RelaxArgs &a, const Item &item) {
+    if (a.exchange) exchange(a.patches, a.copies[item.x], a.from, a.exchange == 2);
+    advance(a, item.done);
+    advance(a, item.also);
+}
 
 struct ExchangeArgs {
     const Patch *patches;
     const Copy *copies;
     int which;
+    int both;          // written to both arrays, so that Jacobi's other one has the same ghost cells
 };
 
 // Part of an array of u.
@@ -476,42 +767,48 @@ constexpr int NORM_THREADS = 256;
 
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[256];
-    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
+    const blocks::Item item = a.items[blockIdx.x];
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else blocks::relax_cube(a, item, tile, halo);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_7_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[256];
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == blocks::CUBE && !a.tables[blocks::TILE_CELLS - 1].dense) blocks::relax_cube(a, item, tile, halo);
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
+    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
 
 // Any blocks and a 27-point stencil.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 10) smoother_relax_27_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     const blocks::Item item = a.items[blockIdx.x];
-    if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
+    if (item.shape == 0) blocks::relax_box(a, item);
+    else if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
+}
+
+// Blocks of 8^3 with dense inverses, of one stage.
+extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_relax_dense_f64(const blocks::RelaxArgs a) {
+#ifdef RRB_EMULATED
+    static double r[blocks::COLUMNS * blocks::COLUMN];
+#else
+    extern __shared__ double r[];
+#endif
+    __shared__ blocks::Column column[blocks::COLUMNS];
+    if (a.points == 7) blocks::relax_dense_cubes<7>(a, r, column);
+    else blocks::relax_dense_cubes<27>(a, r, column);
 }
 
 // Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
 // is no ghost cell.
-extern "C" __global__ void __launch_bounds__(blocks::EXCHANGE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
-    const blocks::Copy c = a.copies[blockIdx.x];
-    const blocks::Patch &to = a.patches[c.to_patch], &from = a.patches[c.from_patch];
-    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
-    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
-    const double *read = from.u[a.which] + c.from;
-    double *write = to.u[a.which] + c.to;
-    const int cells = c.nx * c.ny * c.nz;
-#pragma unroll 4
-    for (int q = threadIdx.x; q < cells; q += blocks::EXCHANGE_THREADS) {
-        const int i = q % c.nx, j = q / c.nx % c.ny, k = q / c.nx / c.ny;
-        write[k * to_plane + j * to_row + i] = read[k * from_plane + j * from_row + i];
-    }
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
+    blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
 }
 
 // u of one array to the other; with `ghosts` its outermost layer alone. A value is written by one thread.

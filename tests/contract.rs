@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::problems::{neumann_const, poisson, random_rhs};
+use common::problems::{checker8, neumann_const, poisson, random_rhs};
 use common::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -103,4 +103,64 @@ fn unknown_keys_that_are_read() {
             .unwrap_err()
             .expect(status::OPTION, &[nearest]);
     }
+}
+
+/// S1 is made from the caller's matrix with rounding, which contrasts of 1e8 and more bring up to a tolerance of 1e-6.
+#[test]
+fn success_is_what_the_callers_matrix_says() {
+    let mut met = 0;
+    for contrast in [1e8, 3e8, 1e9, 4e9] {
+        for n in [33, 65, 101] {
+            let a = checker8(n, contrast);
+            for options in ["", "precision=f64 cycle=v", "precision=f64 cycle=v levels=4", "backend=reference"] {
+                let b = random_rhs(a.len(), 3);
+                let mut x = vec![0.0; a.len()];
+                let solver = Solver::of(&a, &format!("rel_tol=1e-6 {options}"));
+                let result = solver.solve(&b, &mut x).unwrap();
+                let reached = norm2(&a.exact_residual(&b, &x)) / norm2(&b);
+                let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                let what = format!("{contrast:e} {n} {options}: {reached:e}, told {told:e}");
+                // What is told is computed in double precision: ten roundings of |A| |x|, 8 |a| |x| / |b| at most here.
+                let largest = a.center.iter().zip(&x).map(|(c, x)| (c * x).abs()).fold(0.0, f64::max);
+                let rounding = 80.0 * f64::EPSILON * largest * (a.len() as f64).sqrt() / norm2(&b);
+                assert!((reached - told).abs() <= rounding + 1e-9 * told, "{what}, rounding {rounding:e}");
+                assert_eq!(result == status::OK, told <= 1e-6, "{what}");
+                met += i32::from(result == status::OK);
+            }
+        }
+    }
+    assert!(met > 0);
+}
+
+/// Fields that a deep recursion does not see: there AMLI takes ten times as many iterations as V with its own levels.
+#[test]
+fn auto_asks_every_recursion() {
+    let a = checker8(201, 1e6);
+    let b = random_rhs(a.len(), 5);
+    let count = |options: &str| {
+        let solver = Solver::of(&a, options);
+        assert_eq!(solver.solve(&b, &mut vec![0.0; a.len()]), Ok(status::OK), "{options}");
+        (solver.int(key::INFO_ITERATIONS), solver.int(key::INFO_LEVELS))
+    };
+    let (auto, v, amli) = (count(""), count("cycle=v"), count("cycle=amli"));
+    assert_eq!(auto, v);
+    assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
+}
+
+/// What auto came to is kept: the matrices that follow are factorized once.
+#[test]
+fn auto_remembers() {
+    let (hard, easy) = (checker8(201, 1e6), poisson(200, 200));
+    let solver = Solver::of(&hard, "");
+    let of = |a: &common::problems::Stencil| {
+        solver.factorize(a).unwrap();
+        assert_eq!(solver.solve(&random_rhs(a.len(), 5), &mut vec![0.0; a.len()]), Ok(status::OK));
+        (solver.int(key::INFO_CYCLE), solver.int(key::INFO_LEVELS))
+    };
+    let (v, levels) = of(&hard);
+    assert_eq!(of(&easy), (v, levels));
+    // Other wishes are looked at afresh.
+    solver.options("cycle_steps=3").unwrap();
+    let (amli, deeper) = of(&easy);
+    assert!(amli != v && deeper > levels);
 }

@@ -14,6 +14,7 @@ pub mod page;
 pub mod problem;
 pub mod record;
 pub mod smoother;
+mod smoother_device;
 pub mod solver;
 pub mod stages;
 pub mod stream;

@@ -32,6 +32,8 @@ pub enum Topic {
     Inversion,
     /// Share of the ghost exchange in a sweep.
     Exchange,
+    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets, figure 6.
+    Device,
     /// The block product by sine transforms, by batched matrix products, and by the paper's matrix-vector products.
     Forms,
 }
@@ -81,26 +83,26 @@ pub struct Effort {
 }
 
 /// The paper's block sizes.
-const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
+pub(crate) const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
 /// Sweeps of a call, as in the paper.
 const SWEEPS: i32 = 3;
-const POISSON: [f64; 7] = [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
+pub(crate) const POISSON: [f64; 7] = [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
 
-fn names(blocks: &[[i64; 3]]) -> Vec<String> {
+pub(crate) fn names(blocks: &[[i64; 3]]) -> Vec<String> {
     blocks.iter().map(|[x, y, z]| format!("{x}x{y}x{z}")).collect()
 }
 
 /// Patches with their arrays.
-struct Level {
+pub(crate) struct Level {
     lower: Vec<[i64; 3]>,
     size: Vec<[i64; 3]>,
-    u: Vec<Vec<f64>>,
-    f: Vec<Vec<f64>>,
+    pub(crate) u: Vec<Vec<f64>>,
+    pub(crate) f: Vec<Vec<f64>>,
 }
 
 impl Level {
     /// Cubes of these sides, four by four beside each other.
-    fn cubes(sides: &[i64]) -> Self {
+    pub(crate) fn cubes(sides: &[i64]) -> Self {
         let most = sides.iter().copied().max().unwrap_or(1);
         let count = |n: i64, p: usize| (0..n.pow(3)).map(move |i| ((i * 7919 + p as i64) % 1000) as f64 * 1e-3);
         Self {
@@ -135,13 +137,13 @@ impl Level {
         }
     }
 
-    fn cells(&self) -> f64 {
+    pub(crate) fn cells(&self) -> f64 {
         self.f.iter().map(|f| f.len() as f64).sum()
     }
 }
 
 /// A handle.
-struct Smoother(*mut smoother_handle);
+pub(crate) struct Smoother(pub(crate) *mut smoother_handle);
 
 impl Drop for Smoother {
     fn drop(&mut self) {
@@ -150,7 +152,7 @@ impl Drop for Smoother {
     }
 }
 
-fn checked(status: i32) -> Result<(), String> {
+pub(crate) fn checked(status: i32) -> Result<(), String> {
     if status >= 0 {
         return Ok(());
     }
@@ -162,8 +164,9 @@ fn checked(status: i32) -> Result<(), String> {
 }
 
 impl Smoother {
-    fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
-        let text = CString::new(format!("check_input=0 {options}")).map_err(|_| "options have no NUL".to_owned())?;
+    pub(crate) fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
+        let text = CString::new(format!("check_input=0 backend=cpu {options}"))
+            .map_err(|_| "options have no NUL".to_owned())?;
         let mut smoother = Self(null_mut());
         // SAFETY: seven values, a pointer, a text that ends with NUL, and lists of the length passed.
         unsafe {
@@ -175,7 +178,7 @@ impl Smoother {
         Ok(smoother)
     }
 
-    fn apply(&self, level: &mut Level, sweeps: i32) -> Result<(), String> {
+    pub(crate) fn apply(&self, level: &mut Level, sweeps: i32) -> Result<(), String> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         // SAFETY: a live handle, and arrays of its patches' sizes.
@@ -228,6 +231,7 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
         Topic::Blocks => vec![blocks(effort)?],
         Topic::Inversion => vec![inversion()?],
         Topic::Exchange => vec![exchange(effort)?],
+        Topic::Device => crate::smoother_device::measure(effort)?,
         Topic::Forms => vec![forms(effort)?],
     };
     Ok(SmootherStudy { charts })
@@ -328,7 +332,7 @@ fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
     Ok(charts)
 }
 
-const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
+pub(crate) const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
 
 fn parameters(effort: Effort) -> Result<Chart, String> {
     let few = effort.patches;

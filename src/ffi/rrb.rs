@@ -75,7 +75,7 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
 /// matrix or none.
 /// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
-/// differ by at most 1e12 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
+/// differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
 /// bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
 /// `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
 /// points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.

@@ -150,7 +150,8 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
                     return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
                 }
                 if met && !test.confirms {
-                    return ended(iterations, norm, StopReason::Converged);
+                    // A stop at the same time counts if the caller finds the test missed.
+                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
                 }
                 break;
             }

@@ -484,15 +484,12 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         }
         s.load_rhs(scale);
         end.norm = s.whole_residual_norm2().sqrt();
-        let ended = matches!(end.reason, StopReason::Converged | StopReason::Stagnated);
         if end.norm <= test.threshold {
-            if ended {
-                end.reason = StopReason::Converged;
-            }
+            end.reason = StopReason::Converged;
             break largest;
         }
         if end.reason != StopReason::Converged || restarts == RESTARTS || end.norm > WORTH_A_RESTART * missed {
-            if ended {
+            if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }
             break largest;

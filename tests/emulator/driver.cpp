@@ -271,6 +271,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
     }
     return CUDA_ERROR_NOT_FOUND;
 }
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     GUARD;
     CONTEXT;

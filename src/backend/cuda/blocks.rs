@@ -15,7 +15,7 @@ use crate::backend::blocks::{
     Swept, Watcher, Work, colour, colours,
 };
 use crate::error::{Error, Result};
-use crate::grid::block_inverse::Shape;
+use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,12 +30,14 @@ const PHASE: u32 = 1 << 26;
 /// One whole block of 8^3.
 const CUBE: u32 = 0x11_1888;
 
-/// Tiles of a chunk: u and f of 512 tiles are 4 MB, a tenth of the L2 cache of the devices this was measured on.
-const CHUNK_TILES: usize = 512;
+/// Tiles of a chunk: 64 a stage. Measured best among 128, 256 and 512 with the distances that fit them.
+const CHUNK_TILES: usize = 128;
 /// Items that a device holds at a time: a stage follows the one before at this distance, so that it need not wait.
 const IN_FLIGHT: usize = 2048;
+/// Steps of the order, a chunk each, by which ghost cells are ahead of the tiles that need them.
+const AHEAD: usize = 8;
 /// Cells of a box of ghost cells, and values of a piece of u, for one block of threads.
-const BOX_CELLS: usize = 1024;
+const BOX_CELLS: usize = 512;
 const SEGMENT: usize = 4096;
 /// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
 const GROUP_BYTES: usize = 8 << 20;
@@ -48,6 +50,8 @@ pub struct CudaBlocks {
     inverses: Vec<Option<Memory>>,
     /// They are dense: all of them, or none.
     dense: bool,
+    /// The device has room for the product of many blocks.
+    batches: bool,
     tables: Memory,
     own: Stream,
     second: Stream,
@@ -130,6 +134,9 @@ enum Order {
     Lexicographic { reverse: bool },
 }
 
+/// Items of stages that are launched one after the other: blocks of 8^3, and all others.
+type Stages = Vec<[Range<usize>; 2]>;
+
 /// One launch: items in order, and what they wait for.
 struct Launch {
     items: Range<usize>,
@@ -138,6 +145,8 @@ struct Launch {
     cubes: bool,
     /// Of this launch, so far.
     launches: u32,
+    /// With dense inverses: what is done one after the other instead, blocks of 8^3 and all others.
+    stages: Stages,
 }
 
 /// What a sweep with one cut and order does.
@@ -152,9 +161,32 @@ struct Plan {
     groups: Vec<Launch>,
 }
 
+/// 2 / (b + 1) of three inverse transforms of length 8.
+const WEIGHT: f64 = 8.0 / 729.0;
+
+/// Lambda of blocks of 8^3 as x[p] + y[q] + z[r], for a 7-point stencil that transforms diagonalize.
+fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
+    let mut values = [0.0; 3 * TILE];
+    let legs = [
+        (stencil.at(-1, 0, 0), stencil.at(1, 0, 0)),
+        (stencil.at(0, -1, 0), stencil.at(0, 1, 0)),
+        (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
+    ];
+    for (d, (lower, upper)) in legs.into_iter().enumerate() {
+        // sgn(u) sqrt(l u), by factors that do not overflow.
+        let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
+        for p in 0..TILE {
+            let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
+            values[d * TILE + p] = 2.0 * even * angle.cos() + if d == 0 { stencil.at(0, 0, 0) } else { 0.0 };
+        }
+    }
+    values
+}
+
 /// What is known about the patches in use.
 struct Data {
     blocks: Blocks,
+    eigenvalues: [f64; 3 * TILE],
     plans: Vec<Plan>,
     groups: Vec<Range<usize>>,
     copies: Room,
@@ -256,7 +288,9 @@ fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
     (cut, order): (&Cut, Order),
-) -> Result<(Vec<BlockItem>, Vec<u32>, bool)> {
+    in_stages: bool,
+    boxes: &[BlockCopy],
+) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
     let colours = colours(&blocks.stencil);
     let in_colours = matches!(order, Order::Colours { .. });
     let single = matches!(order, Order::Lexicographic { .. });
@@ -288,7 +322,7 @@ fn items_of(
                     let mut push = |stage: usize, flags: u32| {
                         most_stage = most_stage.max(stage);
                         let item =
-                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, unused: 0 };
+                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, also: -1 };
                         placed.push(Placed { stage, chunk, item });
                     };
                     let first = [x.index, y.index, z.index];
@@ -298,7 +332,7 @@ fn items_of(
                             let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
                             let own = colour(colours, first);
                             if strided {
-                                push(stage_of(own), STRIDED);
+                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 });
                             } else if x.count * y.count * z.count == 1 {
                                 push(stage_of(own), 0);
                             } else {
@@ -321,16 +355,49 @@ fn items_of(
             p.stage = most_stage - p.stage;
         }
     }
-    // Stage s of chunk c is done at the time c + s lag.
+    if in_stages {
+        placed.sort_by_key(|p| (p.stage, p.item.shape != CUBE));
+        let place =
+            |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
+        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
+        let stages = (0..stages).map(ends).collect();
+        return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
+    }
+    // Stage s of chunk c is done at the time c + s lag; ghost cells before the first tile of either patch, in time for it.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
-    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
     let row = chunks + 2;
     let mut totals = vec![0u32; (stages - 1) * row];
-    let cubes = placed.iter().all(|p| p.item.shape == CUBE);
+    let of_patches = totals.len();
+    if !boxes.is_empty() {
+        totals.resize(of_patches + blocks.list.patches.len(), 0);
+        let mut first_chunk = vec![usize::MAX; blocks.list.patches.len()];
+        for p in &placed {
+            let first = &mut first_chunk[p.item.patch as usize];
+            *first = p.chunk.min(*first);
+        }
+        for (number, copy) in boxes.iter().enumerate() {
+            let [to, from] = [copy.to_patch, copy.from_patch].map(|p| p as usize);
+            let [done, also] = [to, from].map(|p| of_patches + p);
+            totals[done] += 1;
+            totals[also] += 1;
+            let cell = [to_i32(number, "the number of ghost copies")?, 0, 0];
+            let [done, also] = [to_i32(done, "the number of blocks")?, to_i32(also, "the number of blocks")?];
+            let item = BlockItem { patch: copy.to_patch, cell, shape: 0, wait: -1, done, also };
+            placed.push(Placed { stage: 0, chunk: first_chunk[to].min(first_chunk[from]).saturating_sub(AHEAD), item });
+        }
+    }
+    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.item.shape != 0));
     let items = placed
         .into_iter()
         .map(|Placed { stage, chunk, mut item }| {
+            if item.shape == 0 {
+                return Ok(item);
+            }
+            let ghosts = of_patches + item.patch as usize;
+            if totals.get(ghosts).is_some_and(|&boxes| boxes > 0) {
+                item.also = to_i32(ghosts, "the number of blocks")?;
+            }
             if stage > 0 {
                 item.wait = to_i32((stage - 1) * row + chunk, "the number of blocks")?;
             }
@@ -342,23 +409,32 @@ fn items_of(
             Ok(item)
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok((items, totals, cubes))
+    Ok((items, totals, Vec::new()))
 }
 
 impl Plan {
-    fn new(stream: &Stream, blocks: &Blocks, groups: &[Range<usize>], cut: Cut, order: Order) -> Result<Self> {
+    fn new(
+        stream: &Stream,
+        blocks: &Blocks,
+        groups: &[Range<usize>],
+        (cut, order): (Cut, Order),
+        in_stages: bool,
+    ) -> Result<Self> {
+        // Order: those of `Data::copies`.
+        let boxes = boxes_of(&blocks.list)?;
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
-        let mut launch = |range: Range<usize>| {
-            let (own, own_totals, cubes) = items_of(blocks, range, (&cut, order))?;
+        let mut launch = |range: Range<usize>, boxes: &[BlockCopy]| {
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages, boxes)?;
+            let cubes = own.iter().all(|item| item.shape == CUBE || item.shape == 0);
             let starts = (items.len(), totals.len());
             items.extend(own);
             totals.extend(own_totals);
-            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0 })
+            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let whole = launch(all)?;
+        let whole = launch(all, &boxes)?;
         let groups = if groups.len() > 1 {
-            groups.iter().cloned().map(&mut launch).collect::<Result<Vec<_>>>()?
+            groups.iter().cloned().map(|g| launch(g, &[])).collect::<Result<Vec<_>>>()?
         } else {
             Vec::new()
         };
@@ -421,14 +497,26 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
     Ok(())
 }
 
+/// All ghost cells that patches take from each other, in pieces.
+fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
+    let mut boxes = Vec::new();
+    for copy in &list.copies {
+        pieces(copy, list, &mut boxes)?;
+    }
+    Ok(boxes)
+}
+
 impl Data {
     fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
         let list = Arc::clone(&blocks.list);
         let patches = &list.patches;
         // Rooms of the patches before serve again.
         let mut data = match previous {
-            Some(old) => Self { blocks, plans: Vec::new(), groups: Vec::new(), ..old },
+            Some(old) => {
+                Self { eigenvalues: eigenvalues(&blocks.stencil), blocks, plans: Vec::new(), groups: Vec::new(), ..old }
+            }
             None => Self {
+                eigenvalues: eigenvalues(&blocks.stencil),
                 blocks,
                 plans: Vec::new(),
                 groups: Vec::new(),
@@ -461,10 +549,7 @@ impl Data {
                 start = p;
             }
         }
-        let mut copies = Vec::new();
-        for copy in &list.copies {
-            pieces(copy, &list, &mut copies)?;
-        }
+        let copies = boxes_of(&list)?;
         data.copies.put(stream, &copies, "the ghost copy plan")?;
         data.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
@@ -506,12 +591,12 @@ impl Data {
             + self.answers.bytes
     }
 
-    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order) -> Result<usize> {
+    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order, in_stages: bool) -> Result<usize> {
         let found = self.plans.iter().position(|p| p.cut == cut && p.order == order);
         if let Some(place) = found {
             return Ok(place);
         }
-        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, cut, order)?);
+        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (cut, order), in_stages)?);
         Ok(self.plans.len() - 1)
     }
 }
@@ -524,12 +609,14 @@ impl CudaBlocks {
         let entered = device.enter()?;
         let bytes = TILE.pow(3) * size_of::<BlockTables>();
         let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
+        let batches = launch::allow_dense(&device);
         drop(entered);
         let inverses = (0..TILE.pow(3)).map(|_| None).collect();
         Ok(Self {
             data: None,
             inverses,
             dense: false,
+            batches,
             tables,
             own,
             second,
@@ -594,7 +681,7 @@ impl BlockBackend for CudaBlocks {
         let Some(data) = &mut self.data else { return Ok(()) };
         let stream = stream!(self);
         for cut in work.cuts {
-            data.plan(stream, cut, order_of(work))?;
+            data.plan(stream, cut, order_of(work), self.dense && self.batches && cut.block == [TILE; 3])?;
         }
         if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
             let list = Arc::clone(&data.blocks.list);
@@ -622,7 +709,8 @@ impl BlockBackend for CudaBlocks {
             data,
             streams,
             tables: self.tables.address,
-            transforms_of_cubes: !self.dense,
+            transforms: !self.dense,
+            batches: self.dense && self.batches,
             arrays: arrays.pointers(),
             on_device,
             watcher,
@@ -633,6 +721,7 @@ impl BlockBackend for CudaBlocks {
             uploaded: on_device,
             downloaded: false,
             ghosts_copied: false,
+            pending: false,
             seconds_transfer: 0.0,
             failed: None,
         };
@@ -712,8 +801,9 @@ struct Run<'a> {
     /// The one that all work goes to; another for copies beside it.
     streams: [&'a Stream; 2],
     tables: Address,
-    /// Blocks of 8^3 are diagonalized.
-    transforms_of_cubes: bool,
+    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 are done in stages.
+    transforms: bool,
+    batches: bool,
     arrays: Pointers<'a>,
     on_device: bool,
     watcher: &'a mut dyn Watcher,
@@ -728,6 +818,8 @@ struct Run<'a> {
     downloaded: bool,
     /// The second array has the caller's ghost cells.
     ghosts_copied: bool,
+    /// Ghost cells between patches are to be copied, by the next sweep or before what comes instead.
+    pending: bool,
     seconds_transfer: f64,
     failed: Option<Error>,
 }
@@ -861,7 +953,13 @@ impl Run<'_> {
     }
 
     /// One launch of a plan: for the group, or for all patches.
-    fn launch(&mut self, plan: usize, group: Option<usize>, (from, to): (usize, usize), stream: usize) -> Result<()> {
+    fn launch(
+        &mut self,
+        (plan, group): (usize, Option<usize>),
+        (from, to): (usize, usize),
+        exchange: i32,
+        stream: usize,
+    ) -> Result<()> {
         let data = &mut *self.data;
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
@@ -872,9 +970,10 @@ impl Run<'_> {
         let next = launch.launches.wrapping_add(1);
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
         let place = (4 * launch.progress.start) as u64;
-        let arguments = RelaxArgs {
+        let mut arguments = RelaxArgs {
             patches: data.table.address(),
-            items: items + (launch.items.start * size_of::<BlockItem>()) as u64,
+            items: 0,
+            copies: data.copies.address(),
             tables: self.tables,
             progress: progress + place,
             totals: totals + place,
@@ -884,13 +983,31 @@ impl Run<'_> {
             own_chunk: i32::from(asynchronous),
             omega: self.work.omega,
             legs: data.blocks.stencil.legs,
-            count: to_i32(launch.items.len(), "the number of blocks")? as u32,
+            count: 0,
+            eigenvalues: data.eigenvalues,
+            weight: WEIGHT,
+            points: data.blocks.stencil.points as i32,
+            dense: i32::from(!self.transforms),
+            exchange,
         };
-        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms_of_cubes);
-        match data.blocks.stencil.points {
-            7 if cubes => launch::relax_cubes(stream, &arguments)?,
-            7 => launch::relax_7(stream, &arguments)?,
-            _ => launch::relax_27(stream, &arguments)?,
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
+        let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
+        let start = launch.items.start;
+        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs) -> Result<()>| {
+            if range.is_empty() {
+                return Ok(());
+            }
+            arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
+            arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
+            kernel(stream, &arguments)
+        };
+        if launch.stages.is_empty() {
+            let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
+            run(0..launch.items.len(), kernel)?;
+        }
+        for [cubes, others] in &launch.stages {
+            run(cubes.clone(), launch::relax_dense)?;
+            run(others.clone(), any)?;
         }
         launch.launches = next;
         Ok(())
@@ -898,6 +1015,7 @@ impl Run<'_> {
 
     /// One sweep, with the copies of patches that live on the host.
     fn sweep(&mut self, cut: &Cut) -> Result<()> {
+        let both = self.to_both();
         self.done += 1;
         let jacobi = self.work.method == Method::Jacobi;
         if self.ahead > 0 {
@@ -914,7 +1032,11 @@ impl Run<'_> {
             if jacobi && self.ghosts_wanted() {
                 self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
             }
-            self.launch(plan, None, self.ways(jacobi, 0), 0)?;
+            if !self.data.plans[plan].whole.stages.is_empty() {
+                self.exchange_now(both)?;
+            }
+            let exchange = if std::mem::replace(&mut self.pending, false) { 1 + i32::from(both) } else { 0 };
+            self.launch((plan, None), self.ways(jacobi, 0), exchange, 0)?;
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
@@ -923,6 +1045,7 @@ impl Run<'_> {
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
         let leave = last || alone;
+        self.exchange_now(both)?;
         let ghosts = jacobi && self.ghosts_wanted();
         self.join()?;
         for (g, group) in self.data.groups.clone().into_iter().enumerate() {
@@ -934,7 +1057,7 @@ impl Run<'_> {
                 self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch(plans[sweep % 2], Some(g), self.ways(jacobi, sweep), stream)?;
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), 0, stream)?;
             }
             if leave {
                 let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
@@ -960,7 +1083,7 @@ impl Run<'_> {
 
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
         // Made in `prepare`, and here for options that came another way.
-        self.data.plan(self.streams[0], *cut, order_of(self.work))
+        self.data.plan(self.streams[0], *cut, order_of(self.work), self.batches && cut.block == [TILE; 3])
     }
 
     fn look(&self) -> LookArgs {
@@ -1010,6 +1133,27 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
+    /// Copies ghost cells that are to be copied.
+    fn exchange_now(&mut self, both: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.pending, false) {
+            return Ok(());
+        }
+        let data = &*self.data;
+        let arguments = ExchangeArgs {
+            patches: data.table.address(),
+            copies: data.copies.address(),
+            which: self.which as i32,
+            both: i32::from(both),
+            count: data.copy_count,
+        };
+        launch::exchange(self.streams[0], &arguments)
+    }
+
+    /// The last sweep of Jacobi follows: its result has the ghost cells that it saw.
+    fn to_both(&self) -> bool {
+        self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
+    }
+
     /// Ghost cells of patches that are on the host still.
     fn exchange_on_host(&self) {
         let list = self.list();
@@ -1045,16 +1189,10 @@ impl BlockSteps for Run<'_> {
             self.exchange_on_host();
             return;
         }
-        self.attempt(|run| {
-            let data = &*run.data;
-            let arguments = ExchangeArgs {
-                patches: data.table.address(),
-                copies: data.copies.address(),
-                which: run.which as i32,
-                count: data.copy_count,
-            };
-            launch::exchange(run.streams[0], &arguments)
-        });
+        self.pending = true;
+        if self.watcher.fills() || self.work.sweeps == self.done {
+            self.attempt(|run| run.exchange_now(run.to_both()));
+        }
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
@@ -1106,6 +1244,7 @@ impl BlockSteps for Run<'_> {
                 return Ok(0.0);
             }
             run.ensure_uploaded()?;
+            run.exchange_now(false)?;
             let (stream, answers) = (run.streams[0], run.data.answers.address);
             launch::residual_patches(stream, &run.look())?;
             let count = i64::from(run.data.region_count);
@@ -1136,6 +1275,7 @@ impl BlockSteps for Run<'_> {
 
     fn settle(&mut self) {
         self.attempt(|run| {
+            run.exchange_now(false)?;
             if run.on_device {
                 if run.which == 1 {
                     run.copy_values(run.all(), 1, 0, false, 0)?;

@@ -191,6 +191,13 @@ impl Device {
         Ok(made)
     }
 
+    /// Lets a kernel take so much shared memory that it names at launch; false: the device has less.
+    pub(super) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
+        let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a function of the loaded module.
+        unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
+    }
+
     /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
@@ -461,6 +468,7 @@ impl Stream {
         kernel: usize,
         blocks: u32,
         block: (u32, u32),
+        shared_bytes: u32,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
@@ -476,7 +484,7 @@ impl Stream {
                 block.0,
                 block.1,
                 1,
-                0,
+                shared_bytes,
                 self.stream,
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),

@@ -1,7 +1,7 @@
 //! The kernels: their argument structures as in kernels/*.cu, and one function each that launches it. Argument order and
 //! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
 
-use super::driver::Stream;
+use super::driver::{Device, Stream};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 
@@ -17,9 +17,12 @@ pub const RING: usize = 1024;
 /// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
 const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
-/// Threads of a tile of blocks, and of a box of ghost cells: kernels/block_smoother.cu.
+/// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-const EXCHANGE_THREADS: u32 = 128;
+/// Blocks of a product with the dense inverse, its threads, and its shared memory.
+const COLUMNS: u32 = 40;
+const DENSE_THREADS: u32 = 512;
+const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
@@ -657,7 +660,7 @@ pub struct BlockItem {
     pub shape: u32,
     pub wait: i32,
     pub done: i32,
-    pub unused: i32,
+    pub also: i32,
 }
 
 /// Inverse of one shape of block.
@@ -675,6 +678,7 @@ pub struct BlockTables {
 pub struct RelaxArgs {
     pub patches: Address,
     pub items: Address,
+    pub copies: Address,
     pub tables: Address,
     pub progress: Address,
     pub totals: Address,
@@ -684,8 +688,12 @@ pub struct RelaxArgs {
     pub own_chunk: i32,
     pub omega: f64,
     pub legs: [f64; 27],
-    /// Blocks of the launch; the kernel does not read it.
     pub count: u32,
+    pub eigenvalues: [f64; 24],
+    pub weight: f64,
+    pub points: i32,
+    pub dense: i32,
+    pub exchange: i32,
 }
 
 /// A box of ghost cells.
@@ -706,7 +714,8 @@ pub struct ExchangeArgs {
     pub patches: Address,
     pub copies: Address,
     pub which: i32,
-    /// As above.
+    pub both: i32,
+    /// Blocks of the launch; the kernel does not read it.
     pub count: u32,
 }
 
@@ -761,11 +770,10 @@ pub struct NormArgs {
     pub norm: Address,
 }
 
-/// Shapes: over the compute area of a grid, or so many blocks of so many threads.
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
 /// formats.
 macro_rules! kernels {
-    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr;)* }
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number,)* }
@@ -783,14 +791,14 @@ macro_rules! kernels {
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents in it, or of the caller's arrays, whose size the caller promised.
-            unsafe { stream.launch(Number::$number as usize, $blocks, $block, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, $a, concat!("kernel ", $symbol)) }
         })*
 
         $($(#[doc = $fdoc])*
         pub fn $fname(stream: &Stream, storage: Storage, $fa: &$farguments) -> Result<()> {
             let kernel = PLAIN + 3 * Formatted::$fnumber as usize + storage as usize;
             // SAFETY: as above; the arrays were laid out for this format.
-            unsafe { stream.launch(kernel, $fblocks, $fblock, $fa, concat!("kernel ", $fsymbol)) }
+            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
         $($(#[doc = $tdoc])*
@@ -883,8 +891,10 @@ kernels! {
     Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1);
     /// Any blocks of a 27-point stencil.
     Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1);
+    /// Dense inverses of blocks of 8^3.
+    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES;
     /// Ghost cells from other patches.
-    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (EXCHANGE_THREADS, 1);
+    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1);
     /// From one array of u to the other.
     CopyPatches copy_patches(BlockCopyArgs) = "smoother_copy_f64", |a| a.count, (THREADS, 1);
     /// Looks for values that are not finite.
@@ -918,6 +928,11 @@ kernels! {
     /// The whole iteration of a small problem.
     Solve solve(SolveArgs) = "rrb_solve";
     }
+}
+
+/// Whether the device has the shared memory of `relax_dense`.
+pub fn allow_dense(device: &Device) -> bool {
+    device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
 }
 
 /// Blocks of the remainder's product, each with one sum.

@@ -1,0 +1,332 @@
+//! Block smoothers on a CUDA device: patches that stay there, block sizes, mixed sets, patches of the host that come and go
+//! (the paper's figure 6), and the kernel of the paper's appendix.
+
+use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
+use crate::timing::Samples;
+use cudarc::driver::sys;
+use rrbsolver::ffi::{smoother_apply, smoother_device_pointers, smoother_exchange, smoother_upload};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::time::Instant;
+
+static APPENDIX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/appendix.fatbin"));
+
+/// Sweeps of a timed call of resident patches: the call itself costs some ten microseconds.
+const SWEEPS: i32 = 30;
+
+/// Sweeps of the call for the patch form: it is slow.
+const FEW: i32 = 3;
+
+impl Smoother {
+    /// Brings a level's patches to the device; their addresses there.
+    fn upload(&self, level: &mut Level) -> Result<(Vec<*mut f64>, Vec<*mut f64>), String> {
+        let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
+        let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
+        let mut on_device = (vec![null_mut(); u.len()], vec![null_mut(); u.len()]);
+        // SAFETY: a live handle, arrays of its patches' sizes, and tables with a place for each.
+        unsafe {
+            crate::smoother::checked(smoother_upload(self.0, u.as_ptr(), f.as_ptr()))?;
+            let tables = (on_device.0.as_mut_ptr(), on_device.1.as_mut_ptr());
+            crate::smoother::checked(smoother_device_pointers(self.0, tables.0, tables.1))?;
+        }
+        Ok(on_device)
+    }
+
+    /// Sweeps of the patches that are there.
+    fn sweep(&self, sweeps: i32) -> Result<(), String> {
+        // SAFETY: a live handle with resident patches.
+        crate::smoother::checked(unsafe { smoother_apply(self.0, null(), null(), sweeps) })
+    }
+
+    fn exchange_there(&self) -> Result<(), String> {
+        // SAFETY: as above.
+        crate::smoother::checked(unsafe { smoother_exchange(self.0, null()) })
+    }
+}
+
+/// Median seconds of `work` after one to warm up.
+fn median(repeats: usize, mut work: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+    work()?;
+    let mut samples = Samples::default();
+    for _ in 0..repeats.max(1) {
+        let start = Instant::now();
+        work()?;
+        samples.push(start.elapsed().as_secs_f64());
+    }
+    Ok(samples.median())
+}
+
+/// G cell-sweeps a second of resident patches.
+fn rate(level: &mut Level, block: [i64; 3], options: &str, repeats: usize) -> Result<f64, String> {
+    let smoother = Smoother::new(block, &format!("backend=cuda {options}"), level)?;
+    smoother.upload(level)?;
+    let seconds = median(repeats, || smoother.sweep(SWEEPS))?;
+    Ok(1e-9 * level.cells() * f64::from(SWEEPS) / seconds)
+}
+
+fn chart(name: &str, title: String, x: &str, y: &str, places: Vec<String>, curves: Vec<Curve>) -> Chart {
+    let (name, x, y) = (name.to_owned(), x.to_owned(), y.to_owned());
+    Chart { name, title, x, y, logarithmic: false, places, curves }
+}
+
+fn bars(values: &[f64]) -> Vec<(f64, f64)> {
+    values.iter().enumerate().map(|(place, v)| (place as f64, *v)).collect()
+}
+
+const RATE: &str = "G cell-sweeps a second";
+
+/// All figures of the device.
+pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
+    let mut charts = vec![forms(effort)?, sizes(effort)?, mixed(effort)?];
+    charts.push(transfers(effort)?);
+    Ok(charts)
+}
+
+/// Methods, the dense inverse, and the paper's form, of the same patches in one run.
+fn forms(effort: Effort) -> Result<Chart, String> {
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let cells = level.cells();
+    let (mut places, mut values) = (Vec::new(), Vec::new());
+    for method in METHODS.into_iter().chain(["chaotic_gauss_seidel parallel=patch"]) {
+        places.push(method.replace("_gauss_seidel", "").replace(" parallel=patch", ", in order"));
+        values.push(rate(&mut level, [8; 3], &format!("method={method}"), effort.repeats)?);
+    }
+    places.push("coloured, 0.85".to_owned());
+    values.push(rate(&mut level, [8; 3], "omega=0.85", effort.repeats)?);
+    places.push("coloured, dense".to_owned());
+    values.push(rate(&mut level, [8; 3], "block_solver=dense", effort.repeats)?);
+    let smoother = Smoother::new([8; 3], "backend=cuda", &level)?;
+    let (u, f) = smoother.upload(&mut level)?;
+    if let Some(appendix) = Appendix::new()? {
+        let seconds = median(effort.repeats, || appendix.relax(&u, &f, 64, FEW))?;
+        places.push("the paper's appendix".to_owned());
+        values.push(1e-9 * cells * f64::from(FEW) / seconds);
+    }
+    let exchange = median(effort.repeats, || smoother.exchange_there())?;
+    let (one, many) =
+        (median(effort.repeats, || smoother.sweep(1))?, median(effort.repeats, || smoother.sweep(SWEEPS))?);
+    let title = format!(
+        "{} patches of 64^3 on the device, blocks of 8^3; a call with one sweep {:.1} us, the exchange alone {:.1} us, a sweep of {SWEEPS} {:.1} us",
+        effort.patches,
+        1e6 * one,
+        1e6 * exchange,
+        1e6 * many / f64::from(SWEEPS)
+    );
+    let curves = vec![Curve { name: "rate".to_owned(), points: bars(&values) }];
+    Ok(chart("device_methods", title, "method", RATE, places, curves))
+}
+
+fn sizes(effort: Effort) -> Result<Chart, String> {
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let mut curves = Vec::new();
+    for (name, options) in [
+        ("coloured, transforms", ""),
+        ("block Jacobi, transforms", "method=block_jacobi"),
+        ("coloured, dense", "block_solver=dense"),
+    ] {
+        let rates = BLOCKS.map(|block| rate(&mut level, block, options, effort.repeats));
+        let values = rates.into_iter().collect::<Result<Vec<f64>, String>>()?;
+        curves.push(Curve { name: name.to_owned(), points: bars(&values) });
+    }
+    let title = format!("Block sizes, {} patches of 64^3 on the device", effort.patches);
+    Ok(chart("device_blocks", title, "block", RATE, names(&BLOCKS), curves))
+}
+
+/// Table 2 of the paper, and many small patches.
+fn mixed(effort: Effort) -> Result<Chart, String> {
+    let count = (effort.patches * 5 / 4).next_multiple_of(5);
+    let mixture: Vec<i64> = (0..count).map(|p| 64 + 8 * (p / (count / 5)) as i64).collect();
+    let sets = [
+        ("64^3", vec![64; count]),
+        ("80^3", vec![80; count]),
+        ("mixed", mixture),
+        ("96^3", vec![96; count]),
+        ("16^3", vec![16; 50 * count]),
+        ("60^3, 61^3", (0..count as i64).map(|p| 60 + p % 2).collect()),
+    ];
+    let mut curves: Vec<Curve> = METHODS.iter().map(|&m| Curve { name: m.to_owned(), points: Vec::new() }).collect();
+    for (place, (_, sides)) in sets.iter().enumerate() {
+        let mut level = Level::cubes(sides);
+        for (curve, method) in curves.iter_mut().zip(METHODS) {
+            let value = rate(&mut level, [8; 3], &format!("method={method}"), effort.repeats)?;
+            curve.points.push((place as f64, value));
+        }
+    }
+    let title = format!("{count} patches of one size and of mixed sizes (table 2) on the device; 16^3: {}", 50 * count);
+    Ok(chart("device_mixed", title, "patches", RATE, sets.iter().map(|s| s.0.to_owned()).collect(), curves))
+}
+
+/// Figure 6: patches of the host. Page-locked arrays are what a program gets from cuMemHostAlloc or cudaMallocHost.
+fn transfers(effort: Effort) -> Result<Chart, String> {
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let cells = level.cells();
+    let counts = [1, 3, 10];
+    let mut curves = Vec::new();
+    for locked in [false, true] {
+        let _guard = if locked { Some(Locked::new(&mut level)?) } else { None };
+        for order in ["depth_first", "breadth_first"] {
+            let smoother = Smoother::new([8; 3], &format!("backend=cuda transfer={order}"), &level)?;
+            let mut points = Vec::new();
+            for (place, sweeps) in counts.into_iter().enumerate() {
+                let seconds = median(effort.repeats, || smoother.apply(&mut level, sweeps))?;
+                points.push((place as f64, 1e-9 * cells * f64::from(sweeps) / seconds));
+            }
+            let name = format!("{order}, {}", if locked { "page-locked" } else { "pageable" });
+            curves.push(Curve { name, points });
+        }
+    }
+    let title = format!("{} patches of 64^3 on the host, blocks of 8^3, over the sweeps of a call", effort.patches);
+    Ok(chart("figure_6", title, "sweeps", RATE, counts.map(|c| c.to_string()).to_vec(), curves))
+}
+
+fn driver(result: sys::CUresult, what: &str) -> Result<(), String> {
+    if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{what}: CUDA error {}", result as u32)) }
+}
+
+/// The primary context of the first device, current while it lives.
+struct Context;
+
+impl Context {
+    fn new() -> Result<Self, String> {
+        let mut context = null_mut();
+        // SAFETY: the library has started the driver; the pointer outlives the calls.
+        unsafe {
+            driver(sys::cuDevicePrimaryCtxRetain(&mut context, 0), "the device")?;
+            driver(sys::cuCtxPushCurrent_v2(context), "the device")?;
+        }
+        Ok(Self)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut context = null_mut();
+        // SAFETY: undoes what `new` did.
+        unsafe {
+            let _ = sys::cuCtxPopCurrent_v2(&mut context);
+            let _ = sys::cuDevicePrimaryCtxRelease_v2(0);
+        }
+    }
+}
+
+/// A level's arrays, page-locked while it lives.
+struct Locked {
+    arrays: Vec<*mut c_void>,
+    _context: Context,
+}
+
+impl Locked {
+    fn new(level: &mut Level) -> Result<Self, String> {
+        let mut locked = Self { arrays: Vec::new(), _context: Context::new()? };
+        for array in level.u.iter_mut().chain(&mut level.f) {
+            let at: *mut c_void = array.as_mut_ptr().cast();
+            // SAFETY: the array's own memory, which stays where it is until the guard is dropped.
+            driver(unsafe { sys::cuMemHostRegister_v2(at, size_of_val(&array[..]), 0) }, "page-locked memory")?;
+            locked.arrays.push(at);
+        }
+        Ok(locked)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        for &at in &self.arrays {
+            // SAFETY: registered by us.
+            let _ = unsafe { sys::cuMemHostUnregister(at) };
+        }
+    }
+}
+
+#[repr(C)]
+struct Arguments {
+    inverse: u64,
+    u: u64,
+    f: u64,
+    omega: f64,
+    legs: [f64; 7],
+}
+
+/// The kernel of the paper's appendix with the inverse of an 8^3 block.
+struct Appendix {
+    function: sys::CUfunction,
+    inverse: u64,
+    _context: Context,
+}
+
+impl Appendix {
+    /// `None` where it was not built, or where the device is an emulated one.
+    fn new() -> Result<Option<Self>, String> {
+        if APPENDIX.is_empty() {
+            return Ok(None);
+        }
+        let context = Context::new()?;
+        let (mut module, mut function, mut inverse) = (null_mut(), null_mut(), 0);
+        let values = inverse_of_8();
+        // SAFETY: a fatbin that nvcc wrote, names that end with NUL, pointers that outlive the calls.
+        unsafe {
+            driver(sys::cuModuleLoadData(&mut module, APPENDIX.as_ptr().cast()), "the appendix' kernel")?;
+            let found = sys::cuModuleGetFunction(&mut function, module, c"appendix_f64".as_ptr());
+            if found == sys::CUresult::CUDA_ERROR_NOT_FOUND {
+                return Ok(None);
+            }
+            driver(found, "the appendix' kernel")?;
+            let bytes = size_of_val(&values[..]);
+            driver(sys::cuMemAlloc_v2(&mut inverse, bytes), "device memory")?;
+            driver(sys::cuMemcpyHtoD_v2(inverse, values.as_ptr().cast(), bytes), "a copy")?;
+        }
+        Ok(Some(Self { function, inverse, _context: context }))
+    }
+
+    /// Sweeps over cubes of side n.
+    fn relax(&self, u: &[*mut f64], f: &[*mut f64], n: u32, sweeps: i32) -> Result<(), String> {
+        for _ in 0..sweeps {
+            for (u, f) in u.iter().zip(f) {
+                let mut arguments = Arguments {
+                    inverse: self.inverse,
+                    u: *u as u64,
+                    f: *f as u64,
+                    omega: 1.0,
+                    legs: crate::smoother::POISSON,
+                };
+                let mut pointers = [(&raw mut arguments).cast::<c_void>()];
+                let (g, p) = (n / 8, pointers.as_mut_ptr());
+                // SAFETY: the structure that the kernel takes; device arrays of a patch of n^3 cells; copied at once.
+                let started =
+                    unsafe { sys::cuLaunchKernel(self.function, g, g, g, 8, 8, 8, 4096, null_mut(), p, null_mut()) };
+                driver(started, "the appendix' kernel")?;
+            }
+        }
+        // SAFETY: a context is current.
+        driver(unsafe { sys::cuCtxSynchronize() }, "the appendix' kernel")
+    }
+}
+
+impl Drop for Appendix {
+    fn drop(&mut self) {
+        // SAFETY: allocated by us.
+        let _ = unsafe { sys::cuMemFree_v2(self.inverse) };
+    }
+}
+
+/// The inverse of the 8^3 block of the 7-point Laplacian by its eigenvectors; symmetric.
+fn inverse_of_8() -> Vec<f64> {
+    let angle = std::f64::consts::PI / 9.0;
+    let s = |p: usize, q: usize| ((p + 1) as f64 * (q + 1) as f64 * angle).sin();
+    let lambda = |p: usize| 2.0 - 2.0 * ((p + 1) as f64 * angle).cos();
+    let mut inverse = Vec::with_capacity(512 * 512);
+    for column in 0..512 {
+        let mut v: Vec<f64> = (0..512)
+            .map(|m| {
+                let (p, q, r) = (m % 8, m / 8 % 8, m / 64);
+                let weight = 8.0 / 729.0 / (lambda(p) + lambda(q) + lambda(r));
+                weight * s(p, column % 8) * s(q, column / 8 % 8) * s(r, column / 64)
+            })
+            .collect();
+        for stride in [1, 8, 64] {
+            let line = |m: usize| m - m / stride % 8 * stride;
+            v = (0..512).map(|m| (0..8).map(|q| s(m / stride % 8, q) * v[line(m) + q * stride]).sum()).collect();
+        }
+        inverse.extend(v);
+    }
+    inverse
+}
