@@ -13,13 +13,13 @@
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Rows of eight cells, 64 bytes, are read and written.
 //
-// One launch a sweep. Items come in stages (colours) and chunks (about 512 tiles, whole layers of tiles of a patch): stage 0
-// of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until stage s - 1 of its own chunk and of those before
-// and after is complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory once and
-// from the L2 cache for the later colours. Blocks of threads start in the order of their numbers, as CUB's scans rely on
-// too; an item waits only for items before it, so that somebody can always go on. The ghost cells that patches take from
-// each other are items too, boxes of at most 512 cells somewhat before the first tile of either patch; the tiles wait until
-// all boxes that read or write their patch are done.
+// One launch a sweep. Items come in stages (colours) and chunks (about 128 tiles, whole layers of tiles of a patch): stage 0
+// of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk and of those
+// before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory
+// once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block along an axis), so that
+// it is not enough to wait for the stage before. Blocks of threads start in the order of their numbers, as CUB's scans rely
+// on too; an item waits only for items before it, so that somebody can always go on. Ghost cells are exchanged by a launch
+// of its own: as items of the sweep, with tiles that wait for them, they took longer (233 us a sweep for 207).
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
 // with what shares their sectors, faces are read twice).
@@ -43,12 +43,12 @@ struct Patch {
 
 // Blocks of lx x ly x lz cells, cx x cy x cz of them, from a first cell. `shape`: lx, ly, lz, cx, cy, cz in four bits each,
 // then flags. Every other block: strided. Of the blocks of a masked item those with ix + iy + iz + phase even are relaxed.
-// Items of shape 0 are boxes of ghost cells, number x.
 struct Item {
     int patch, x, y, z;
     unsigned shape;
-    int wait, done;    // places in `progress`: the first of three to wait for, and the one to advance; -1: none
-    int also;          // another one to wait for, of a box to advance; -1: none
+    int wait;          // place in `totals` of what must be done in the chunk before, the own one and the next; -1: nothing
+    int done;          // place of the own chunk in `progress` and `totals`
+    int advances;      // counts in it
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 
@@ -68,10 +68,9 @@ constexpr int BOX_CELLS = 512;
 struct RelaxArgs {
     const Patch *patches;
     const Item *items;
-    const Copy *copies;
     const Tables *tables;
     unsigned *progress;
-    const unsigned *totals;   // items that advance a place in one launch
+    const unsigned *totals;   // items of a chunk that count in one launch; then, stage by stage, those of lower stages
     unsigned launches;        // of this plan, this one counted
     int from, to;             // which of the two arrays is read, is written
     int own_chunk;            // wait for the own chunk only
@@ -81,7 +80,6 @@ struct RelaxArgs {
     double eigenvalues[24];   // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;            // of three inverse transforms
     int points, dense;        // dense inverses
-    int exchange;             // 0: ghost cells are there; 1: copied first; 2: in both arrays
 };
 
 #ifdef RRB_EMULATED
@@ -114,24 +112,22 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-__device__ __forceinline__ void wait_for(const RelaxArgs &a, int place) {
-    const unsigned target = a.totals[place] * a.launches;
-    while (static_cast<int>(load_acquire(a.progress + place) - target) < 0) pause();
-}
-
-// Waits for the stage before, of the chunk before, the own one and the next, and for the patch's ghost cells and those that
-// are taken from it.
+// Waits for all lower stages of the chunk before, the own one and the next. Items that count do so after those of lower
+// stages in their chunk, so that a count tells which stages are complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
-    if (item.wait < 0 && item.also < 0) return;
-    if (threadIdx.x < 3 && item.wait >= 0 && (!a.own_chunk || threadIdx.x == 1)) wait_for(a, item.wait + threadIdx.x);
-    if (threadIdx.x == 3 && item.also >= 0) wait_for(a, item.also);
+    if (item.wait < 0) return;
+    if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
+        const int chunk = item.done - 1 + threadIdx.x;
+        const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait + threadIdx.x];
+        while (static_cast<int>(load_acquire(a.progress + chunk) - target) < 0) pause();
+    }
     __syncthreads();
 }
 
-__device__ __forceinline__ void advance(const RelaxArgs &a, int place) {
-    if (place < 0) return;
+__device__ __forceinline__ void advance(const RelaxArgs &a, const Item &item) {
+    if (!item.advances) return;
     __syncthreads();
-    if (threadIdx.x == 0) add_release(a.progress + place);
+    if (threadIdx.x == 0) add_release(a.progress + item.done);
 }
 
 __device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
@@ -316,7 +312,7 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     }
 #pragma unroll
     for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
-    advance(a, item.done);
+    advance(a, item);
 }
 
 // Cells of an item along one direction.
@@ -454,7 +450,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
         if (RELAXED) store_relaxed(c, value);
         else *c = value;
     }
-    advance(a, item.done);
+    advance(a, item);
 }
 
 // A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
@@ -548,7 +544,7 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
     for (int k = 0; k < 8; ++k) {
         if (active >> k & 1) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
     }
-    advance(a, item.done);
+    advance(a, item);
 }
 
 // Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
@@ -714,12 +710,6 @@ __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, in
     }
 }
 
-__device__ __forceinline__ void relax_box(const RelaxArgs &a, const Item &item) {
-    if (a.exchange) exchange(a.patches, a.copies[item.x], a.from, a.exchange == 2);
-    advance(a, item.done);
-    advance(a, item.also);
-}
-
 struct ExchangeArgs {
     const Patch *patches;
     const Copy *copies;
@@ -768,17 +758,14 @@ constexpr int NORM_THREADS = 256;
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
-    const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == 0) blocks::relax_box(a, item);
-    else blocks::relax_cube(a, item, tile, halo);
+    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == 0) blocks::relax_box(a, item);
-    else if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
+    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
     else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
@@ -788,8 +775,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == 0) blocks::relax_box(a, item);
-    else if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
+    if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
 

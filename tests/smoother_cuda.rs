@@ -278,15 +278,51 @@ fn chaotic_lies_between() {
     }
 }
 
-/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic.
+/// Patches of one or two blocks along an axis lack colours, or stages of the lexicographic order.
+#[test]
+fn thin_patches() {
+    if devices() == 0 {
+        return;
+    }
+    let sizes = [[32, 8, 32], [8, 32, 32], [8, 8, 32], [32, 16, 8], [16, 16, 40], [40, 8, 8], [32, 32, 32]];
+    for (name, block) in [("fe27", [8, 8, 8]), ("poisson7", [8, 8, 8]), ("fe27", [4, 8, 4]), ("mixed27", [4, 4, 8])] {
+        for method in METHODS {
+            for size in sizes {
+                let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
+                    let mut level = Level::new(&[([0; 3], size), ([200, 0, 0], [8, 16, 24])]);
+                    level.random(12);
+                    let text = format!("backend={backend} threads=1 {method}");
+                    Smoother::of(&stencil(name), block, &text, &level).apply(&mut level, 2).unwrap();
+                    level
+                });
+                // Rounding of two sweeps.
+                let error = difference(&cpu, &cuda);
+                assert!(error < 1e-12, "{name} {block:?} {method} {size:?}: {error:e}");
+            }
+        }
+    }
+}
+
+/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both ends,
+/// where three blocks along an axis all touch.
 #[test]
 fn overlap() {
     if devices() == 0 {
         return;
     }
-    for options in ["remainder=exact", "remainder=overlap", "remainder=overlap reverse=1"] {
+    let cut_twice = |size: i64, lower: i64| {
+        let mut level = Level::new(&[([lower; 3], [size; 3])]);
+        level.random(13);
+        level
+    };
+    let make: [&dyn Fn() -> Level; 4] =
+        [&|| Level::golden(61, 1), &|| cut_twice(16, 4), &|| cut_twice(12, 6), &|| cut_twice(29, 5)];
+    for (options, make) in ["remainder=exact", "remainder=overlap", "remainder=overlap reverse=1"]
+        .into_iter()
+        .flat_map(|options| make.map(|make| (options, make)))
+    {
         let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
-            let mut level = Level::golden(61, 1);
+            let mut level = make();
             let text = format!("backend={backend} method=chaotic_gauss_seidel parallel=patch {options}");
             Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 3).unwrap();
             level

@@ -34,8 +34,6 @@ const CUBE: u32 = 0x11_1888;
 const CHUNK_TILES: usize = 128;
 /// Items that a device holds at a time: a stage follows the one before at this distance, so that it need not wait.
 const IN_FLIGHT: usize = 2048;
-/// Steps of the order, a chunk each, by which ghost cells are ahead of the tiles that need them.
-const AHEAD: usize = 8;
 /// Cells of a box of ghost cells, and values of a piece of u, for one block of threads.
 const BOX_CELLS: usize = 512;
 const SEGMENT: usize = 4096;
@@ -289,14 +287,18 @@ fn items_of(
     range: Range<usize>,
     (cut, order): (&Cut, Order),
     in_stages: bool,
-    boxes: &[BlockCopy],
 ) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
     let colours = colours(&blocks.stencil);
     let in_colours = matches!(order, Order::Colours { .. });
     let single = matches!(order, Order::Lexicographic { .. });
     let strided = in_colours && colours == 8;
-    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them.
-    let weights = if colours == 2 && !cut.overlap { [1, 1, 1] } else { [1, 2, 4] };
+    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two that
+    // are moved towards each other, at both ends of a patch, with the one beyond.
+    let weights = match (colours, cut.overlap) {
+        (_, true) => [1, 3, 9],
+        (2, false) => [1, 1, 1],
+        _ => [1, 2, 4],
+    };
     let mut placed: Vec<Placed> = Vec::new();
     let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
     for p in range {
@@ -322,7 +324,7 @@ fn items_of(
                     let mut push = |stage: usize, flags: u32| {
                         most_stage = most_stage.max(stage);
                         let item =
-                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: -1, also: -1 };
+                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, advances: 0 };
                         placed.push(Placed { stage, chunk, item });
                     };
                     let first = [x.index, y.index, z.index];
@@ -363,48 +365,28 @@ fn items_of(
         let stages = (0..stages).map(ends).collect();
         return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
     }
-    // Stage s of chunk c is done at the time c + s lag; ghost cells before the first tile of either patch, in time for it.
+    // Stage s of chunk c is done at the time c + s lag.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
+    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
+    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower ones.
+    // Nobody waits for the last stage.
     let row = chunks + 2;
-    let mut totals = vec![0u32; (stages - 1) * row];
-    let of_patches = totals.len();
-    if !boxes.is_empty() {
-        totals.resize(of_patches + blocks.list.patches.len(), 0);
-        let mut first_chunk = vec![usize::MAX; blocks.list.patches.len()];
-        for p in &placed {
-            let first = &mut first_chunk[p.item.patch as usize];
-            *first = p.chunk.min(*first);
-        }
-        for (number, copy) in boxes.iter().enumerate() {
-            let [to, from] = [copy.to_patch, copy.from_patch].map(|p| p as usize);
-            let [done, also] = [to, from].map(|p| of_patches + p);
-            totals[done] += 1;
-            totals[also] += 1;
-            let cell = [to_i32(number, "the number of ghost copies")?, 0, 0];
-            let [done, also] = [to_i32(done, "the number of blocks")?, to_i32(also, "the number of blocks")?];
-            let item = BlockItem { patch: copy.to_patch, cell, shape: 0, wait: -1, done, also };
-            placed.push(Placed { stage: 0, chunk: first_chunk[to].min(first_chunk[from]).saturating_sub(AHEAD), item });
-        }
+    let mut totals = vec![0u32; (1 + stages) * row];
+    for p in placed.iter().filter(|p| p.stage + 1 < stages) {
+        totals[(2 + p.stage) * row + p.chunk + 1] += 1;
     }
-    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.item.shape != 0));
+    for place in 2 * row..totals.len() {
+        totals[place] += totals[place - row];
+    }
+    totals.copy_within(stages * row.., 0);
     let items = placed
         .into_iter()
         .map(|Placed { stage, chunk, mut item }| {
-            if item.shape == 0 {
-                return Ok(item);
-            }
-            let ghosts = of_patches + item.patch as usize;
-            if totals.get(ghosts).is_some_and(|&boxes| boxes > 0) {
-                item.also = to_i32(ghosts, "the number of blocks")?;
-            }
+            item.done = to_i32(chunk + 1, "the number of blocks")?;
+            item.advances = i32::from(stage + 1 < stages);
             if stage > 0 {
-                item.wait = to_i32((stage - 1) * row + chunk, "the number of blocks")?;
-            }
-            if stage + 1 < stages {
-                let place = stage * row + chunk + 1;
-                item.done = to_i32(place, "the number of blocks")?;
-                totals[place] += 1;
+                item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
             }
             Ok(item)
         })
@@ -420,21 +402,19 @@ impl Plan {
         (cut, order): (Cut, Order),
         in_stages: bool,
     ) -> Result<Self> {
-        // Order: those of `Data::copies`.
-        let boxes = boxes_of(&blocks.list)?;
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
-        let mut launch = |range: Range<usize>, boxes: &[BlockCopy]| {
-            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages, boxes)?;
-            let cubes = own.iter().all(|item| item.shape == CUBE || item.shape == 0);
+        let mut launch = |range: Range<usize>| {
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages)?;
+            let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
             items.extend(own);
             totals.extend(own_totals);
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let whole = launch(all, &boxes)?;
+        let whole = launch(all)?;
         let groups = if groups.len() > 1 {
-            groups.iter().cloned().map(|g| launch(g, &[])).collect::<Result<Vec<_>>>()?
+            groups.iter().cloned().map(&mut launch).collect::<Result<Vec<_>>>()?
         } else {
             Vec::new()
         };
@@ -953,7 +933,6 @@ impl Run<'_> {
         &mut self,
         (plan, group): (usize, Option<usize>),
         (from, to): (usize, usize),
-        exchange: i32,
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
@@ -969,7 +948,6 @@ impl Run<'_> {
         let mut arguments = RelaxArgs {
             patches: data.table.address(),
             items: 0,
-            copies: data.copies.address(),
             tables: self.tables,
             progress: progress + place,
             totals: totals + place,
@@ -984,7 +962,6 @@ impl Run<'_> {
             weight: WEIGHT,
             points: data.blocks.stencil.points as i32,
             dense: i32::from(!self.transforms),
-            exchange,
         };
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
@@ -1028,11 +1005,8 @@ impl Run<'_> {
             if jacobi && self.ghosts_wanted() {
                 self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
             }
-            if !self.data.plans[plan].whole.stages.is_empty() {
-                self.exchange_now(both)?;
-            }
-            let exchange = if std::mem::replace(&mut self.pending, false) { 1 + i32::from(both) } else { 0 };
-            self.launch((plan, None), self.ways(jacobi, 0), exchange, 0)?;
+            self.exchange_now(both)?;
+            self.launch((plan, None), self.ways(jacobi, 0), 0)?;
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
@@ -1053,7 +1027,7 @@ impl Run<'_> {
                 self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), 0, stream)?;
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), stream)?;
             }
             if leave {
                 let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };

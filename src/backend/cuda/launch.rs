@@ -660,7 +660,7 @@ pub struct BlockItem {
     pub shape: u32,
     pub wait: i32,
     pub done: i32,
-    pub also: i32,
+    pub advances: i32,
 }
 
 /// Inverse of one shape of block.
@@ -678,7 +678,6 @@ pub struct BlockTables {
 pub struct RelaxArgs {
     pub patches: Address,
     pub items: Address,
-    pub copies: Address,
     pub tables: Address,
     pub progress: Address,
     pub totals: Address,
@@ -693,7 +692,6 @@ pub struct RelaxArgs {
     pub weight: f64,
     pub points: i32,
     pub dense: i32,
-    pub exchange: i32,
 }
 
 /// A box of ghost cells.
