@@ -316,7 +316,8 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             }
             let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
             let bytes = WORKING_SET * problem.unknowns() as f64;
-            let (contest, bandwidth) = args.ceiling.around(bytes, None, || contest::hold(&problem, &contenders, effort))?;
+            let (contest, bandwidth) =
+                args.ceiling.around(bytes, None, || contest::hold(&problem, &contenders, effort))?;
             (Study::Solve(contest), bandwidth)
         }
         Measurement::Stages(args) => {

@@ -302,7 +302,11 @@ impl Record {
         let rest: f64 = (total - accounted - transfer).max(0.0);
         let names: Vec<String> = others.iter().map(|s| s.step.replace('_', " ")).collect();
         rows.push(vec![
-            if names.is_empty() { "rest".to_owned() } else { format!("rest: {}", names.join(", ")) },
+            match names.is_empty() {
+                _ if ahead => "rest: what the loop begins with, in one piece, and the way back".to_owned(),
+                true => "rest".to_owned(),
+                false => format!("rest: {}", names.join(", ")),
+            },
             String::new(),
             digits(1e3 * rest),
             digits(100.0 * rest / total),

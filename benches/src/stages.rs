@@ -245,8 +245,7 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb =
-            Rrb::factorize(None, &stencil, &parsed, kind, threads, 0, make_backend).map_err(sentence)?;
+        let rrb = Rrb::factorize(None, &stencil, &parsed, kind, threads, 0, make_backend).map_err(sentence)?;
         // On a device that takes a wait after every kernel, which is left to solves of their own.
         let grids = rrb.device().is_none();
         Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()], grids })

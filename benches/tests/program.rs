@@ -202,10 +202,8 @@ fn stages_on_a_device() {
     for (fusion, steps) in [("off", vec!["precondition", "multiply", "advance_solution"]), ("on", vec!["loop"])] {
         let name = format!("stages_device_{fusion}");
         let options = format!("{papers} fusion={fusion}");
-        let (printed, value) = record(
-            &name,
-            &["stages", "poisson_f", "-n", "63", "--stream-megabytes", "1", "-r", "2", "-o", &options],
-        );
+        let (printed, value) =
+            record(&name, &["stages", "poisson_f", "-n", "63", "--stream-megabytes", "1", "-r", "2", "-o", &options]);
         let result = &value["result"];
         // Table 5.3 of the papers.
         assert_eq!((&result["iterations"], &result["device"]), (&Value::from(13), &Value::from(0)));
@@ -224,6 +222,9 @@ fn stages_on_a_device() {
         }
         assert!(value["bandwidth"][0]["kernel"] == "device copy" && printed.contains("of copy"), "{printed}");
         let rows: &[&str] = if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["loop"] };
+        // Table 5.2.
+        assert_eq!(result["by_grid"].as_array().unwrap().is_empty(), fusion == "on");
+        assert_eq!(printed.contains("1: levels 1 and 2"), fusion == "off", "{printed}");
         assert!(rows.iter().chain(&["transfers"]).all(|row| printed.contains(&format!("| {row}"))), "{printed}");
     }
 }
@@ -235,7 +236,9 @@ fn the_papers_measurements_on_a_device() {
         return;
     }
     let output = folder("paper_device");
-    let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick"]);
+    // What is measured on the CPU alone has a test of its own.
+    let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march";
+    let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick", "--only", only]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let read = |name: &str| -> Value {
         serde_json::from_str(&std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name)).expect(name)

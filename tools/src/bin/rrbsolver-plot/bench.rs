@@ -100,9 +100,11 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
     bound.sort_by(|a, b| a.0.total_cmp(&b.0));
     bound.dedup();
     kappa.push(Series { name: "Notay's bound".to_owned(), points: bound, thin: true });
+    // Beside those of the CPU.
+    let on_device = sweep.rows.iter().any(|r| r.copies.is_some());
     let figure = |name: &str, title: String, y: &str, logarithmic, series| Figure {
-        name: name.to_owned(),
-        title,
+        name: format!("{name}{}", if on_device { "_device" } else { "" }),
+        title: format!("{title}{}", if on_device { ", on a device" } else { "" }),
         x: "levels".to_owned(),
         y: y.to_owned(),
         logarithmic,
