@@ -177,6 +177,35 @@ fn variants() {
     }
 }
 
+/// Remainders of one end and of two that meet in the middle, lines along either side, one of them singular.
+#[test]
+fn remainders() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in [(18, 10), (24, 15), (24, 16), (16, 24), (26, 16), (45, 70), (70, 45), (62, 62)] {
+        for a in [poisson(nx, ny), random_m_matrix(nx, ny, true, 7), neumann_const(nx, ny)] {
+            let b = random_rhs(nx * ny, 7);
+            let [oracle, device] =
+                ["reference", "cuda"].map(|backend| Solver::of(&a, &format!("backend={backend} {PLAIN} levels=2")));
+            let (z, w) = (oracle.apply(&b), device.apply(&b));
+            assert!(max_difference(&z, &w) <= 1e-11 * max_abs(&z), "{nx}x{ny}");
+        }
+    }
+}
+
+/// What a device refuses.
+#[test]
+fn the_nonlinear_cycle_is_refused() {
+    if devices() == 0 {
+        return;
+    }
+    let solver = Solver::new(40, 40, "backend=cuda cycle=k");
+    let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
+    assert_eq!(failure.status, status::UNSUPPORTED);
+    assert!(failure.sentence.contains("cycle=k"), "{}", failure.sentence);
+}
+
 /// Papers' table 5.3, as far as an emulated device has the patience.
 #[test]
 fn table_5_3() {

@@ -823,8 +823,7 @@ impl smoother_handle {
         let f = resident.f_mut.iter().zip(f).zip(&lengths).map(|((to, from), len)| (*to, *from, len.1));
         let copies: Vec<_> = u.chain(f).collect();
         core.use_stream(self.stream as usize)?;
-        // SAFETY: checked not to be NULL, in a space that the backend reaches, of the sizes that the caller promised.
-        unsafe { core.copy(&copies) }
+        copy_all(core, &copies)
     }
 
     /// # Safety
@@ -850,8 +849,7 @@ impl smoother_handle {
             .map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()))
             .collect();
         core.use_stream(self.stream as usize)?;
-        // SAFETY: as in `upload`.
-        unsafe { core.copy(&copies) }
+        copy_all(core, &copies)
     }
 
     /// A result with its value; whole numbers fit a double here.
@@ -941,6 +939,18 @@ fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Extent
                 *slot = Some(e);
             }
         }
+    }
+    Ok(())
+}
+
+/// Copies arrays of patches that were checked: not NULL, in a space that the backend reaches.
+fn copy_all(core: &mut Smoother, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+    if core.device().is_some() {
+        return core.copy(copies);
+    }
+    for &(to, from, count) in copies {
+        // SAFETY: of the sizes that the caller promised, on the host; they may be the same.
+        unsafe { std::ptr::copy(from, to, count) };
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
                 return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
             }
             if end.ending == LoopEnding::Met && !test.confirms {
-                return ended(iterations, norm, StopReason::Converged);
+                return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
             }
         }
         while own.is_none() {

@@ -376,13 +376,9 @@ impl Smoother {
         self.backend.keep_arrays()
     }
 
-    /// Copies values between arrays: (to, from, count).
-    ///
-    /// # Safety
-    /// Each must hold that many values, and nobody else use them.
-    pub unsafe fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
-        // SAFETY: as our caller promised.
-        unsafe { self.backend.copy(copies) }
+    /// Copies values to, from or between arrays on the device: (to, from, count).
+    pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        self.backend.copy(copies)
     }
 
     /// Number of the block solver in use.

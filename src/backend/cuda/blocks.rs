@@ -11,8 +11,8 @@ use super::launch::{
     ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
 };
 use crate::backend::blocks::{
-    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Pointers,
-    Swept, Watcher, Work, colour, colours,
+    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Swept,
+    Watcher, Work, colour, colours,
 };
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Shape, Stencil};
@@ -711,7 +711,7 @@ impl BlockBackend for CudaBlocks {
             tables: self.tables.address,
             transforms: !self.dense,
             batches: self.dense && self.batches,
-            arrays: arrays.pointers(),
+            arrays,
             on_device,
             watcher,
             work,
@@ -781,13 +781,12 @@ impl BlockBackend for CudaBlocks {
         Ok(Kept { u: pointers(&data.kept.u), f: pointers(&data.kept.f) })
     }
 
-    unsafe fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+    fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         let _entered = self.device.clone().enter()?;
         let stream = stream!(self);
         let start = Instant::now();
         for &(to, from, count) in copies.iter().filter(|c| !std::ptr::eq(c.0, c.1)) {
-            // SAFETY: as our caller promised; waited for below.
-            unsafe { stream.copy_values(to as u64, from as u64, count)? };
+            stream.copy_values(to as u64, from as u64, count)?;
         }
         stream.wait()?;
         self.seconds_transfer = start.elapsed().as_secs_f64();
@@ -804,7 +803,7 @@ struct Run<'a> {
     /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 are done in stages.
     transforms: bool,
     batches: bool,
-    arrays: Pointers<'a>,
+    arrays: &'a mut dyn PatchArrays,
     on_device: bool,
     watcher: &'a mut dyn Watcher,
     work: &'a Work,
@@ -843,12 +842,13 @@ impl Run<'_> {
     /// Tells the device where the arrays are.
     fn begin(&mut self) -> Result<()> {
         let list = self.list();
+        let given = self.arrays.pointers();
         let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
         if !self.on_device {
             if data.staging.u.len() != patches.len() {
                 data.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
             }
-            if !self.arrays.r.is_empty() && data.residuals.u.len() != patches.len() {
+            if !given.r.is_empty() && data.residuals.u.len() != patches.len() {
                 data.residuals.lay_out(stream, patches, false, "residuals")?;
             }
         }
@@ -859,10 +859,10 @@ impl Run<'_> {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
             let other = data.other.u.get(p).copied().unwrap_or(0);
             let (u, f, r) = if self.on_device {
-                let f = self.arrays.f.get(p).map_or(0, |f| *f as u64);
-                (self.arrays.u[p] as u64, f, self.arrays.r.get(p).map_or(0, |r| *r as u64))
+                let f = given.f.get(p).map_or(0, |f| *f as u64);
+                (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
             } else {
-                let r = if self.arrays.r.is_empty() { 0 } else { data.residuals.u[p] };
+                let r = if given.r.is_empty() { 0 } else { data.residuals.u[p] };
                 (data.staging.u[p], data.staging.f[p], r)
             };
             let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
@@ -883,15 +883,12 @@ impl Run<'_> {
 
     /// Copies patches of the host to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
-        let (list, start) = (self.list(), Instant::now());
+        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
         for p in patches {
             let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            // SAFETY: the caller lends its arrays for the call, which waits for the streams before it ends.
-            unsafe {
-                self.streams[stream].copy_values(row.u[self.which], self.arrays.u[p] as u64, patch.ghosted())?;
-                if let (true, Some(f)) = (with_f, self.arrays.f.get(p)) {
-                    self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
-                }
+            self.streams[stream].copy_values(row.u[self.which], given.u[p] as u64, patch.ghosted())?;
+            if let (true, Some(f)) = (with_f, given.f.get(p)) {
+                self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
             }
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -900,11 +897,10 @@ impl Run<'_> {
 
     /// The reverse, u only.
     fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
-        let (list, start) = (self.list(), Instant::now());
+        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
         for p in patches {
             let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            // SAFETY: as in `upload`.
-            unsafe { self.streams[stream].copy_values(self.arrays.u[p] as u64, row.u[which], patch.ghosted())? };
+            self.streams[stream].copy_values(given.u[p] as u64, row.u[which], patch.ghosted())?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
         Ok(())
@@ -1155,21 +1151,18 @@ impl Run<'_> {
     }
 
     /// Ghost cells of patches that are on the host still.
-    fn exchange_on_host(&self) {
+    fn exchange_on_host(&mut self) {
         let list = self.list();
+        let mut part = [0.0; 256];
         for copy in &list.copies {
             let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
-            let [x, y, z] = copy.cells.lower;
-            for k in 0..copy.cells.size[2] as i64 {
-                for j in 0..copy.cells.size[1] as i64 {
-                    let cell = [x, y + j, z + k];
-                    // SAFETY: the cells lie in the one patch and in the ghost layer of the other, arrays of the caller's
-                    // that overlap nowhere.
-                    unsafe {
-                        let read = self.arrays.u[copy.from].add(from.place(cell)).cast_const();
-                        let write = self.arrays.u[copy.to].add(to.place(cell));
-                        std::ptr::copy_nonoverlapping(read, write, copy.cells.size[0]);
-                    }
+            let ([x, y, z], [nx, ny, nz]) = (copy.cells.lower, copy.cells.size);
+            for row in 0..ny * nz {
+                for first in (0..nx).step_by(part.len()) {
+                    let cell = [x + first as i64, y + (row % ny) as i64, z + (row / ny) as i64];
+                    let part = &mut part[..nx.min(first + 256) - first];
+                    part.copy_from_slice(&self.arrays.u(copy.from)[from.place(cell)..][..part.len()]);
+                    self.arrays.u_mut(copy.to)[to.place(cell)..][..part.len()].copy_from_slice(part);
                 }
             }
         }
@@ -1209,7 +1202,7 @@ impl BlockSteps for Run<'_> {
                 run.download(run.all(), run.which, 0)?;
                 run.join()?;
             }
-            let stop = run.watcher.fill(sweep, run.arrays.u);
+            let stop = run.watcher.fill(sweep, run.arrays.pointers().u);
             if run.uploaded {
                 run.upload(run.all(), false, 0)?;
                 run.join()?;
@@ -1254,9 +1247,8 @@ impl BlockSteps for Run<'_> {
             stream.fetch(&mut value, norm)?;
             if !run.on_device {
                 let (list, start) = (run.list(), Instant::now());
-                for (p, r) in run.arrays.r.iter().enumerate() {
-                    // SAFETY: as in `upload`.
-                    unsafe { stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())? };
+                for (p, r) in run.arrays.pointers().r.iter().enumerate() {
+                    stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())?;
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }

@@ -399,11 +399,9 @@ impl Stream {
 
     /// Copies `count` doubles between addresses of any space, the host's and the caller's among them, to be read or changed
     /// after `wait`.
-    ///
-    /// # Safety
-    /// Both must hold that many, until the stream was waited for.
-    pub unsafe fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
-        // SAFETY: as our caller promised; the driver knows which space an address is of.
+    pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
+        // SAFETY: addresses as in `fill`, or of the caller's arrays, whose size the caller promised and which are its own
+        // again after the call, which waits; the driver knows which space an address is of.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), self.stream) }, "a copy of patches")
     }
 

@@ -26,8 +26,10 @@ const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
-/// Values that the band factor keeps for each node.
+/// Values that the band factor keeps for each node, nodes where its two ends meet, and from how many on it has two.
 pub const BAND: usize = 32;
+pub const SEAM: usize = 32;
+const WORTH_TWO_ENDS: i32 = 96;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -390,7 +392,10 @@ pub struct BandArgs {
     pub n: i32,
     pub couplings: Address,
     pub back: Address,
+    pub across: Address,
+    pub met: Address,
     pub inverse_pivot: Address,
+    pub ticket: Address,
 }
 
 #[repr(C)]
@@ -398,6 +403,7 @@ pub struct BandArgs {
 pub struct InverseArgs {
     pub couplings: Address,
     pub back: Address,
+    pub across: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     pub narrow: Address,
@@ -830,7 +836,7 @@ kernels! {
     /// Diagonal of S1.
     SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Band factor of the remainder.
-    Band band(BandArgs) = "rrb_band_f64", |_a| 1, (1024, 1);
+    Band band(BandArgs) = "rrb_band_f64", |a| if a.n < WORTH_TWO_ENDS { 1 } else { 2 }, (1024, 1);
     /// Its inverse.
     Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
     /// Its product.

@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Format, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op, Scalars,
-    SchurArrays,
+    self, Address, BAND, Findings, Format, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op, SEAM,
+    Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -177,6 +177,8 @@ pub struct RemainderPlaces {
     pub z: Address,
     pub couplings: Address,
     pub back: Address,
+    pub across: Address,
+    pub met: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     /// The same in f32, where sweeps are.
@@ -203,6 +205,7 @@ pub struct Packed {
     pub norm_partial: Address,
     pub fused_norm_partial: Address,
     pub rho_partial: Address,
+    /// Where blocks meet, and a ticket of the band factor.
     pub meeting_at: Address,
     pub ops_at: Address,
     pub programs: Programs,
@@ -342,6 +345,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         z: plan.bytes(4 * rest_layout.len() * real),
         couplings: plan.take(band * BAND),
         back: plan.take(band * BAND),
+        across: plan.take(SEAM * BAND),
+        met: plan.take(2 * SEAM * (BAND + 1)),
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
@@ -356,7 +361,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     }
     let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle);
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
-    let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(8));
+    let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
     let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));

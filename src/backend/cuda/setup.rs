@@ -5,7 +5,7 @@ use super::launch::{
     self, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Grid, InverseArgs, LevelArgs,
     Rules, SchurCenterArgs,
 };
-use super::packed::{Level, Packed, Remainder, Source};
+use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::storage::Storage;
@@ -241,17 +241,16 @@ impl Packed {
         let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let rest = &self.rest;
-            let (couplings, back, inverse_pivot) = (rest.couplings, rest.back, rest.inverse_pivot);
+            let RemainderPlaces { natural, couplings, back, across, met, inverse_pivot, inverse, narrow, .. } =
+                self.rest;
             // The last pivots are kept in double precision.
             let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
-            launch::band(
-                stream,
-                &BandArgs { rules, natural: rest.natural, nx, ny, n, couplings, back, inverse_pivot },
-            )?;
-            let inverse = rest.inverse;
-            let (narrow, unit) = (rest.narrow, self.unit);
-            launch::inverse(stream, &InverseArgs { couplings, back, inverse_pivot, inverse, narrow, nx, ny, n, unit })?;
+            let ticket = self.meeting_at + 8;
+            let band = BandArgs { rules, natural, nx, ny, n, couplings, back, across, met, inverse_pivot, ticket };
+            launch::band(stream, &band)?;
+            let unit = self.unit;
+            let inverse = InverseArgs { couplings, back, across, inverse_pivot, inverse, narrow, nx, ny, n, unit };
+            launch::inverse(stream, &inverse)?;
         }
         self.scalars.per_unit = self.unit.recip();
         stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
