@@ -18,9 +18,9 @@ mod spectrum;
 /// What the benchmark needs from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use super::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
+    pub use super::backend::{Arrays, Inputs, LoopEnd, LoopTest, PcgSteps, RrbSteps};
     pub use super::grid::levels::Grid;
     pub use super::grid::stencil::{StencilView, View};
     pub use super::report::{Nobody, Outcome};
-    pub use super::solver::rrb::{BackendKind, Rrb, SPACING};
+    pub use super::solver::rrb::{BackendKind, Rrb, SPACING, choose_backend};
 }

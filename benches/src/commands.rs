@@ -2,6 +2,7 @@
 //! the lines that make their tables.
 
 use crate::contest::{self, Contender, Effort};
+use crate::device::{self, Device};
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
 use crate::march;
@@ -18,7 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub const PROGRAM: &str = "rrbsolver-bench";
 
 /// The papers' preconditioner.
-const THEIRS: &str = "precision=f64 cycle=v";
+pub const THEIRS: &str = "precision=f64 cycle=v";
 
 /// One measurement.
 #[derive(Parser)]
@@ -46,7 +47,7 @@ pub enum Measurement {
     Smoother(SmootherArgs),
     /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
     March(MarchArgs),
-    /// Time over implementations S1, S2, S3, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
+    /// Time over implementations S1, S2, S3 and, where there is a device, S4, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
     Grids(GridsArgs),
 }
 
@@ -85,9 +86,21 @@ pub struct CeilingArgs {
 
 impl CeilingArgs {
     /// Bandwidth from memory, and at a working set of these many bytes, measured before and after `work`.
-    fn around<T>(&self, working_set: f64, work: impl FnOnce() -> Result<T, String>) -> Result<(T, Bandwidths), String> {
+    /// On a device: of copies there.
+    fn around<T>(
+        &self,
+        working_set: f64,
+        device: Option<usize>,
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, Bandwidths), String> {
         if self.no_stream {
             return Ok((work()?, Vec::new()));
+        }
+        if let Some(ordinal) = device {
+            let device = Device::new(ordinal)?;
+            let before = device.bandwidth(self.stream_megabytes)?;
+            let done = work()?;
+            return Ok((done, stream::both(vec![before], &[device.bandwidth(self.stream_megabytes)?])));
         }
         let working_set = (working_set * 1e-6).round().max(1.0);
         let mut sizes = vec![self.stream_megabytes];
@@ -262,7 +275,7 @@ pub struct GridsArgs {
     /// Levels at which all implementations run.
     #[arg(long, value_delimiter = ',', default_values_t = [8, 12, 16])]
     levels: Vec<usize>,
-    /// Levels at which the fused one runs.
+    /// Levels at which the fused ones run.
     #[arg(long, value_delimiter = ',', default_values_t = [6, 8, 10, 12, 14, 16, 18])]
     fused_levels: Vec<usize>,
     /// Numbers of r1/r2/b1/b2 grids.
@@ -303,14 +316,16 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             }
             let effort = Effort { repeats: args.repeats, seconds: args.seconds, rel_tol: args.rel_tol };
             let bytes = WORKING_SET * problem.unknowns() as f64;
-            let (contest, bandwidth) = args.ceiling.around(bytes, || contest::hold(&problem, &contenders, effort))?;
+            let (contest, bandwidth) =
+                args.ceiling.around(bytes, None, || contest::hold(&problem, &contenders, effort))?;
             (Study::Solve(contest), bandwidth)
         }
         Measurement::Stages(args) => {
             let problem = args.problem.find()?;
             let bytes = WORKING_SET * problem.unknowns() as f64;
+            let device = stages::device(&problem, &args.options)?;
             let (breakdown, bandwidth) =
-                args.ceiling.around(bytes, || stages::measure(&problem, &args.options, args.repeats))?;
+                args.ceiling.around(bytes, device, || stages::measure(&problem, &args.options, args.repeats))?;
             (Study::Stages(breakdown), bandwidth)
         }
         Measurement::Levels(args) => (
@@ -341,6 +356,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
                 levels_fused: args.fused_levels.clone(),
                 grids: args.grids.clone(),
                 threads: cores(),
+                device: device::count() > 0,
                 repeats: args.repeats,
             };
             (Study::Grids(sweeps::over_grids(&args.problem, args.size, &args.options, &plan)?), Vec::new())

@@ -201,6 +201,11 @@ impl Model {
                 count.double += if step { 4.0 } else { 1.0 };
                 count.add(1.0, 2.5, 0.5, if step { 4.0 } else { 0.0 } + 4.5 + 17.0 + 2.0);
             }
+            // An iteration of the loop on a device; what ends it is not counted.
+            crate::stages::LOOP if self.fused => {
+                let (down, up) = (self.of_step("descend")?, self.of_step("ascend")?);
+                return Some(Cost { words: down.words + up.words, flops: down.flops + up.flops });
+            }
             // On the whole grid: b and x; b r and w, x w, b again for its norm; x r, out w; x.
             "inspect" => count.double = 4.0,
             "load" => (count.double, count.flops) = (8.0, 6.0),

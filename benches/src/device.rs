@@ -1,7 +1,25 @@
 //! Arrays of doubles on a CUDA device, for the solver's device pointers.
 
+use crate::stream::Bandwidth;
+use crate::timing::Samples;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtrMut as _, DriverError};
+use rrbsolver::ffi::rrbsolver_cuda_device_count;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// Name of the copy from one array of a device to another, among the bandwidths.
+pub const DEVICE_COPY: &str = "device copy";
+/// Measured rounds of it, and copies in a round: long against a launch and a wait.
+const ROUNDS: usize = 11;
+const COPIES: usize = 10;
+
+/// Devices that the library finds.
+pub fn count() -> i32 {
+    let mut count = 0;
+    // SAFETY: an int that outlives the call.
+    let status = unsafe { rrbsolver_cuda_device_count(&mut count) };
+    if status == 0 { count } else { 0 }
+}
 
 /// A device's stream for copies. Only where the library has found that device.
 pub struct Device {
@@ -23,6 +41,32 @@ impl Device {
     pub fn new(ordinal: usize) -> Result<Self, String> {
         let context = CudaContext::new(ordinal).map_err(sentence)?;
         Ok(Self { stream: context.default_stream() })
+    }
+
+    /// Copies from one array to another, so many MB of both together: 16 bytes a value.
+    pub fn bandwidth(&self, megabytes: f64) -> Result<Bandwidth, String> {
+        let values = ((megabytes * 1e6 / 16.0) as usize).max(1);
+        let (from, mut to) = (self.zeros(values)?, self.zeros(values)?);
+        let mut seconds = Vec::new();
+        // The first is the warm-up.
+        for _ in 0..=ROUNDS {
+            self.stream.synchronize().map_err(sentence)?;
+            let start = Instant::now();
+            for _ in 0..COPIES {
+                self.stream.memcpy_dtod(&from.values, &mut to.values).map_err(sentence)?;
+            }
+            self.stream.synchronize().map_err(sentence)?;
+            seconds.push(start.elapsed().as_secs_f64() / COPIES as f64);
+        }
+        let samples = Samples::new(seconds.split_off(1));
+        let gigabytes = 16e-9 * values as f64;
+        Ok(Bandwidth {
+            kernel: DEVICE_COPY.to_owned(),
+            threads: 0,
+            megabytes,
+            median: gigabytes / samples.median(),
+            best: gigabytes / samples.least(),
+        })
     }
 
     /// Zeros.

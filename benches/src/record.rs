@@ -1,11 +1,12 @@
 //! What a run of the program leaves: JSON for programs, tables for people, both from the same record.
 
 use crate::contest::Contest;
+use crate::device::DEVICE_COPY;
 use crate::machine::Machine;
 use crate::march::March;
 use crate::overhead::{Overhead, REST};
 use crate::smoother::{Chart, SmootherStudy};
-use crate::stages::{Breakdown, Stage};
+use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::sweeps::{GridSweep, LevelSweep};
 use crate::timing::{Samples, digits};
@@ -169,8 +170,12 @@ impl Record {
             .bandwidth
             .iter()
             .map(|b| {
-                let threads = if b.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", b.threads) };
-                format!("{} {} ({threads}, {} MB)", b.kernel, digits(b.median), digits(b.megabytes))
+                let threads = match b.threads {
+                    0 => String::new(),
+                    1 => "1 thread, ".to_owned(),
+                    several => format!("{several} threads, "),
+                };
+                format!("{} {} ({threads}{} MB)", b.kernel, digits(b.median), digits(b.megabytes))
             })
             .collect();
         format!("\nBandwidth in the same run, GB/s: {}.\n", parts.join(", "))
@@ -189,6 +194,12 @@ impl Record {
 
     fn share(&self, gigabytes_per_second: f64, threads: usize) -> String {
         self.ceiling(threads).map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c))
+    }
+
+    /// The same of the copy on a device.
+    fn share_of_copy(&self, gigabytes_per_second: f64) -> String {
+        let copy = self.bandwidth.iter().find(|b| b.kernel == DEVICE_COPY);
+        copy.map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c.median))
     }
 
     fn contest(&self, contest: &Contest) -> String {
@@ -245,14 +256,17 @@ impl Record {
     fn breakdown(&self, b: &Breakdown) -> String {
         let black = (b.nx * b.ny) as f64 / 2.0;
         let total = b.total.median();
+        let place = b.device.map_or_else(|| format!("{} threads", b.threads), |ordinal| format!("device {ordinal}"));
         let mut text = format!(
-            "{}, {} x {}, {} levels, {} grids, precision {}, cycle {}, {} threads, {} iterations:\n\n",
-            b.problem, b.nx, b.ny, b.model.levels, b.grids, b.model.precision, b.model.cycle, b.threads, b.iterations
+            "{}, {} x {}, {} levels, {} grids, precision {}, cycle {}, {place}, {} iterations:\n\n",
+            b.problem, b.nx, b.ny, b.model.levels, b.grids, b.model.precision, b.model.cycle, b.iterations
         );
+        let share = |rate: f64| if b.device.is_some() { self.share_of_copy(rate) } else { self.share(rate, b.threads) };
         let mut rows: Vec<Vec<String>> = Vec::new();
         let mut accounted = 0.0;
-        let mut row = |name: &str, stages: &[&Stage]| {
-            let seconds: f64 = stages.iter().map(|s| s.seconds.median()).sum();
+        // `apart`: seconds of copies between host and device, which have a row of their own.
+        let mut row = |name: &str, stages: &[&Stage], apart: f64| {
+            let seconds = stages.iter().map(|s| s.seconds.median()).sum::<f64>() - apart;
             accounted += seconds;
             let count = |of: fn(&crate::cost::Cost) -> f64| -> Option<f64> {
                 stages.iter().map(|s| Some(s.calls as f64 * of(s.cost.as_ref()?))).sum()
@@ -267,25 +281,32 @@ impl Record {
                 digits(100.0 * seconds / total),
                 words.map_or("-".to_owned(), |w| digits(8e-6 * w * black)),
                 rate.map_or("-".to_owned(), digits),
-                rate.map_or("-".to_owned(), |r| self.share(r, b.threads)),
+                rate.map_or("-".to_owned(), share),
                 gigaflops.map_or("-".to_owned(), digits),
             ]);
         };
+        let transfer = if b.device.is_some() { b.transfer.median() } else { 0.0 };
         let find =
             |names: &[&str]| -> Vec<&Stage> { b.stages.iter().filter(|s| names.contains(&s.step.as_str())).collect() };
         let mut named: Vec<&str> = Vec::new();
-        for (name, steps) in GROUPS {
+        // What a device's loop begins with was done before it, in one piece: those steps find it done.
+        let ahead = b.stages.iter().any(|s| s.step == LOOP);
+        for (name, steps) in GROUPS.iter().filter(|(_, steps)| !ahead || *steps == ARRAYS || *steps == [LOOP]) {
             let stages = find(steps);
             if !stages.is_empty() {
-                row(name, &stages);
+                row(name, &stages, if *steps == ARRAYS { transfer } else { 0.0 });
                 named.extend(*steps);
             }
         }
         let others: Vec<&Stage> = b.stages.iter().filter(|s| !named.contains(&s.step.as_str())).collect();
-        let rest: f64 = (total - accounted).max(0.0);
+        let rest: f64 = (total - accounted - transfer).max(0.0);
         let names: Vec<String> = others.iter().map(|s| s.step.replace('_', " ")).collect();
         rows.push(vec![
-            if names.is_empty() { "rest".to_owned() } else { format!("rest: {}", names.join(", ")) },
+            match names.is_empty() {
+                _ if ahead => "rest: what the loop begins with, in one piece, and the way back".to_owned(),
+                true => "rest".to_owned(),
+                false => format!("rest: {}", names.join(", ")),
+            },
             String::new(),
             digits(1e3 * rest),
             digits(100.0 * rest / total),
@@ -294,6 +315,20 @@ impl Record {
             "-".to_owned(),
             "-".to_owned(),
         ]);
+        if b.device.is_some() {
+            // b and x there, x back.
+            let megabytes = 2.0 * 3.0 * 8e-6 * black;
+            rows.push(vec![
+                "transfers: b, x there, x back".to_owned(),
+                "3".to_owned(),
+                digits(1e3 * transfer),
+                digits(100.0 * transfer / total),
+                digits(megabytes),
+                digits(1e-3 * megabytes / transfer),
+                "-".to_owned(),
+                "-".to_owned(),
+            ]);
+        }
         rows.push(vec![
             "total".to_owned(),
             String::new(),
@@ -304,7 +339,8 @@ impl Record {
             String::new(),
             String::new(),
         ]);
-        text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", "of triad", "GFlop/s"], &rows);
+        let of = if b.device.is_some() { "of copy" } else { "of triad" };
+        text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", of, "GFlop/s"], &rows);
         if !b.by_grid.is_empty() {
             text += "\n";
             text += &by_grid(b);
@@ -322,10 +358,13 @@ fn by_grid(b: &Breakdown) -> String {
         [digits(1e3 * seconds[q]), digits(100.0 * seconds[q] / total)]
     };
     let (mut nx, mut ny) = (b.nx, b.ny);
+    // Small grids of a device share a kernel with the remainder.
+    let shared = (0..b.grids).find(|&q| down[q] == 0.0).unwrap_or(b.grids);
     let rows: Vec<Vec<String>> = (0..b.by_grid.len())
+        .filter(|&q| q < shared || q == b.grids)
         .map(|q| {
             let name = if q == b.grids {
-                let deeper = if b.model.levels > 2 * q { "deeper levels and " } else { "" };
+                let deeper = if b.model.levels > 2 * shared { "deeper levels and " } else { "" };
                 format!("{deeper}remainder")
             } else {
                 format!("{}: levels {} and {}", q + 1, 2 * q + 1, 2 * q + 2)
@@ -344,16 +383,20 @@ fn calls(stages: &[&Stage]) -> usize {
     starts + stages.iter().filter(|s| !s.step.ends_with("_at_start")).map(|s| s.calls).max().unwrap_or(0)
 }
 
+/// Steps that go over the caller's arrays.
+const ARRAYS: &[&str] = &["inspect", "load", "load_rhs", "store"];
+
 /// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
 /// solver here; the one that stands alone is r'r.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("memcpy: caller's arrays", &["inspect", "load", "load_rhs", "store"]),
+    ("memcpy: caller's arrays", ARRAYS),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
     ("dotp: r'r", &["residual_norm2"]),
     ("matvec: q = S1 p, p'q", &["multiply"]),
     ("solver: z = M^-1 r, r'z", &["precondition"]),
     ("descend: r, levels downwards, r'r", &["descend", "descend_at_start"]),
     ("ascend: levels upwards, x, p, q, p'q", &["ascend", "ascend_at_start"]),
+    ("loop on the device: all iterations, and its end", &[LOOP]),
 ];
 
 fn spread(ratio: &Samples) -> String {
@@ -383,11 +426,14 @@ fn levels(sweep: &LevelSweep) -> String {
                 digits(r.bound),
                 r.setup.milliseconds(),
                 r.solve.milliseconds(),
+                r.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
             ]
         })
         .collect();
-    format!("{}, {}:\n\n", sweep.problem, sweep.options)
-        + &table(&["nodes", "levels", "iterations", "kappa", "Notay's bound", "setup ms", "solve ms"], &rows)
+    let mut head = vec!["nodes", "levels", "iterations", "kappa", "Notay's bound", "setup ms", "solve ms"];
+    head.push(COPIES);
+    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.copies.is_some()));
+    format!("{}, {}:\n\n{}", sweep.problem, sweep.options, table(&head, &rows))
 }
 
 fn grids(sweep: &GridSweep) -> String {
@@ -406,11 +452,26 @@ fn grids(sweep: &GridSweep) -> String {
                 r.setup.milliseconds(),
                 r.solve.milliseconds(),
                 natural(r.levels).map_or("-".to_owned(), |s| digits(s / r.solve.median())),
+                r.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
             ]
         })
         .collect();
-    format!("{0}, {1} x {1}, {2}:\n\n", sweep.problem, sweep.n, sweep.options)
-        + &table(&["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"], &rows)
+    let mut head = vec!["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"];
+    head.push(COPIES);
+    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.copies.is_some()));
+    format!("{0}, {1} x {1}, {2}:\n\n{3}", sweep.problem, sweep.n, sweep.options, table(&head, &rows))
+}
+
+/// Setup and solve on a device have their arrays there; from the host and back, these come on top of a solve.
+const COPIES: &str = "copies of host arrays ms";
+
+/// The table without its last column, where that says nothing.
+fn only_where(head: &mut Vec<&str>, mut rows: Vec<Vec<String>>, keep: bool) -> Vec<Vec<String>> {
+    if !keep {
+        head.pop();
+        rows.iter_mut().for_each(|row| drop(row.pop()));
+    }
+    rows
 }
 
 fn beside_steps(overhead: &Overhead) -> String {

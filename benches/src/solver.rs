@@ -57,6 +57,17 @@ impl Solver {
         Ok(())
     }
 
+    /// The same with its arrays on the device, in the order of the arguments.
+    pub fn factorize_resident(&mut self, a: &mut [DeviceArray]) -> Result<(), String> {
+        assert!(a.iter().all(|array| array.values() == self.len) && (a.len() == 3 || a.len() == 5));
+        let mut pointers = [null(); 5];
+        pointers.iter_mut().zip(a).for_each(|(pointer, array)| *pointer = array.pointer().cast_const());
+        let [center, east, north, northeast, northwest] = pointers;
+        // SAFETY: a live handle, and arrays of its size on a device.
+        checked(unsafe { rrb_factorize(self.handle, center, east, north, northeast, northwest) })?;
+        Ok(())
+    }
+
     /// x is the guess and becomes the solution. Whether the test was met.
     pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<bool, String> {
         assert!(b.len() == self.len && x.len() == self.len);

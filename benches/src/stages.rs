@@ -1,12 +1,19 @@
 //! Where the time of a solve goes: a clock around every step that the text of the method calls, read on the calling
 //! thread (member 0 of the team; a barrier that a step waits at belongs to it). The solver knows nothing of it.
+//!
+//! On a device the clock waits until a step is done. With `fusion=off` the steps of the loop come one by one, each with a
+//! launch and a wait of its own, and further solves time the kernels of each grid; else the loop that the device runs by
+//! itself is one step, as a solve has it.
 
 use crate::cost::{Cost, Model};
 use crate::problem::Problem;
 use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
-use rrbsolver::layers::{Arrays, BackendKind, Grid, Inputs, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View};
+use rrbsolver::layers::{
+    Arrays, BackendKind, Grid, Inputs, LoopEnd, LoopTest, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
+    choose_backend,
+};
 use rrbsolver::options::{Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
@@ -40,6 +47,12 @@ pub struct Breakdown {
     pub model: Model,
     /// Threads in use.
     pub threads: usize,
+    /// The device in use, if one is.
+    #[serde(default)]
+    pub device: Option<i32>,
+    /// Copies between host and device: b and x there, x back.
+    #[serde(default)]
+    pub transfer: Samples,
     /// r1/r2/b1/b2 grids.
     pub grids: usize,
     /// Iterations of the solve.
@@ -68,15 +81,19 @@ impl Clock<'_> {
     fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn RrbSteps) -> T) -> T {
         let start = Instant::now();
         let result = call(self.steps);
-        let seconds = start.elapsed().as_secs_f64();
+        self.steps.finish();
+        self.keep(step, 1, start.elapsed().as_secs_f64());
+        result
+    }
+
+    fn keep(&mut self, step: &'static str, calls: usize, seconds: f64) {
         match self.readings.iter_mut().find(|r| r.0 == step) {
             Some(reading) => {
-                reading.1 += 1;
+                reading.1 += calls;
                 reading.2 += seconds;
             }
-            None => self.readings.push((step, 1, seconds)),
+            None => self.readings.push((step, calls, seconds)),
         }
-        result
     }
 }
 
@@ -115,6 +132,19 @@ impl PcgSteps for Clock<'_> {
         if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
     }
 
+    /// A call for every iteration.
+    fn iterate(&mut self, test: &LoopTest) -> Option<SolverResult<LoopEnd>> {
+        if !self.fused {
+            return None;
+        }
+        let start = Instant::now();
+        let result = self.steps.iterate(test)?;
+        self.steps.finish();
+        let iterations = result.as_ref().map_or(0, |end| end.iterations - test.iterations);
+        self.keep(LOOP, iterations, start.elapsed().as_secs_f64());
+        Some(result)
+    }
+
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         self.steps.observe(iteration, relative_residual)
     }
@@ -151,12 +181,31 @@ impl RrbSteps for Clock<'_> {
     }
 }
 
+/// Name of the loop that a device runs by itself.
+pub const LOOP: &str = "loop";
+
+/// Where the library would solve with these options, and the options.
+fn place(problem: &Problem, options: &str) -> Result<(Options, BackendKind), String> {
+    let mut parsed = Options::new(Family::Rrb);
+    parsed.set_text(options).map_err(sentence)?;
+    let kind = choose_backend(&parsed, Grid { nx: problem.a.nx, ny: problem.a.ny }, crate::device::count());
+    Ok((parsed, kind))
+}
+
+/// The device that the library would solve on with these options, if on any.
+pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>, String> {
+    let (parsed, kind) = place(problem, options)?;
+    Ok((kind == BackendKind::Cuda).then(|| parsed.int(opt::DEVICE) as usize))
+}
+
 /// A solver under the clock.
 pub struct Clocked<'a> {
     problem: &'a Problem,
     options: Options,
     rrb: Rrb,
     x: Vec<f64>,
+    /// Each r1/r2/b1/b2 grid under the clock too.
+    grids: bool,
 }
 
 /// One solve.
@@ -165,6 +214,8 @@ pub struct Run {
     pub total: f64,
     /// Iterations.
     pub iterations: usize,
+    /// Copies between host and device [s].
+    pub transfer: f64,
     readings: Readings,
     by_grid: Vec<[f64; 2]>,
 }
@@ -179,8 +230,7 @@ impl Run {
 impl<'a> Clocked<'a> {
     /// `options`: the solver's own; `threads` and the rest as there.
     pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
-        let mut parsed = Options::new(Family::Rrb);
-        parsed.set_text(options).map_err(sentence)?;
+        let (parsed, kind) = place(problem, options)?;
         let threads = match parsed.int(opt::THREADS) as usize {
             0 => crate::machine::cores(),
             threads => threads,
@@ -195,14 +245,16 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb =
-            Rrb::factorize(None, &stencil, &parsed, BackendKind::Cpu, threads, 0, make_backend).map_err(sentence)?;
-        Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()] })
+        let rrb = Rrb::factorize(None, &stencil, &parsed, kind, threads, 0, make_backend).map_err(sentence)?;
+        // On a device that takes a wait after every kernel, which is left to solves of their own.
+        let grids = rrb.device().is_none();
+        Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()], grids })
     }
 
     /// From x = 0.
     pub fn solve(&mut self) -> Result<Run, String> {
-        let Self { problem, options, rrb, x } = self;
+        let Self { problem, options, rrb, x, grids } = self;
+        let grids = *grids;
         let fused = options.int(opt::FUSION) != 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
@@ -219,8 +271,11 @@ impl<'a> Clocked<'a> {
         let start = Instant::now();
         let outcome = rrb
             .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
-                if std::thread::current().id() == caller {
+                if grids && std::thread::current().id() == caller {
                     steps.time_grids();
+                }
+                if !fused {
+                    steps.one_by_one();
                 }
                 let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
                 let outcome = text(&mut clock);
@@ -233,12 +288,19 @@ impl<'a> Clocked<'a> {
             .map_err(sentence)?;
         let total = start.elapsed().as_secs_f64();
         let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
-        Ok(Run { total, iterations: outcome.iterations, readings, by_grid })
+        Ok(Run { total, iterations: outcome.iterations, transfer: rrb.seconds_transfer(), readings, by_grid })
     }
 }
 
 fn sentence(error: rrbsolver::error::Error) -> String {
     error.sentence(0)
+}
+
+fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
+    by_grid.resize_with(run.by_grid.len(), Default::default);
+    for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
+        samples.push(*seconds);
+    }
 }
 
 /// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
@@ -247,7 +309,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     let done = clocked.rrb.done;
     let model = Model::new(|key| clocked.options.int(key), done.precision, done.cycle, done.levels);
     let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
-    let mut total = Samples::default();
+    let (mut total, mut transfer) = (Samples::default(), Samples::default());
+    let device = clocked.rrb.device();
     let mut stages: Vec<Stage> = Vec::new();
     let mut by_grid: Vec<[Samples; 2]> = Vec::new();
     let mut iterations = clocked.solve()?.iterations;
@@ -255,10 +318,10 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         let run = clocked.solve()?;
         iterations = run.iterations;
         total.push(run.total);
-        by_grid.resize_with(run.by_grid.len(), Default::default);
-        for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
-            samples.push(*seconds);
+        if device.is_some() {
+            transfer.push(run.transfer);
         }
+        keep(&mut by_grid, &run);
         for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { model.of_step(step) } else { None };
@@ -268,6 +331,10 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
             stages[place].seconds.push(seconds);
         }
     }
+    clocked.grids = device.is_some() && clocked.options.int(opt::FUSION) == 0;
+    for _ in 0..if clocked.grids { repeats } else { 0 } {
+        keep(&mut by_grid, &clocked.solve()?);
+    }
     Ok(Breakdown {
         problem: problem.name.clone(),
         nx: problem.a.nx,
@@ -275,6 +342,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         options: options.to_owned(),
         model,
         threads: clocked.rrb.threads(),
+        device,
+        transfer,
         grids: clocked.rrb.grids(),
         iterations,
         total,

@@ -14,9 +14,9 @@ use std::time::Instant;
 /// Bandwidth of one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// `copy` or `triad`.
+    /// `copy` or `triad`, or `device copy`.
     pub kernel: String,
-    /// Threads.
+    /// Threads; 0 on a device.
     pub threads: usize,
     /// All arrays together.
     pub megabytes: f64,

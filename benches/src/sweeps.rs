@@ -1,5 +1,6 @@
 //! The papers' sweeps over levels and over r1/r2/b1/b2 grids (figures 5.1 to 5.6 and table 5.3 of ETNA 46, 2017).
 
+use crate::device::{Device, DeviceArray};
 use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::timing::Samples;
@@ -28,6 +29,9 @@ pub struct LevelRow {
     pub setup: Samples,
     /// Solve.
     pub solve: Samples,
+    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
+    #[serde(default)]
+    pub copies: Option<Samples>,
 }
 
 /// Figures 5.1, 5.2 and table 5.3.
@@ -44,6 +48,75 @@ pub struct LevelSweep {
 /// sqrt(5) (sqrt(5) - 1)^(levels - 1), about 1.8 * 1.23^levels (report 16-06, section 2.5).
 pub fn notay_bound(levels: usize) -> f64 {
     5f64.sqrt() * (5f64.sqrt() - 1.0).powi(levels as i32 - 1)
+}
+
+/// Times of one solver on one problem.
+struct Timed {
+    setup: Samples,
+    solve: Samples,
+    copies: Option<Samples>,
+}
+
+/// Arrays of a problem on the device: matrix, b and x.
+struct Resident {
+    a: Vec<DeviceArray>,
+    b: DeviceArray,
+    x: DeviceArray,
+}
+
+impl Resident {
+    fn new(ordinal: usize, problem: &Problem) -> Result<Self, String> {
+        let device = Device::new(ordinal)?;
+        let sent = |values: &[f64]| -> Result<DeviceArray, String> {
+            let mut array = device.zeros(values.len())?;
+            array.set(values)?;
+            Ok(array)
+        };
+        let a = &problem.a;
+        let mut arrays = vec![sent(&a.center)?, sent(&a.east)?, sent(&a.north)?];
+        if let Some((northeast, northwest)) = &a.corners {
+            arrays.extend([sent(northeast)?, sent(northwest)?]);
+        }
+        Ok(Self { a: arrays, b: sent(&problem.b)?, x: device.zeros(problem.unknowns())? })
+    }
+}
+
+/// Factorizes and solves from x = 0, `repeats` times after one warm-up. The solver has factorized this matrix before.
+fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -> Result<Timed, String> {
+    let mut resident = match usize::try_from(solver.int(info::DEVICE)) {
+        Ok(ordinal) => Some(Resident::new(ordinal, problem)?),
+        Err(_) => None,
+    };
+    let (mut setup, mut solve, mut copies) = (Samples::default(), Samples::default(), Samples::default());
+    for repeat in 0..=repeats {
+        let measured = repeat > 0 || repeats == 0;
+        x.fill(0.0);
+        if let Some(arrays) = &mut resident {
+            solver.factorize(&problem.a)?;
+            solver.solve(&problem.b, x)?;
+            if measured {
+                copies.push(solver.real(info::SECONDS_TRANSFER));
+            }
+            x.fill(0.0);
+            arrays.x.set(x)?;
+        }
+        let start = Instant::now();
+        match &mut resident {
+            Some(arrays) => solver.factorize_resident(&mut arrays.a)?,
+            None => solver.factorize(&problem.a)?,
+        }
+        let seconds_setup = start.elapsed().as_secs_f64();
+        match &mut resident {
+            Some(arrays) => solver.solve_resident(&mut arrays.b, &mut arrays.x)?,
+            None => solver.solve(&problem.b, x)?,
+        };
+        let seconds_solve = start.elapsed().as_secs_f64() - seconds_setup;
+        if measured {
+            setup.push(seconds_setup);
+            solve.push(seconds_solve);
+        }
+    }
+    Ok(Timed { setup, solve, copies: resident.map(|_| copies) })
 }
 
 /// A remainder whose exact factor is larger than this takes longer to factorize than the sweep is worth.
@@ -77,21 +150,8 @@ pub fn over_levels(
             if rows.iter().any(|r| r.n == n && r.levels == done) {
                 break;
             }
-            let (mut setup, mut solve) = (Samples::default(), Samples::default());
-            let mut iterations = 0;
-            for repeat in 0..=repeats {
-                x.fill(0.0);
-                let start = Instant::now();
-                solver.factorize(a)?;
-                let seconds_setup = start.elapsed().as_secs_f64();
-                solver.solve(&problem.b, &mut x)?;
-                let seconds_solve = start.elapsed().as_secs_f64() - seconds_setup;
-                iterations = solver.int(info::ITERATIONS) as usize;
-                if repeat > 0 || repeats == 0 {
-                    setup.push(seconds_setup);
-                    solve.push(seconds_solve);
-                }
-            }
+            let Timed { setup, solve, copies } = time(&mut solver, &problem, repeats, &mut x)?;
+            let iterations = solver.int(info::ITERATIONS) as usize;
             let mut closely = Solver::new(a.nx, a.ny, &format!("{text} rel_tol=1e-12"))?;
             closely.factorize(a)?;
             x.fill(0.0);
@@ -105,6 +165,7 @@ pub fn over_levels(
                 bound: notay_bound(done),
                 setup,
                 solve,
+                copies,
             });
         }
     }
@@ -114,7 +175,8 @@ pub fn over_levels(
 /// One implementation with one number of grids and levels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GridRow {
-    /// The papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as theirs; and S3 fused.
+    /// The papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as theirs; S3 fused;
+    /// and where there is a device S4, on which all pairs of levels have a grid, unfused and fused.
     pub implementation: String,
     /// r1/r2/b1/b2 grids: 0 for S1.
     pub grids: usize,
@@ -128,6 +190,9 @@ pub struct GridRow {
     pub setup: Samples,
     /// Solve.
     pub solve: Samples,
+    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
+    #[serde(default)]
+    pub copies: Option<Samples>,
 }
 
 /// Figures 5.3 to 5.6.
@@ -148,12 +213,14 @@ pub struct GridSweep {
 pub struct GridPlan {
     /// Levels at which all implementations run (figures 5.3, 5.4).
     pub levels_all: Vec<usize>,
-    /// Levels at which the fused S3 runs (figures 5.5, 5.6).
+    /// Levels at which the fused ones run (figures 5.5, 5.6).
     pub levels_fused: Vec<usize>,
     /// Numbers of grids.
     pub grids: Vec<usize>,
     /// Threads of S3.
     pub threads: usize,
+    /// S4 runs too.
+    pub device: bool,
     /// Measured solves of each.
     pub repeats: usize,
 }
@@ -166,23 +233,12 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
     let mut one = |implementation: &str, grids: usize, levels: usize, text: &str| -> Result<(), String> {
         let text = format!("{options} {PAPERS_NORM} levels={levels} {text}");
         let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;
-        let (mut setup, mut solve) = (Samples::default(), Samples::default());
-        for repeat in 0..=plan.repeats {
-            let start = Instant::now();
-            solver.factorize(&problem.a).map_err(|e| format!("{text}: {e}"))?;
-            if solver.int(info::LEVELS) as usize != levels || solver.int(info::GRIDS) as usize != grids {
-                // Not that many exist on this grid.
-                return Ok(());
-            }
-            let seconds_setup = start.elapsed().as_secs_f64();
-            x.fill(0.0);
-            let start = Instant::now();
-            solver.solve(&problem.b, &mut x)?;
-            if repeat > 0 || plan.repeats == 0 {
-                setup.push(seconds_setup);
-                solve.push(start.elapsed().as_secs_f64());
-            }
+        solver.factorize(&problem.a).map_err(|e| format!("{text}: {e}"))?;
+        if solver.int(info::LEVELS) as usize != levels || solver.int(info::GRIDS) as usize != grids {
+            // Not that many exist on this grid.
+            return Ok(());
         }
+        let Timed { setup, solve, copies } = time(&mut solver, &problem, plan.repeats, &mut x)?;
         rows.push(GridRow {
             implementation: implementation.to_owned(),
             grids,
@@ -191,6 +247,7 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
             iterations: solver.int(info::ITERATIONS) as usize,
             setup,
             solve,
+            copies,
         });
         Ok(())
     };
@@ -202,10 +259,16 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
             one("S2", g, levels, &format!("backend=cpu threads=1 fusion=off grids={g}"))?;
             one("S3", g, levels, &format!("backend=cpu threads={threads} fusion=off grids={g}"))?;
         }
+        if plan.device {
+            one("S4", levels / 2, levels, "backend=cuda fusion=off")?;
+        }
     }
     for &levels in &plan.levels_fused {
         for &g in plan.grids.iter().filter(|&&g| g > 0 && 2 * g <= levels) {
             one("S3 fused", g, levels, &format!("backend=cpu threads={threads} fusion=on grids={g}"))?;
+        }
+        if plan.device {
+            one("S4 fused", levels / 2, levels, "backend=cuda fusion=on")?;
         }
     }
     Ok(GridSweep { problem: name.to_owned(), n, options: options.to_owned(), rows })

@@ -285,6 +285,10 @@ pub trait RrbSteps: PcgSteps {
     fn fall_back(&mut self) -> bool;
     /// Asks for `grid_seconds` of this run, for a benchmark.
     fn time_grids(&mut self) {}
+    /// From here on a step does its own work and no other's, and the loop is left to the text, for a benchmark.
+    fn one_by_one(&mut self) {}
+    /// Returns when all steps called so far are done, for a benchmark: on a device they return before.
+    fn finish(&mut self) {}
     /// Seconds of this member on the way down and up the levels of each grid, last those of the remainder. Empty where
     /// nobody asked, and on backends that do not keep them.
     fn grid_seconds(&self) -> &[[f64; 2]] {

@@ -163,6 +163,8 @@ struct Stream {
     Graph *capturing;
     int device;
 };
+// The default stream, which is null, records nothing.
+bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
 size_t used[16];
 struct Context {
@@ -288,6 +290,15 @@ CUresult cuCtxPopCurrent_v2(CUcontext *c) {
     pushed.pop_back();
     return CUDA_SUCCESS;
 }
+CUresult cuCtxGetCurrent(CUcontext *c) {
+    *c = pushed.empty() ? nullptr : reinterpret_cast<CUcontext>(pushed.back());
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext c) {
+    if (!pushed.empty()) pushed.pop_back();
+    if (c) pushed.push_back(reinterpret_cast<Context *>(c));
+    return CUDA_SUCCESS;
+}
 CUresult cuModuleLoadData(CUmodule *m, const void *) {
     *m = reinterpret_cast<CUmodule>(1);
     return CUDA_SUCCESS;
@@ -336,31 +347,37 @@ CUresult cuMemFreeHost(void *p) {
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
-    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memset(reinterpret_cast<void *>(p), v, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
-    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(reinterpret_cast<void *>(d), s, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
-    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(d, reinterpret_cast<void *>(s), n);
+    return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
+    // Recording copies is not offered: loops here consist of kernels.
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
-    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     // Recording copies is not offered: loops here consist of kernels.
-    if (reinterpret_cast<Stream *>(stream)->capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     const char *s = c->srcMemoryType == CU_MEMORYTYPE_HOST ? static_cast<const char *>(c->srcHost) : reinterpret_cast<const char *>(c->srcDevice);
     char *d = c->dstMemoryType == CU_MEMORYTYPE_HOST ? static_cast<char *>(c->dstHost) : reinterpret_cast<char *>(c->dstDevice);
     for (size_t j = 0; j < c->Height; ++j) std::memcpy(d + j * c->dstPitch, s + j * c->srcPitch, c->WidthInBytes);
@@ -398,6 +415,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice) {
     const char *text = std::getenv("EMULATED_COOPERATIVE");
     if (attribute == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) *v = !text || std::atoi(text);
+    else if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *v = 0;
     else *v = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 9;
     return CUDA_SUCCESS;
 }

@@ -222,6 +222,8 @@ pub struct Packed {
     /// b and x of the caller, row by row, where they are on the host.
     pub staging: Option<Memory>,
     pub watch: Watch,
+    /// Of one run, where somebody asked for them.
+    pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
     vectors: (Address, usize),
     /// Lies in the vectors: what short formats need for the factorization alone.
@@ -462,6 +464,7 @@ impl Packed {
             recorded: None,
             staging: None,
             watch: Watch::new(device)?,
+            grid_seconds: Vec::new(),
             vectors: (b, places.vector_bytes),
             transient: places.transient,
             memory,

@@ -11,6 +11,7 @@ use super::packed::{Packed, Remainder, geometry};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result};
 use std::ops::Range;
+use std::time::Instant;
 
 /// The cycle in the making.
 pub struct Steps {
@@ -359,9 +360,43 @@ impl Packed {
             return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
-        let done = self.run_ops(stream, &ops, range, how, input, conditional);
+        let done = if self.grid_seconds.is_empty() {
+            self.run_ops(stream, &ops, range, how, input, conditional)
+        } else {
+            self.time_ops(stream, &ops, range, how, input)
+        };
         self.programs.ops = ops;
         done
+    }
+
+    /// The same, each kernel alone between two looks at the clock. Steps that share a kernel count as the remainder.
+    fn time_ops(
+        &mut self,
+        stream: &Stream,
+        ops: &[Op],
+        range: Range<usize>,
+        how: How,
+        input: [Address; 2],
+    ) -> Result<()> {
+        let below = self.grid_seconds.len() - 1;
+        let mut n = range.start;
+        stream.wait()?;
+        while n < range.end {
+            let joined = ops[n..range.end].iter().take_while(|op| self.programs.joins(self, op)).count();
+            let next = n + joined.max(1);
+            let start = Instant::now();
+            self.run_ops(stream, ops, n..next, how, input, 0)?;
+            stream.wait()?;
+            let (grid, way) = match ops[n].kind {
+                _ if joined > 0 => (below, 0),
+                kind::REMAINDER => (below, 0),
+                kind::ASCEND | kind::ASCEND_FIRST => (ops[n].grid as usize, 1),
+                _ => (ops[n].grid as usize, 0),
+            };
+            self.grid_seconds[grid][way] += start.elapsed().as_secs_f64();
+            n = next;
+        }
+        Ok(())
     }
 
     fn run_ops(

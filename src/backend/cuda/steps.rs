@@ -47,6 +47,8 @@ pub struct Run<'a> {
     input: (Address, usize),
     output: (Address, usize),
     ready: Ready,
+    /// Work is launched ahead, and the loop runs on the device.
+    ahead: bool,
     /// Of the right-hand side as loaded.
     scale: f64,
 }
@@ -95,9 +97,10 @@ impl<'a> Run<'a> {
         let place = |device: u64, staged: Address| if device != 0 { (device, arrays.ld) } else { (staged, grid.nx) };
         let input = place(arrays.device_input, staging);
         let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
-        let ready = Ready::default();
+        k.grid_seconds.clear();
+        let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
-        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready, scale: 1.0 })
+        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready, ahead, scale })
     }
 
     /// Does `f` unless something failed before; keeps its failure.
@@ -440,7 +443,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn iterate(&mut self, test: &LoopTest) -> Option<Result<LoopEnd>> {
-        self.k.recorded.as_ref()?;
+        self.k.recorded.as_ref().filter(|_| self.ahead)?;
         let end = self.attempt(|s| s.run_loop(test))?;
         Some(end)
     }
@@ -459,7 +462,7 @@ impl Run<'_> {
     fn start(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
-            if s.k.recorded.is_none() {
+            if s.k.recorded.is_none() || !s.ahead {
                 return s.dot(s.k.r, s.k.r, s.k.system());
             }
             s.k.start(s.stream, s.source)?;
@@ -605,6 +608,22 @@ impl Run<'_> {
 }
 
 impl RrbSteps for Run<'_> {
+    fn time_grids(&mut self) {
+        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.k.grid_seconds
+    }
+
+    fn one_by_one(&mut self) {
+        self.ahead = false;
+    }
+
+    fn finish(&mut self) {
+        self.step(|s| s.stream.wait());
+    }
+
     fn inspect(&mut self, guess: bool) -> Inputs {
         self.attempt(|s| {
             s.send_arrays(guess)?;

@@ -100,9 +100,11 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
     bound.sort_by(|a, b| a.0.total_cmp(&b.0));
     bound.dedup();
     kappa.push(Series { name: "Notay's bound".to_owned(), points: bound, thin: true });
+    // Beside those of the CPU.
+    let on_device = sweep.rows.iter().any(|r| r.copies.is_some());
     let figure = |name: &str, title: String, y: &str, logarithmic, series| Figure {
-        name: name.to_owned(),
-        title,
+        name: format!("{name}{}", if on_device { "_device" } else { "" }),
+        title: format!("{title}{}", if on_device { ", on a device" } else { "" }),
         x: "levels".to_owned(),
         y: y.to_owned(),
         logarithmic,
@@ -124,7 +126,7 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
     let natural = |levels: usize| sweep.rows.iter().find(|r| r.implementation == "S1" && r.levels == levels);
     let compared: Vec<&GridRow> = sweep.rows.iter().filter(|r| natural(r.levels).is_some()).collect();
     let mut places: Vec<(&str, usize)> = different(compared.iter().map(|r| (r.implementation.as_str(), r.grids)));
-    let order = ["S1", "S2", "S3", "S3 fused"];
+    let order = ["S1", "S2", "S3", "S3 fused", "S4", "S4 fused"];
     places.sort_by_key(|(name, g)| (order.iter().position(|o| o == name), *g));
     let by_levels = |value: &dyn Fn(&GridRow) -> f64| -> Vec<Series> {
         different(compared.iter().map(|r| r.levels))
@@ -149,9 +151,11 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
             compared.iter().find(|r| (r.implementation.as_str(), r.grids) == *place).map_or(String::new(), |r| label(r))
         })
         .collect();
-    // Figures 5.5 and 5.6: over levels, a curve for each g.
+    // Figures 5.5 and 5.6: over levels, a curve for each g; S4, whose g is half the levels, is one curve.
     let by_grids = |value: fn(&GridRow) -> f64| -> Vec<Series> {
         let fused = || sweep.rows.iter().filter(|r| r.implementation == "S3 fused");
+        let on_device = sweep.rows.iter().filter(|r| r.implementation == "S4 fused");
+        let device: Vec<(f64, f64)> = on_device.map(|r| (r.levels as f64, value(r))).collect();
         let mut all = different(fused().map(|r| r.grids));
         all.sort_unstable();
         all.into_iter()
@@ -160,6 +164,7 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
                 points: fused().filter(|r| r.grids == g).map(|r| (r.levels as f64, value(r))).collect(),
                 thin: false,
             })
+            .chain((!device.is_empty()).then(|| Series { name: "S4".to_owned(), points: device, thin: false }))
             .collect()
     };
     let figure = |name: &str, what: &str, x: &str, y: &str, logarithmic, places: &[String], series| Figure {
@@ -171,6 +176,8 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
         places: places.to_vec(),
         series,
     };
+    let with_device = sweep.rows.iter().any(|r| r.implementation == "S4 fused");
+    let of_fused = |what: &str| format!("{what}, fused S3{}", if with_device { " and S4" } else { "" });
     let against_natural = |r: &GridRow| natural(r.levels).map_or(0.0, |s1| s1.solve.median() / r.solve.median());
     vec![
         figure(
@@ -193,14 +200,14 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
         ),
         figure(
             "figure_5_5",
-            "Factorization, fused S3",
+            &of_fused("Factorization"),
             "levels",
             "ms",
             false,
             &[],
             by_grids(|r| 1e3 * r.setup.median()),
         ),
-        figure("figure_5_6", "Solve, fused S3", "levels", "ms", false, &[], by_grids(|r| 1e3 * r.solve.median())),
+        figure("figure_5_6", &of_fused("Solve"), "levels", "ms", false, &[], by_grids(|r| 1e3 * r.solve.median())),
     ]
 }
 
