@@ -582,15 +582,14 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
 rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays that work on
- * another stream (the default one too) still writes must be waited for by the caller before a call. To replace a stream,
- * call this before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device or context; the
- * one before stays).
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
+ * that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
+ * replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
+ * or context; the one before stays).
  *
  * Required: `h` must be NULL or come from `smoother_create`.
  */
-rrb_status smoother_set_stream(smoother_handle *h,
-                               void *cuda_stream);
+rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
  * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
