@@ -48,7 +48,7 @@
 
 /* Options: keys of set and get. */
 #define RRB_OPT_BACKEND               100  /* where the solver runs; auto: cuda where a device is and the problem is
-                                              large enough, else cpu */
+                                              large enough (smoother_: where memory = device), else cpu */
 #define RRB_OPT_DEVICE                101  /* CUDA ordinal */
 #define RRB_OPT_THREADS               102  /* threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS,
                                               SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order */
@@ -496,8 +496,8 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h,
 /**
  * r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
  * bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function
- * asked. Cost: 16 bytes a cell, 24 with r.
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
+ * `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
  * to a `double`.
@@ -582,7 +582,10 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
 rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
+ * that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
+ * replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
+ * or context; the one before stays).
  *
  * Required: `h` must be NULL or come from `smoother_create`.
  */

@@ -134,6 +134,15 @@ pub enum Error {
         /// Name and patch of the other.
         second: (&'static str, usize),
     },
+    /// A patch begins too far out.
+    PatchLower {
+        /// Number of the patch.
+        patch: usize,
+        /// x, y or z.
+        axis: &'static str,
+        /// What was given.
+        lower: i64,
+    },
     /// A patch without cells, or with more than can be addressed.
     PatchSize {
         /// Number of the patch.
@@ -218,7 +227,7 @@ impl Error {
             | Self::Patches { .. }
             | Self::OverlapOfPatches { .. }
             | Self::SpaceOfPatch { .. } => RRB_ERR_ARGUMENT,
-            Self::Dimension(_) | Self::PatchSize { .. } => RRB_ERR_DIMENSION,
+            Self::Dimension(_) | Self::PatchSize { .. } | Self::PatchLower { .. } => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,
             Self::Unsupported(_) | Self::Overlapping { .. } => RRB_ERR_UNSUPPORTED,
@@ -268,10 +277,12 @@ impl Error {
             Self::PatchSize { patch, axis, size } if *size < 1 => {
                 format!("the size of patch {} in {axis} must be at least 1, got {size}", *patch as i64 + base)
             }
-            Self::PatchSize { patch, axis, size } => format!(
-                "patch {} is too large or too far out to be counted: its size in {axis} is {size}",
-                *patch as i64 + base
-            ),
+            Self::PatchLower { patch, axis, lower } => {
+                format!("lower of patch {} in {axis} must lie in [-2^60, 2^60], got {lower}", *patch as i64 + base)
+            }
+            Self::PatchSize { patch, axis, size } => {
+                format!("patch {} is too large to be counted: its size in {axis} is {size}", *patch as i64 + base)
+            }
             Self::NotFiniteCell { name, value, patch, cell: [i, j, k] } => format!(
                 "{name} holds {value} in cell ({i}, {j}, {k}) of patch {}; all inputs must be finite",
                 *patch as i64 + base

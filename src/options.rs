@@ -150,7 +150,7 @@ const SWITCH_ON: Kind = int(1, 0, 1);
 
 options! {
     BACKEND = 100 "backend" Common Factorize Kind::Choice(BACKENDS),
-        "where the solver runs; auto: cuda where a device is and the problem is large enough, else cpu";
+        "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory = device), else cpu";
     DEVICE = 101 "device" Common Factorize int(0, 0, 1023), "CUDA ordinal";
     THREADS = 102 "threads" Common Factorize int(0, 0, 4096),
         "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order";

@@ -430,9 +430,32 @@ fn wrong_spaces() {
     let mut one = u.clone();
     one[3] = host_u[3];
     apply(&smoother, &one, &read).unwrap_err().expect(status::ARGUMENT, &["u of patch 3", "host"]);
+    // A call that was right before is refused too: what is known about arrays depends on what was asked.
+    let (mut kept, h) = (level.clone(), smoother.handle);
+    let (kept_u, kept_f) = (kept.u_table(), kept.f_table());
+    apply(&smoother, &kept_u, &kept_f).unwrap();
     smoother.options("memory=device").unwrap();
-    let failure = apply(&smoother, &host_u, &host_f).unwrap_err();
-    failure.expect(status::ARGUMENT, &["u of patch 0", "the host", "memory=device"]);
+    for (u, f) in [(&kept_u, &kept_f), (&host_u, &host_f)] {
+        let failure = apply(&smoother, u, f).unwrap_err();
+        failure.expect(status::ARGUMENT, &["u of patch 0", "the host", "memory=device"]);
+    }
+    // Beside patches that stay on the device, residuals must be there.
+    let mut r: Vec<Vec<f64>> = level.f.iter().map(|f| vec![7.0; f.len()]).collect();
+    let r_table: Vec<*mut f64> = r.iter_mut().map(|r| r.as_mut_ptr()).collect();
+    let mut spare = awkward();
+    let holder = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &spare);
+    let (_, mut half) = upload(&holder, &mut spare);
+    half[2] = r_table[2];
+    for (memory, table, patch) in
+        [("auto", &r_table, 0), ("host", &r_table, 0), ("device", &r_table, 0), ("auto", &half, 2)]
+    {
+        smoother.options(&format!("memory={memory}")).unwrap();
+        // SAFETY: a live handle; arrays of the patches' sizes, on the device or not.
+        let failure = outcome(unsafe { smoother_residual(h, null(), null(), table.as_ptr(), null_mut()) }).unwrap_err();
+        failure.expect(status::ARGUMENT, &[&format!("r of patch {patch}"), "device 0", "smoother_upload", "the host"]);
+    }
+    assert!(r.iter().flatten().all(|&v| v == 7.0));
+    smoother.options("memory=device").unwrap();
     let failure = Smoother::new(&stencil("poisson7"), [4; 3], "backend=cpu memory=device").patches(&level).unwrap_err();
     failure.expect(status::UNSUPPORTED, &["memory", "cuda"]);
     let text = format!("backend=cuda device={count}");
@@ -447,6 +470,75 @@ fn wrong_spaces() {
     smoother.options("memory=auto").unwrap();
     apply(&smoother, &host_u, &host_f).unwrap();
     apply(&smoother, &u, &read).unwrap();
+}
+
+/// A stream of the caller.
+struct Queue(cudarc::driver::sys::CUstream);
+
+impl Queue {
+    fn new() -> Queue {
+        use cudarc::driver::sys::*;
+        let (mut context, mut stream) = (null_mut(), null_mut());
+        // SAFETY: a device is there, and the driver was started by the library; pointers outlive the calls.
+        unsafe {
+            assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuStreamCreate(&mut stream, 1), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
+        }
+        Queue(stream)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made above; nobody uses it any more, which is what is tested.
+        unsafe { cudarc::driver::sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// A stream that was replaced is not used any more: not when options need something new, nor by new patches.
+#[test]
+fn replaced_streams() {
+    if devices() == 0 {
+        return;
+    }
+    let mut expected = awkward();
+    let plain = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda method=block_jacobi stagger=1", &expected);
+    plain.apply(&mut expected, 3).unwrap();
+    let set = |s: &Smoother, queue: Option<&Queue>| {
+        // SAFETY: a live handle and stream.
+        outcome(unsafe { smoother_set_stream(s.handle, queue.map_or(null_mut(), |q| q.0.cast())) }).unwrap();
+    };
+    for own in [true, false] {
+        let mut level = awkward();
+        let smoother = Smoother::new(&stencil("poisson7"), [4; 3], "backend=cuda");
+        let first = Queue::new();
+        set(&smoother, Some(&first));
+        smoother.patches(&level).unwrap();
+        smoother.apply(&mut level, 1).unwrap();
+        let second = (!own).then(Queue::new);
+        set(&smoother, second.as_ref());
+        drop(first);
+        smoother.options("method=block_jacobi stagger=1").unwrap();
+        level = awkward();
+        upload(&smoother, &mut level);
+        // SAFETY: a live handle.
+        outcome(unsafe { smoother_apply(smoother.handle, null(), null(), 3) }).unwrap();
+        download(&smoother, &mut level);
+        assert_eq!(bits(&level), bits(&expected));
+        // Replaced while patches are to come.
+        smoother.options("block_solver=dense").unwrap();
+        let third = Queue::new();
+        set(&smoother, Some(&third));
+        drop(second);
+        smoother.options("block_solver=auto").unwrap();
+        smoother.patches(&level).unwrap();
+        level = awkward();
+        smoother.apply(&mut level, 3).unwrap();
+        assert_eq!(bits(&level), bits(&expected));
+        set(&smoother, None);
+    }
 }
 
 /// Values that are not finite are found: the first one, and nothing is changed.
@@ -622,7 +714,7 @@ fn regridding() {
     }
 }
 
-/// `auto` takes the device for large lists, or where arrays are there.
+/// `auto` takes the device where the arrays are said to be there.
 #[test]
 fn automatic_backend() {
     if devices() == 0 {
@@ -631,6 +723,6 @@ fn automatic_backend() {
     let backend = |n: i64, text: &str| {
         Smoother::of(&stencil("poisson7"), [8; 3], text, &Level::cube(n)).int(common::key::INFO_BACKEND)
     };
-    assert_eq!([backend(63, ""), backend(64, ""), backend(8, "memory=device")], [1, 2, 2]);
+    assert_eq!([backend(63, ""), backend(64, ""), backend(8, "memory=device")], [1, 1, 2]);
     assert_eq!([backend(64, "backend=cpu"), backend(64, "device=900"), backend(8, "backend=cuda")], [1, 1, 2]);
 }

@@ -72,7 +72,12 @@ fn patches() {
     let huge = Level { size: vec![[1 << 40; 3]], lower: vec![[0; 3]], u: Vec::new(), f: Vec::new() };
     smoother.patches(&huge).unwrap_err().expect(status::DIMENSION, &["patch 0"]);
     let far = Level { size: vec![[8; 3]], lower: vec![[0, i64::MIN, 0]], u: Vec::new(), f: Vec::new() };
-    smoother.patches(&far).unwrap_err().expect(status::DIMENSION, &["patch 0"]);
+    smoother.patches(&far).unwrap_err().expect(status::DIMENSION, &["lower of patch 0 in y"]);
+    let far = Level { lower: vec![[0, 0, 1 << 61]], ..far };
+    smoother
+        .patches(&far)
+        .unwrap_err()
+        .expect(status::DIMENSION, &["lower of patch 0 in z", "2^60", "2305843009213693952"]);
     let mut overlapping = Level::new(&[([0; 3], [8; 3]), ([20, 0, 0], [8; 3]), ([7, 7, 7], [8; 3])]);
     smoother.patches(&overlapping).unwrap_err().expect(status::ARGUMENT, &["patches 0 and 2", "overlap"]);
     // After a failure there are no patches.
@@ -103,6 +108,60 @@ fn singular_blocks_are_named() {
     let smoother = Smoother::of(&zero, [2, 2, 2], "", &level);
     smoother.options("stagger=1").unwrap_err().expect(status::MATRIX, &["1 x 1 x 1", "(0, 0, 0)"]);
     assert_eq!(smoother.int(key::STAGGER), 0);
+}
+
+/// Inverses too large for doubles are refused, not made of infinities.
+#[test]
+fn tiny_stencils_are_refused() {
+    for name in ["poisson7", "fe27"] {
+        let [tiny, small] = [1e-310, 1e-290].map(|scale| stencil(name).iter().map(|v| v * scale).collect::<Vec<_>>());
+        for options in ["", "block_solver=dense", "backend=reference"] {
+            let mut level = Level::cube(8);
+            level.random(4);
+            let smoother = Smoother::new(&tiny, [4; 3], options);
+            smoother.patches(&level).unwrap_err().expect(status::MATRIX, &["4 x 4 x 4", "patch 0", "singular"]);
+            level.f.iter_mut().flatten().for_each(|f| *f *= 1e-290);
+            Smoother::of(&small, [4; 3], options, &level).apply(&mut level, 1).unwrap();
+            assert!(level.u.iter().flatten().all(|u| u.is_finite()), "{name} {options}");
+        }
+    }
+}
+
+/// A stencil that is even but for rounding keeps its fast inverses, and they are those of the dense ones.
+#[test]
+fn rounding_keeps_fast_inverses() {
+    let (mut face, mut corner) = (stencil("fe27"), stencil("fe27"));
+    face[14] = 1e-17;
+    corner[26] *= 1.0 + 1e-14;
+    for values in [face, corner] {
+        let [fast, dense] = ["", "block_solver=dense"].map(|options| {
+            let mut level = Level::cube(8);
+            level.random(6);
+            let smoother = Smoother::of(&values, [8; 3], options, &level);
+            let expected = if options.is_empty() { FAST_DIAGONALIZATION } else { DENSE };
+            assert_eq!(smoother.int(key::INFO_BLOCK_SOLVER), expected);
+            smoother.apply(&mut level, 1).unwrap();
+            level
+        });
+        // Values of size 1.
+        let error = common::max_difference(&fast.u[0], &dense.u[0]);
+        assert!(error <= 1e-13, "{error:e}");
+    }
+}
+
+/// Moved blocks are refused while a cut in use has some, and no longer.
+#[test]
+fn overlap_looks_at_the_cuts_in_use() {
+    let mut level = Level::cube(8);
+    level.random(3);
+    let smoother = Smoother::of(&stencil("poisson7"), [4; 3], "remainder=overlap", &level);
+    assert_eq!(smoother.apply(&mut level, 2), Ok(status::OK));
+    for stagger in ["stagger=1", "stagger=2"] {
+        smoother.options(stagger).unwrap();
+        smoother.apply(&mut level, 2).unwrap_err().expect(status::UNSUPPORTED, &["overlap", "patch 0", "exact"]);
+        smoother.options("stagger=0").unwrap();
+        assert_eq!(smoother.apply(&mut level, 2), Ok(status::OK));
+    }
 }
 
 #[test]

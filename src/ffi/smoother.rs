@@ -189,8 +189,8 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
 /// bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function
-/// asked. Cost: 16 bytes a cell, 24 with r.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
+/// `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
 ///
 /// # Safety
 /// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -395,7 +395,10 @@ pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, 
     })
 }
 
-/// The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
+/// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
+/// that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
+/// replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
+/// or context; the one before stays).
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`.
@@ -403,7 +406,12 @@ pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, 
 pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_stream: *mut c_void) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.stream = cuda_stream;
+        let h = unsafe { checked(h)? };
+        if let Some(core) = &mut h.core {
+            // Before set_patches, which may be for another device, its own will do.
+            core.use_stream(if h.stale.is_none() { cuda_stream as usize } else { 0 })?;
+        }
+        h.stream = cuda_stream;
         Ok(())
     })
 }
@@ -665,6 +673,7 @@ impl smoother_handle {
             self.stale = Some(CHANGED);
         }
         if let (None, Some(core)) = (self.stale, &mut self.core) {
+            core.use_stream(self.stream as usize)?;
             core.prepare(&next)?;
         }
         self.options = next;
@@ -714,7 +723,9 @@ impl smoother_handle {
         let machine = Machine { threads, devices: backend::cuda::device_count() };
         let previous = self.core.take();
         self.known.clear();
-        self.core = Some(Smoother::set_patches(previous, operator, patches, &self.options, machine, make_backend)?);
+        let stream = self.stream as usize;
+        let options = &self.options;
+        self.core = Some(Smoother::set_patches(previous, operator, patches, options, machine, stream, make_backend)?);
         self.stale = None;
         self.seconds_setup = start.elapsed().as_secs_f64();
         Ok(())
@@ -782,7 +793,13 @@ impl smoother_handle {
         }
         check_arrays(patches, &pointers, &mut self.extents)?;
         let spaces = (core.device(), self.options.int(opt::MEMORY));
-        let on_device = if own { core.device().is_some() } else { check_spaces(spaces, &pointers, &mut self.known)? };
+        let on_device = if own {
+            let r = Pointers { u: &[], f: &[], r: pointers.r };
+            check_spaces(spaces, &r, true, &mut self.known)?;
+            core.device().is_some()
+        } else {
+            check_spaces(spaces, &pointers, false, &mut self.known)?
+        };
         core.use_stream(self.stream as usize)?;
         let mut watch = Watch {
             ghost_fill: self.ghost_fill,
@@ -813,7 +830,9 @@ impl smoother_handle {
             )
         };
         check_arrays(patches, &Pointers { u, f, r: &[] }, &mut self.extents)?;
-        check_spaces((core.device(), self.options.int(opt::MEMORY)), &Pointers { u, f, r: &[] }, &mut self.known)?;
+        let spaces = (core.device(), self.options.int(opt::MEMORY));
+        check_spaces(spaces, &Pointers { u, f, r: &[] }, false, &mut self.known)?;
+        core.use_stream(self.stream as usize)?;
         let lengths: Vec<(usize, usize)> = patches.iter().map(|p| (p.ghosted(), p.cells())).collect();
         if self.resident.is_none() {
             self.resident = Some(Resident::new(core)?);
@@ -822,7 +841,6 @@ impl smoother_handle {
         let u = resident.u.iter().zip(u).zip(&lengths).map(|((to, from), len)| (*to, from.cast_const(), len.0));
         let f = resident.f_mut.iter().zip(f).zip(&lengths).map(|((to, from), len)| (*to, *from, len.1));
         let copies: Vec<_> = u.chain(f).collect();
-        core.use_stream(self.stream as usize)?;
         copy_all(core, &copies)
     }
 
@@ -840,7 +858,8 @@ impl smoother_handle {
         // SAFETY: not NULL, and the caller gave a pointer per patch.
         let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
         check_arrays(patches, &Pointers { u, f: &[], r: &[] }, &mut self.extents)?;
-        check_spaces((core.device(), self.options.int(opt::MEMORY)), &Pointers { u, f: &[], r: &[] }, &mut self.known)?;
+        let spaces = (core.device(), self.options.int(opt::MEMORY));
+        check_spaces(spaces, &Pointers { u, f: &[], r: &[] }, false, &mut self.known)?;
         let copies: Vec<_> = resident
             .u
             .iter()
@@ -894,7 +913,10 @@ fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
         if size[d] < 1 {
             return Err(Error::PatchSize { patch: p, axis, size: size[d] });
         }
-        if lower[d].unsigned_abs() > FARTHEST || size[d].unsigned_abs() > FARTHEST {
+        if lower[d].unsigned_abs() > FARTHEST {
+            return Err(Error::PatchLower { patch: p, axis, lower: lower[d] });
+        }
+        if size[d].unsigned_abs() > FARTHEST {
             return Err(Error::PatchSize { patch: p, axis, size: size[d] });
         }
         values = values
@@ -964,10 +986,12 @@ fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
     })
 }
 
-/// Addresses of a call whose space was found out.
+/// Addresses of a call whose space was found out, and what was asked about them.
 #[derive(Default)]
 struct Known {
     addresses: Vec<usize>,
+    memory: i64,
+    resident: bool,
     on_device: bool,
 }
 
@@ -977,23 +1001,29 @@ impl Known {
     }
 }
 
-/// Whether the arrays of a call are on the handle's device, all of them, or on the host. The driver is asked once for the
-/// addresses of calls that follow each other.
-fn check_spaces((device, memory): (Option<i32>, i64), pointers: &Pointers, known: &mut Known) -> Result<bool> {
+/// Whether the arrays of a call are on the handle's device, all of them, or on the host. Beside `resident` patches they
+/// must be where these are. The driver is asked once for the addresses of calls that follow each other.
+fn check_spaces(
+    (device, memory): (Option<i32>, i64),
+    pointers: &Pointers,
+    resident: bool,
+    known: &mut Known,
+) -> Result<bool> {
     let u = pointers.u.iter().map(|u| ("u", *u as usize));
     let f = pointers.f.iter().map(|f| ("f", *f as usize));
     let r = pointers.r.iter().map(|r| ("r", *r as usize));
-    let count = pointers.u.len().max(pointers.f.len());
+    let count = pointers.u.len().max(pointers.f.len()).max(pointers.r.len());
     let all = || u.clone().chain(f.clone()).chain(r.clone());
-    if memory == MEMORY_HOST || device.is_none() {
+    let Some(own) = device else { return Ok(false) };
+    if memory == MEMORY_HOST && !resident {
         return Ok(false);
     }
-    if known.addresses.len() == all().count() && all().zip(&known.addresses).all(|(a, k)| a.1 == *k) {
+    let asked = known.memory == memory && known.resident == resident && known.addresses.len() == all().count();
+    if asked && all().zip(&known.addresses).all(|(a, k)| a.1 == *k) {
         return Ok(known.on_device);
     }
     known.clear();
-    let own = device.unwrap_or(0);
-    let mut first = None;
+    let mut first = resident.then_some(Space::Device(own));
     for (number, (name, address)) in all().enumerate() {
         let (patch, space) = (number % count.max(1), space_of(address)?);
         let wrong = |allowed: String| {
@@ -1004,6 +1034,9 @@ fn check_spaces((device, memory): (Option<i32>, i64), pointers: &Pointers, known
             Error::SpaceOfPatch { name, patch, place, allowed }
         };
         match space {
+            _ if resident && space != Space::Device(own) => {
+                return Err(wrong(format!("on device {own}, where the patches of smoother_upload are")));
+            }
             Space::Device(d) if d != own => return Err(wrong(format!("on device {own} or on the host"))),
             Space::Host if memory == MEMORY_DEVICE => return Err(wrong(format!("on device {own} (memory=device)"))),
             _ => {}
@@ -1014,6 +1047,7 @@ fn check_spaces((device, memory): (Option<i32>, i64), pointers: &Pointers, known
     }
     known.addresses.try_reserve(all().count()).map_err(|_| Error::Memory("no memory for addresses".to_owned()))?;
     known.addresses.extend(all().map(|a| a.1));
+    (known.memory, known.resident) = (memory, resident);
     known.on_device = matches!(first, Some(Space::Device(_)));
     Ok(known.on_device)
 }

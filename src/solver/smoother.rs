@@ -115,10 +115,6 @@ struct Made {
     diagonal: bool,
 }
 
-/// From so many cells on, `backend=auto` takes a device where there is one: below, launches and copies cost more than
-/// the work.
-const WORTH_A_DEVICE: usize = 1 << 18;
-
 /// A list of patches with all that relaxing them needs.
 pub struct Smoother {
     backend: Box<dyn BlockBackend>,
@@ -135,17 +131,18 @@ pub struct Smoother {
 }
 
 impl Smoother {
-    /// Takes new patches; `previous` gives its memory and its inverses.
+    /// Takes new patches; `previous` gives its memory and its inverses. The caller's stream, 0: its own.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
         patches: Vec<Patch>,
         options: &Options,
         machine: Machine,
+        stream: usize,
         make: MakeBlockBackend,
     ) -> Result<Self> {
         let list = PatchList::new(patches)?;
-        let place = choose_place(options, list.cells(), machine);
+        let place = choose_place(options, machine);
         check_memory(options, place)?;
         let form = Separable::of(stencil);
         let diagonal = place != Place::Reference && choose_diagonal(options, form.as_ref(), block)?;
@@ -168,6 +165,7 @@ impl Smoother {
                 }
             }
         };
+        smoother.backend.use_stream(stream)?;
         smoother.overlap = options.int(opt::REMAINDER) == choice::REMAINDER_OVERLAP;
         let plain = Cut::new(block);
         smoother.remainders =
@@ -325,9 +323,9 @@ impl Smoother {
     /// Moved blocks share cells with their neighbours: only blocks that are done one after the other may.
     fn check_overlap(&self, work: &Work) -> Result<()> {
         let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
-        let used = if self.staggers { &self.remainders[..] } else { &self.remainders[..1] };
-        match used.iter().flatten().next() {
-            Some(patch) if self.overlap && !serial => Err(Error::Overlapping { patch: *patch }),
+        let plain = Cut::new(self.block).shift;
+        match work.cuts.iter().find_map(|cut| self.remainders[usize::from(cut.shift != plain)]) {
+            Some(patch) if self.overlap && !serial => Err(Error::Overlapping { patch }),
             _ => Ok(()),
         }
     }
@@ -400,14 +398,16 @@ fn method(options: &Options) -> Method {
     }
 }
 
-fn choose_place(options: &Options, cells: usize, machine: Machine) -> Place {
+/// `auto` takes a device only where the caller says that the patches are there: for those of the host, copies cost more
+/// than a few sweeps, and nobody tells how many will come.
+fn choose_place(options: &Options, machine: Machine) -> Place {
     let device = options.int(opt::DEVICE);
     let on_device = options.int(opt::MEMORY) == choice::MEMORY_DEVICE;
     match options.int(opt::BACKEND) {
         choice::BACKEND_CUDA => Place::Cuda(device),
         choice::BACKEND_REFERENCE => Place::Reference,
         choice::BACKEND_CPU => Place::Cpu(machine.threads),
-        _ if device < i64::from(machine.devices) && (on_device || cells >= WORTH_A_DEVICE) => Place::Cuda(device),
+        _ if on_device && device < i64::from(machine.devices) => Place::Cuda(device),
         _ => Place::Cpu(machine.threads),
     }
 }
