@@ -236,11 +236,12 @@ fn options() {
     // What acts at set_patches waits for it.
     smoother.options("block_solver=dense").unwrap();
     smoother.apply(&mut level, 1).unwrap_err().expect(status::STATE, &["smoother_set_patches"]);
-    for option in ["backend=cuda", "memory=device"] {
+    // A device that no machine has.
+    for option in ["backend=cuda device=1023", "memory=device device=1023"] {
         smoother.options(option).unwrap();
         let failure = smoother.patches(&level).unwrap_err();
         assert!([status::UNSUPPORTED, status::NO_DEVICE].contains(&failure.status), "{failure:?}");
-        smoother.options("backend=auto memory=auto").unwrap();
+        smoother.options("backend=auto memory=auto device=0").unwrap();
     }
     assert_alive(&smoother);
 }
