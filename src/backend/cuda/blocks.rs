@@ -666,6 +666,8 @@ impl BlockBackend for CudaBlocks {
         if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
             let list = Arc::clone(&data.blocks.list);
             data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            // The next call may use another stream.
+            stream.wait()?;
         }
         Ok(())
     }
