@@ -132,6 +132,7 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
                 format!("levels poisson_f --sizes {sizes} --levels 12 --options \"backend=cuda {THEIRS}\""),
             ),
             ("levels_device", format!("levels poisson_f --sizes {from_127} --options \"backend=cuda {THEIRS}\"")),
+            ("figure_6", "smoother device".to_owned()),
             ("march", format!("march poisson_f variable_depth --options \"backend=cuda\" {MARCH}")),
         ]);
     } else {
