@@ -278,13 +278,46 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     s.alpha = s.rho / sigma;
 }
 
+// n / d of small numbers, in fewer steps than a division.
+__device__ inline int quotient(int n, int d) {
+#ifdef RRB_EMULATED
+    return n / d;
+#else
+    int q = int(__fdividef(float(n), float(d)));
+    if (q * d > n) --q;
+    else if ((q + 1) * d <= n) ++q;
+    return q;
+#endif
+}
+
+// Values that nobody reads again before the next iteration: first to leave the L2 cache, so that what the next pass reads stays.
+template <class T> __device__ inline T read_once(const T *place) {
+#ifdef RRB_EMULATED
+    return *place;
+#else
+    return __ldcs(place);
+#endif
+}
+template <class T> __device__ inline void write_once(T *place, T v) {
+#ifdef RRB_EMULATED
+    *place = v;
+#else
+    __stcs(place, v);
+#endif
+}
+
+// The passes of an iteration go over their tiles in turns forwards and backwards, each beginning with what the one before it
+// has left in the L2 cache.
+enum Way { FORWARDS, BACKWARDS };
+
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.
-template <class F>
+template <Way WAY = FORWARDS, class F>
 __device__ inline void over_area(const Geometry &g, F f) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + ti, j = tile / across * TILE_Y + tj;
+    for (int k = blockIdx.x; k < tiles; k += gridDim.x) {
+        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
+        const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
     }
 }

@@ -61,28 +61,9 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     }
 }
 
-// What the grids below the first one need is on its way to the L2 cache, out of which finer grids have driven it.
-template <class F> __device__ inline void prefetch_grids(const CycleArgs<F> &a, const Hand<F> &hand) {
-    const int from = blockIdx.x * SWEEP_THREADS + thread_of_block(), step = gridDim.x * SWEEP_THREADS;
-    const auto array = [&](const void *place, int64_t bytes) {
-        if (!place) return;
-        for (int64_t at = int64_t(from) * 128; at < bytes; at += int64_t(step) * 128) prefetch(static_cast<const char *>(place) + at);
-    };
-    for (int q = 1; q < MOST_GRIDS && hand.grids[q].h; ++q) {
-        const Level<F> &k = hand.grids[q];
-        const int64_t stored = k.g.plane * sizeof(typename F::Stored);
-        array(k.h, 3 * k.g.plane * sizeof(typename F::Real));
-        array(k.s, 8 * stored);
-        array(k.d, 4 * stored);
-        array(k.excess, 4 * stored);
-        array(k.corners, 4 * stored);
-        array(k.black, 4 * stored);
-    }
-}
-
 // One step but those of the first grid, and the meeting after it. `rho` gathers this thread's parts, and once this kernel has
 // its last one goes to `rho_partial`, a value a block. The turn is done by the last block: no other one waits for it.
-template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const Hand<F> &hand, const Op &op, double &rho, unsigned &phase, bool fetch) {
+template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const Hand<F> &hand, const Op &op, double &rho, unsigned &phase) {
     const bool mine = !(op.flags & CREW) || int(blockIdx.x) < a.crew;
     double part = 0.0;
     if (op.kind == REMAINDER) {
@@ -92,7 +73,6 @@ template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const
     } else if (mine) {
         part = do_step(hand.grid(op), op);
     }
-    if (fetch) prefetch_grids(a, hand);
     if ((op.flags & RHO) && a.turn.how != NOTHING) rho += part;
     if ((op.flags & PART) && a.turn.how != NOTHING) {
         rho = block_sum(rho);
@@ -115,7 +95,7 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
     const Hand<F> hand = take_in_hand(a);
     unsigned phase = 0;
     double rho = 0.0;
-    for (int k = 0; k < a.count; ++k) take_step(a, hand, hand[k], rho, phase, k == 0);
+    for (int k = 0; k < a.count; ++k) take_step(a, hand, hand[k], rho, phase);
     leave(a.meeting, phase);
 }
 
@@ -145,7 +125,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                     if (thread_of_block() == 0) end_of_iteration(s, sigma, c.turn.how);
                 });
             } else {
-                take_step(c, hand, op, rho, phase, false);
+                take_step(c, hand, op, rho, phase);
             }
         }
         again = c.turn.how == LOOP && *static_cast<volatile int32_t *>(&s.code) == RUNNING;

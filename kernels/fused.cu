@@ -47,7 +47,7 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    over_area(g, [&](int i, int j) {
+    over_area<BACKWARDS>(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         double sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
         if (update) {
@@ -113,15 +113,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first
 __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
-    const double far1 = (far[B1_EAST * p + c - 1] * v1[-1] + far[B1_EAST * p + c] * v1[1]) +
-                        (far[B1_NORTH * p + c - n] * v1[-m] + far[B1_NORTH * p + c] * v1[m]);
+    const auto of = [&](int plane, int64_t at) { return read_once(far + plane * p + at); };
+    const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) + (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
     const double near1 = (d[SW * p + c] * v2[-m - 1] + d[SE * p + c] * v2[-m]) + (d[NW * p + c] * v2[-1] + d[NE * p + c] * v2[0]);
-    q1 = a.center[c] * v1[0] + (far1 + near1);
-    const double far2 = (far[B2_EAST * p + c - 1] * v2[-1] + far[B2_EAST * p + c] * v2[1]) +
-                        (far[B2_NORTH * p + c - n] * v2[-m] + far[B2_NORTH * p + c] * v2[m]);
+    q1 = read_once(a.center + c) * v1[0] + (far1 + near1);
+    const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) + (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
     const double near2 = (d[NE * p + c] * v1[0] + d[NW * p + c + 1] * v1[1]) +
                          (d[SE * p + c + n] * v1[m] + d[SW * p + c + n + 1] * v1[m + 1]);
-    q2 = a.center[p + c] * v2[0] + (far2 + near2);
+    q2 = read_once(a.center + p + c) * v2[0] + (far2 + near2);
 }
 
 __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
@@ -149,7 +148,7 @@ template <int ROWS, class F> __device__ inline double advance_first(const FirstA
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + ROWS - 1) / ROWS;
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i0 = tile % across * TILE_X, j0 = tile / across * ROWS;
+        const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * ROWS;
         // The new p at a place of the tile, from -1 on.
         const auto renew = [&](int di, int dj, bool own) {
             const int i = i0 + di, j = j0 + dj;
@@ -158,16 +157,16 @@ template <int ROWS, class F> __device__ inline double advance_first(const FirstA
                 const int64_t c = g.at(i, j);
                 const double o1 = step ? old1[c] : 0.0, o2 = step ? old2[c] : 0.0;
                 if (own && step) {
-                    a.v.x_b1[c] += alpha * o1;
-                    a.v.x_b2[c] += alpha * o2;
+                    write_once(a.v.x_b1 + c, read_once(a.v.x_b1 + c) + alpha * o1);
+                    write_once(a.v.x_b2 + c, read_once(a.v.x_b2 + c) + alpha * o2);
                 }
                 if (ended) return;
                 const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
                 v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
                 v2 = step ? per_unit * here + beta * o2 : per_unit * here;
                 if (own) {
-                    new1[c] = v1;
-                    new2[c] = v2;
+                    write_once(new1 + c, v1);
+                    write_once(new2 + c, v2);
                 }
             }
             const int at = (dj + 1) * M + di + 1;
