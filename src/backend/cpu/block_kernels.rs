@@ -460,9 +460,8 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
     for k in 0..8 {
         task.ahead.fetch::<V>(8, k);
         // SAFETY: as our caller promised: cells (0, 0 .. 7, k).
-        let mut rows: [V; 8] = unsafe {
-            plane_right_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a)
-        };
+        let mut rows: [V; 8] =
+            unsafe { plane_right_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a) };
         if let Some((before, _)) = scalings {
             for j in 0..8 {
                 rows[j] = rows[j].mul(row(before, k * 8 + j));
