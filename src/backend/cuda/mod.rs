@@ -90,6 +90,11 @@ impl RrbBackend for Cuda {
     }
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        if self.device.was_reset() {
+            let caller = self.caller.as_ref().map(|(stream, _)| *stream);
+            *self = Self::new(i64::from(self.device.ordinal))?;
+            self.use_stream(caller.unwrap_or(0))?;
+        }
         let _entered = self.device.clone().enter()?;
         let shape = SourceShape::new(a, look.block);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
