@@ -27,7 +27,7 @@ use driver::{Device, Stream};
 use packed::{Packed, Shape, Source, SourceShape};
 use setup::Fetched;
 use std::sync::Arc;
-use steps::Run;
+use steps::{Expected, Run};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -39,6 +39,7 @@ pub struct Cuda {
     caller: Option<(usize, Stream)>,
     device: Arc<Device>,
     seconds_transfer: f64,
+    expected: Option<Expected>,
 }
 
 enum Solver {
@@ -68,6 +69,7 @@ impl Cuda {
             caller: None,
             device,
             seconds_transfer: 0.0,
+            expected: None,
         })
     }
 }
@@ -165,14 +167,15 @@ impl RrbBackend for Cuda {
             Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
             Solver::Packed(packed) => {
                 let source = self.source.as_ref().ok_or_else(no_source)?;
-                let mut run = Run::new(packed, source, stream, arrays, observer)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected)?;
                 let result = program(&mut run);
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
                 if let Some(error) = failed {
                     return Err(error);
                 }
-                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+                if result.is_err() {
+                    // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
                 }
                 result
