@@ -169,7 +169,9 @@ std::map<uintptr_t, std::pair<size_t, int>> memory;
 size_t used[16];
 struct Context {
     int device;
+    unsigned long long id;  // 0: not active
 } contexts[16];
+unsigned long long next_id = 1;
 thread_local std::vector<Context *> pushed;
 
 // With EMULATED_ORDER=adverse, blocks of a sweep of the smoother run as late in their order as what they wait for allows, among
@@ -275,11 +277,39 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice) {
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
+    GUARD;
     contexts[d].device = d;
+    if (contexts[d].id == 0) contexts[d].id = next_id++;
     *c = reinterpret_cast<CUcontext>(&contexts[d]);
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active) {
+    GUARD;
+    *flags = 0;
+    *active = contexts[d].id != 0;
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxGetId(CUcontext c, unsigned long long *id) {
+    GUARD;
+    *id = reinterpret_cast<Context *>(c)->id;
+    return CUDA_SUCCESS;
+}
+// All memory of the device is gone.
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
+    GUARD;
+    contexts[d].id = 0;
+    for (auto m = memory.begin(); m != memory.end();) {
+        if (m->second.second == d) {
+            std::free(reinterpret_cast<void *>(m->first));
+            m = memory.erase(m);
+        } else {
+            ++m;
+        }
+    }
+    used[d] = 0;
+    return CUDA_SUCCESS;
+}
 CUresult cuCtxPushCurrent_v2(CUcontext c) {
     pushed.push_back(reinterpret_cast<Context *>(c));
     return CUDA_SUCCESS;

@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The kernels, as machine code for the architectures of build.rs and PTX; empty in a build without them.
 static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
@@ -112,12 +112,14 @@ pub fn space_of(address: usize) -> Result<Space> {
     Ok(Space::Device(ordinal))
 }
 
-/// One device: its primary context and our kernels in it. Shared by all handles on it.
+/// One device: its primary context and our kernels in it. Shared by all handles on it, and kept for those to come.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
+    /// Of the context: another one after the host program has reset it.
+    id: u64,
     module: sys::CUmodule,
     pub(super) functions: Vec<sys::CUfunction>,
 }
@@ -142,9 +144,11 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// The device with this ordinal, with the kernels of `names`.
+    /// The device with this ordinal, with the kernels of `names`, always the same ones. Loading them takes a tenth of a
+    /// second, so that a device once opened stays open as long as it can be used.
     pub fn open(ordinal: i64, names: &[&str]) -> Result<Arc<Self>> {
-        static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+        // Never dropped: at the end of a program the driver may be gone before us.
+        static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
                 "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): use backend=cpu or auto".to_owned(),
@@ -158,13 +162,25 @@ impl Device {
         }
         let ordinal = ordinal as i32;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|d| d.strong_count() > 0);
-        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|d| d.ordinal == ordinal) {
-            return Ok(device);
+        // One that failed or was reset stays with the handles that have it, until they end.
+        open.retain(|d| d.ordinal != ordinal || d.works());
+        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal) {
+            return Ok(device.clone());
         }
         let device = Arc::new(Self::new(ordinal, names)?);
-        open.push(Arc::downgrade(&device));
+        open.push(device.clone());
         Ok(device)
+    }
+
+    /// Not reset, and without one of the errors that a context does not recover from.
+    fn works(&self) -> bool {
+        let Ok(_entered) = self.enter() else { return false };
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call; the event is destroyed once.
+        unsafe {
+            sys::cuEventCreate(&mut event, 0) == sys::CUresult::CUDA_SUCCESS
+                && sys::cuEventDestroy_v2(event) == sys::CUresult::CUDA_SUCCESS
+        }
     }
 
     fn new(ordinal: i32, names: &[&str]) -> Result<Self> {
@@ -174,7 +190,9 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        let mut made = Self { ordinal, device, context, module, functions: Vec::new() };
+        let mut made = Self { ordinal, device, context, id: 0, module, functions: Vec::new() };
+        // SAFETY: retained above; the pointer outlives the call.
+        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let entered = made.enter()?;
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
@@ -214,8 +232,28 @@ impl Device {
         Ok(if offered == 0 { 0 } else { (processors * each).max(0) as u32 })
     }
 
-    /// Makes its context current.
+    /// Whether the host program has reset it: what lay there is gone, and addresses may be those of others.
+    pub fn was_reset(&self) -> bool {
+        let (mut flags, mut active, mut id) = (0, 0, 0);
+        // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while the
+        // driver keeps one, which is retained by this value.
+        let same = unsafe {
+            sys::cuDevicePrimaryCtxGetState(self.device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
+                && active != 0
+                && sys::cuCtxGetId(self.context, &mut id) == sys::CUresult::CUDA_SUCCESS
+                && id == self.id
+        };
+        !same
+    }
+
+    /// Makes its context current, unless it was reset.
     pub fn enter(&self) -> Result<Entered> {
+        if self.was_reset() {
+            return Err(Error::Device(format!(
+                "the program has reset device {} (cudaDeviceReset): what this handle had there is gone, factorize again",
+                self.ordinal
+            )));
+        }
         // SAFETY: retained by this value.
         check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
         Ok(Entered { _here: std::marker::PhantomData })
@@ -661,5 +699,23 @@ impl Drop for Watch {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels are loaded once for all handles, those after the last one included.
+    #[test]
+    fn a_device_stays_open() {
+        if device_count() == 0 {
+            eprintln!("skipped: no CUDA device");
+            return;
+        }
+        let first = Device::open(0, &["rrb_store_f64"]).unwrap();
+        let address = Arc::as_ptr(&first);
+        drop(first);
+        assert_eq!(Arc::as_ptr(&Device::open(0, &["rrb_store_f64"]).unwrap()), address);
     }
 }

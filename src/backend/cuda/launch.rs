@@ -612,6 +612,27 @@ pub struct ReduceArgs {
     pub scalars: Address,
 }
 
+/// The start and the end of a solve.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EndArgs {
+    pub k: Grid,
+    pub center: Address,
+    pub b: Address,
+    pub x: Address,
+    pub r: [Address; 2],
+    pub input: Address,
+    pub output: Address,
+    pub input_ld: i64,
+    pub output_ld: i64,
+    pub scale: f64,
+    pub limit: f64,
+    pub guess: i32,
+    pub how: i32,
+    pub partial: Address,
+    pub scalars: Address,
+}
+
 /// Consecutive nodes of one row and colour in one singular component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -873,6 +894,14 @@ kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The start of a solve: a look at b and x, both to the colours, b to S1.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// |b - A x|^2 on all nodes.
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The same after red values of x.
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The caller's x, where the solve ends here.
+    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
