@@ -48,9 +48,11 @@ struct Item {
     unsigned shape;
     int wait;          // place in `totals` of what must be done in the chunk before, the own one and the next; -1: nothing
     int done;          // place of the own chunk in `progress` and `totals`
-    int advances;      // counts in it
+    unsigned faces;    // sides that touch a tile of another patch, of which this one's first face has a number from bit 7 on
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
+// Sides in the order west, east, south, north, bottom, top; whether an item counts in `progress`.
+constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
 
 // Tables of a shape, at ((lz-1)*8 + ly-1)*8 + lx-1.
 struct Tables {
@@ -80,7 +82,14 @@ struct RelaxArgs {
     double eigenvalues[24];   // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;            // of three inverse transforms
     int points, dense;        // dense inverses
+    // Faces between tiles of different patches, 64 values each: those that came with the sweep before, to be read instead of
+    // ghost cells, and those for the next sweep; or NULL. Whose face it is on the other side.
+    const double *arrived;
+    double *leaving;
+    const int *partners;
+    int keep;                 // what arrived is written to the ghost cells too
 };
+constexpr int FACE = 64;
 
 #ifdef RRB_EMULATED
 __device__ __forceinline__ double load_relaxed(const double *p) { return *p; }
@@ -89,7 +98,23 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p;
 __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
+__device__ __forceinline__ int bits(unsigned v) { return __builtin_popcount(v); }
+__device__ __forceinline__ void let_next_begin() {}
+__device__ __forceinline__ void wait_for_previous() {}
 #else
+__device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
+// A launch that is allowed to (`Stream::launch`) begins when all blocks of the one before have begun, and fills the places of
+// those that end; what that one writes is there, and what it reads may be written, after the second function.
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ __forceinline__ double load_relaxed(const double *p) {
     double v;
     asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(v) : "l"(p));
@@ -125,12 +150,69 @@ __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
 }
 
 __device__ __forceinline__ void advance(const RelaxArgs &a, const Item &item) {
-    if (!item.advances) return;
+    if (!(item.faces & ADVANCES)) return;
     __syncthreads();
     if (threadIdx.x == 0) add_release(a.progress + item.done);
 }
 
 __device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
+
+// Where the first values of the face on a side begin.
+__device__ __forceinline__ int64_t face_of(unsigned faces, int side) { return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1))); }
+
+// The six faces around a tile of 8^3, a value of each: of (y, z), (x, z) or (x, y) = (s, t).
+struct Around {
+    double west, east, south, north, bottom, top;
+};
+
+// From the cells at `corner` of u, or from what arrived from other patches.
+__device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, const Patch &patch, int64_t corner) {
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const unsigned sides = a.arrived ? item.faces & SIDES : 0;
+    const double *u = patch.u[a.from] + corner;
+    const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
+    auto load = [&](int side, int64_t cell) {
+        return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
+    };
+    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane), load(5, z + 8 * plane)};
+    if (a.keep && sides) {
+        double *ghosts = patch.u[a.to] + corner;
+        if (sides & 1) store_relaxed(ghosts + x - 1, v.west);
+        if (sides & 2) store_relaxed(ghosts + x + 8, v.east);
+        if (sides & 4) store_relaxed(ghosts + y - row, v.south);
+        if (sides & 8) store_relaxed(ghosts + y + 8 * row, v.north);
+        if (sides & 16) store_relaxed(ghosts + z - plane, v.bottom);
+        if (sides & 32) store_relaxed(ghosts + z + 8 * plane, v.top);
+    }
+    return v;
+}
+
+// Who gets the faces of this tile; read long before they are known. Followed by a barrier of the block before `leave`.
+__device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
+    if (a.leaving && threadIdx.x < bits(item.faces & SIDES)) partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
+}
+
+// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for their
+// next sweep: each cell is relaxed once a sweep.
+__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
+    const unsigned sides = item.faces & SIDES;
+    if (!a.leaving || !sides) return;
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    auto face = [&](int side) { return a.leaving + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
+    auto line = [&](double *to) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            if (active >> k & 1) to[k * 8] = v[k];
+        }
+    };
+    if (sides & 1 && s == 0) line(face(0) + t);
+    if (sides & 2 && s == 7) line(face(1) + t);
+    if (sides & 4 && t == 0) line(face(2) + s);
+    if (sides & 8 && t == 7) line(face(3) + s);
+    if (sides & 16 && active & 1) face(4)[threadIdx.x] = v[0];
+    if (sides & 32 && active >> 7 & 1) face(5)[threadIdx.x] = v[7];
+}
 
 // sin(20 k degrees), k = 1, 2, 3; the fourth is the sum of the first two.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
@@ -220,7 +302,7 @@ __device__ __forceinline__ void transform(double (&v)[8], int length) {
 // south and north at z*8 + x.
 constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
 
-__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
@@ -235,19 +317,17 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
     }
+    find_partners(a, item, partners);
+    wait_for_previous();
     wait(a, item);
     {
-        const double *u = patch.u[a.from] + corner;
-        const double *column = u + t * row + s, *layer = u + t * plane;
-        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
-        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
-        const double bottom = load_relaxed(column - plane), top = load_relaxed(column + 8 * plane);
-        halo[threadIdx.x] = west;
-        halo[EAST + threadIdx.x] = east;
-        halo[SOUTH + threadIdx.x] = south;
-        halo[NORTH + threadIdx.x] = north;
-        v[0] -= a.legs[4] * bottom;
-        v[7] -= a.legs[22] * top;
+        const Around u = around(a, item, patch, corner);
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
+        v[0] -= a.legs[4] * u.bottom;
+        v[7] -= a.legs[22] * u.top;
     }
     __syncthreads();
     if (s == 0 || s == 7) {
@@ -313,6 +393,7 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
     for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
     advance(a, item);
+    leave(a, item, partners, v, 255);
 }
 
 // Cells of an item along one direction.
@@ -339,6 +420,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     const bool masked = item.shape & MASKED;
     auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
 
+    wait_for_previous();
     wait(a, item);
     double own[8], v[8];
     unsigned active = 0;
@@ -455,7 +537,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
 
 // A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
 // bit, but u comes once, into shared memory.
-__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
     // Logarithms.
@@ -478,18 +560,20 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
     }
+    find_partners(a, item, partners);
+    wait_for_previous();
     wait(a, item);
     {
-        const double *u = patch.u[a.from] + corner;
-        const double *column = u + t * row + s, *layer = u + t * plane;
+        const double *column = patch.u[a.from] + corner + t * row + s;
 #pragma unroll
-        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
-        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
-        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
-        halo[threadIdx.x] = west;
-        halo[EAST + threadIdx.x] = east;
-        halo[SOUTH + threadIdx.x] = south;
-        halo[NORTH + threadIdx.x] = north;
+        for (int k = 1; k < 9; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const Around u = around(a, item, patch, corner);
+        line[0] = u.bottom;
+        line[9] = u.top;
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
     }
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
@@ -542,9 +626,11 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
     double *out = patch.u[a.to] + corner + t * row + s;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        if (active >> k & 1) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+        v[k] = line[k + 1] + a.omega * v[k];
+        if (active >> k & 1) store_relaxed(out + k * plane, v[k]);
     }
     advance(a, item);
+    leave(a, item, partners, v, active);
 }
 
 // Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
@@ -621,6 +707,7 @@ template <int POINTS> __device__ __forceinline__ void relax_dense_cubes(const Re
         column[threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
                                row,                  plane,                                                            patch.nx, f_plane};
     }
+    wait_for_previous();
     __syncthreads();
     const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
 #pragma unroll 4
@@ -692,13 +779,16 @@ __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, in
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
     const int cells = c.nx * c.ny * c.nz;
+    // q / n as q m / 2^20, exact below 512.
+    const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
     int64_t place[BOX_CELLS / TILE_THREADS];
+    wait_for_previous();
 #pragma unroll
     for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
         const int q = threadIdx.x + n * TILE_THREADS;
         if (q >= cells) continue;
-        const int rows = q / c.nx, i = q - rows * c.nx, k = rows / c.ny, j = rows - k * c.ny;
+        const int rows = q * in_x >> 20, i = q - rows * c.nx, k = rows * in_y >> 20, j = rows - k * c.ny;
         v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
         place[n] = c.to + k * to_plane + j * to_row + i;
     }
@@ -758,15 +848,19 @@ constexpr int NORM_THREADS = 256;
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
-    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
+    __shared__ int partners[6];
+    blocks::let_next_begin();
+    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo, partners);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
+    __shared__ int partners[6];
+    blocks::let_next_begin();
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
-    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo);
+    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo, partners);
+    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo, partners);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
@@ -774,6 +868,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 // Any blocks and a 27-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
+    blocks::let_next_begin();
     const blocks::Item item = a.items[blockIdx.x];
     if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
@@ -787,6 +882,7 @@ extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_
     extern __shared__ double r[];
 #endif
     __shared__ blocks::Column column[blocks::COLUMNS];
+    blocks::let_next_begin();
     if (a.points == 7) blocks::relax_dense_cubes<7>(a, r, column);
     else blocks::relax_dense_cubes<27>(a, r, column);
 }
@@ -794,6 +890,7 @@ extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_
 // Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
 // is no ghost cell.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
+    blocks::let_next_begin();
     blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
 }
 

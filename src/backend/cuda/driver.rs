@@ -119,6 +119,8 @@ pub struct Device {
     device: sys::CUdevice,
     context: sys::CUcontext,
     module: sys::CUmodule,
+    /// A kernel can begin while the one before ends.
+    overlaps: bool,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -174,7 +176,10 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        let mut made = Self { ordinal, device, context, module, functions: Vec::new() };
+        let (mut major, wanted) = (0, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+        // SAFETY: as above.
+        check(unsafe { sys::cuDeviceGetAttribute(&mut major, wanted, device) }, "the device")?;
+        let mut made = Self { ordinal, device, context, module, overlaps: major >= 9, functions: Vec::new() };
         let entered = made.enter()?;
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
@@ -457,37 +462,42 @@ impl Stream {
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy from the device")
     }
 
-    /// Launches a kernel that takes one structure.
+    /// Launches a kernel that takes one structure. `behind`: where the device can, it may begin while the kernel before it on
+    /// the stream ends, and waits for that one itself (`wait_for_previous` of kernels/block_smoother.cu).
     ///
     /// # Safety
     /// `arguments` must be the structure that the kernel takes, with addresses it may use at the given shape.
+    #[allow(clippy::too_many_arguments)]
     pub unsafe fn launch<A>(
         &self,
         kernel: usize,
         blocks: u32,
         block: (u32, u32),
         shared_bytes: u32,
+        behind: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                block.0,
-                block.1,
-                1,
-                shared_bytes,
-                self.stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: 1,
+            sharedMemBytes: shared_bytes,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: u32::from(behind && self.device.overlaps),
         };
+        // SAFETY: as the caller promised; the driver copies both structures before it returns.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
     }
 
