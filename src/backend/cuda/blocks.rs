@@ -199,6 +199,13 @@ fn place_of([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
+/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/block_smoother.cu).
+fn packed_place(p: usize, n: usize) -> usize {
+    let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
+    let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
+    row * n + column
+}
+
 fn no_patches() -> Error {
     Error::Internal("there are no patches".to_owned())
 }
@@ -427,8 +434,14 @@ impl BlockBackend for CudaBlocks {
         let stream = stream!(self);
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
-            // By columns, so that threads of neighbouring rows read neighbouring values.
-            Inverse::Dense(rows) => ((0..n * n).map(|q| rows[q % n * n + q / n]).collect(), true, false),
+            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read it.
+            Inverse::Dense(rows) => {
+                let mut values: Vec<f64> = (0..n * n).map(|q| rows[q % n * n + q / n]).collect();
+                if shape == [TILE; 3] {
+                    values.extend((0..n * n).map(|p| rows[packed_place(p, n)]));
+                }
+                (values, true, false)
+            }
             Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
             Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
                 ([reciprocals, before, after].concat(), false, true)
@@ -442,6 +455,7 @@ impl BlockBackend for CudaBlocks {
             before: at(1, scaled),
             after: at(2, scaled),
             dense: at(0, dense),
+            packed: at(n, dense && shape == [TILE; 3]),
         };
         let place = place_of(shape);
         stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
@@ -786,6 +800,7 @@ impl Run<'_> {
             partners: plan.partners.address(),
             keep: i32::from(handed.keep),
             behind: false,
+            processors: self.streams[stream].device().processors,
         };
         let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
         if handed.arrived {

@@ -121,6 +121,8 @@ pub struct Device {
     module: sys::CUmodule,
     /// A kernel can begin while the one before ends.
     overlaps: bool,
+    /// Its multiprocessors.
+    pub processors: u32,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -176,10 +178,15 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        let (mut major, wanted) = (0, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-        // SAFETY: as above.
-        check(unsafe { sys::cuDeviceGetAttribute(&mut major, wanted, device) }, "the device")?;
-        let mut made = Self { ordinal, device, context, module, overlaps: major >= 9, functions: Vec::new() };
+        let attribute = |wanted| {
+            let mut value = 0;
+            // SAFETY: as above.
+            check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
+        };
+        use sys::CUdevice_attribute as A;
+        let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let mut made = Self { ordinal, device, context, module, overlaps, processors, functions: Vec::new() };
         let entered = made.enter()?;
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;

@@ -19,10 +19,12 @@ const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-/// Blocks of a product with the dense inverse, its threads, and its shared memory.
-const COLUMNS: u32 = 40;
+/// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of the inverse, two layers of
+/// right-hand sides), and blocks of threads that share what they fetch.
+const COLUMNS: u32 = 32;
 const DENSE_THREADS: u32 = 512;
-const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
+const DENSE_BYTES: u32 = 8 * (4 * 8 * 512 + 2 * COLUMNS * (64 + 8));
+const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
@@ -671,6 +673,7 @@ pub struct BlockTables {
     pub before: Address,
     pub after: Address,
     pub dense: Address,
+    pub packed: Address,
 }
 
 #[repr(C)]
@@ -696,8 +699,9 @@ pub struct RelaxArgs {
     pub leaving: Address,
     pub partners: Address,
     pub keep: i32,
-    /// It may begin while the kernel before ends; the kernel does not read it.
+    /// It may begin while the kernel before ends; multiprocessors. The kernel does not read them.
     pub behind: bool,
+    pub processors: u32,
 }
 
 /// A box of ghost cells.
@@ -897,7 +901,7 @@ kernels! {
     /// Any blocks of a 27-point stencil.
     Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Dense inverses of blocks of 8^3.
-    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES, behind a.behind;
+    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| dense_blocks(a), (DENSE_THREADS, 1), shared DENSE_BYTES, behind a.behind;
     /// Ghost cells from other patches.
     Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// From one array of u to the other.
@@ -938,6 +942,12 @@ kernels! {
 /// Whether the device has the shared memory of `relax_dense`.
 pub fn allow_dense(device: &Device) -> bool {
     device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
+}
+
+/// Blocks of threads that stay, as many rounds each, whole clusters of them.
+fn dense_blocks(a: &RelaxArgs) -> u32 {
+    let (groups, most) = (a.count.div_ceil(COLUMNS), (a.processors / CLUSTER * CLUSTER).max(CLUSTER));
+    groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
 }
 
 /// Blocks of the remainder's product, each with one sum.
