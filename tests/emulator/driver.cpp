@@ -438,6 +438,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     else run(node);
     return CUDA_SUCCESS;
 }
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **extra) {
+    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, extra);
+}
 // Blocks that meet run as one here: kernels take as many as there are.
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **arguments) {
     return cuLaunchKernel(f, 1, gy, gz, bx, by, bz, shared, s, arguments, nullptr);

@@ -121,6 +121,10 @@ pub struct Device {
     /// Of the context: another one after the host program has reset it.
     id: u64,
     module: sys::CUmodule,
+    /// A kernel can begin while the one before ends.
+    overlaps: bool,
+    /// Its multiprocessors.
+    pub processors: u32,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -190,7 +194,16 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        let mut made = Self { ordinal, device, context, id: 0, module, functions: Vec::new() };
+        let attribute = |wanted| {
+            let mut value = 0;
+            // SAFETY: as above.
+            check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
+        };
+        use sys::CUdevice_attribute as A;
+        let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let functions = Vec::new();
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, functions };
         // SAFETY: retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let entered = made.enter()?;
@@ -495,37 +508,42 @@ impl Stream {
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy from the device")
     }
 
-    /// Launches a kernel that takes one structure.
+    /// Launches a kernel that takes one structure. `behind`: where the device can, it may begin while the kernel before it on
+    /// the stream ends, and waits for that one itself (`wait_for_previous` of kernels/block_smoother.cu).
     ///
     /// # Safety
     /// `arguments` must be the structure that the kernel takes, with addresses it may use at the given shape.
+    #[allow(clippy::too_many_arguments)]
     pub unsafe fn launch<A>(
         &self,
         kernel: usize,
         blocks: u32,
         block: (u32, u32),
         shared_bytes: u32,
+        behind: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                block.0,
-                block.1,
-                1,
-                shared_bytes,
-                self.stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: 1,
+            sharedMemBytes: shared_bytes,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: u32::from(behind && self.device.overlaps),
         };
+        // SAFETY: as the caller promised; the driver copies both structures before it returns.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
     }
 
