@@ -229,6 +229,44 @@ impl Device {
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
     }
 
+    /// Whether the device has clusters of blocks.
+    pub fn has_clusters(&self) -> bool {
+        let mut offered = 0;
+        let which = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
+        // SAFETY: the device is there; the pointer outlives the call.
+        let asked = unsafe { sys::cuDeviceGetAttribute(&mut offered, which, self.device) };
+        asked == sys::CUresult::CUDA_SUCCESS && offered != 0
+    }
+
+    /// Blocks of a kernel that run at once in clusters of so many; 0: such clusters are not to be had. More than eight to a
+    /// cluster are more than every such device promises.
+    pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32) -> u32 {
+        let function = self.functions[kernel];
+        let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        let mut attributes = Together { blocks: cluster, cluster }.attributes();
+        let config = sys::CUlaunchConfig {
+            gridDimX: cluster,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: std::ptr::null_mut(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        let mut clusters = 0;
+        // SAFETY: a function of this device; the structures outlive the calls.
+        let asked = unsafe {
+            if cluster > 8 && sys::cuFuncSetAttribute(function, large, 1) != sys::CUresult::CUDA_SUCCESS {
+                return 0;
+            }
+            sys::cuOccupancyMaxActiveClusters(&mut clusters, function, &config)
+        };
+        if asked == sys::CUresult::CUDA_SUCCESS { clusters.max(0) as u32 * cluster } else { 0 }
+    }
+
     /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
@@ -284,6 +322,27 @@ impl Drop for Device {
         }
         // SAFETY: retained once by us.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// Blocks that run at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Together {
+    /// How many; 0: there is no such kernel.
+    pub blocks: u32,
+    /// Blocks of a cluster; 1: there are none.
+    pub cluster: u32,
+}
+
+impl Together {
+    fn attributes(self) -> [sys::CUlaunchAttribute; 2] {
+        use sys::CUlaunchAttributeID_enum as A;
+        let of = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let size = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 };
+        [
+            of(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUlaunchAttributeValue { cooperative: 1 }),
+            of(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, sys::CUlaunchAttributeValue { clusterDim: size }),
+        ]
     }
 }
 
@@ -554,18 +613,37 @@ impl Stream {
     pub unsafe fn launch_together<A>(
         &self,
         kernel: usize,
-        blocks: u32,
+        together: Together,
         block: (u32, u32),
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
+        if together.cluster > 1 {
+            let mut attributes = together.attributes();
+            let config = sys::CUlaunchConfig {
+                gridDimX: together.blocks,
+                gridDimY: 1,
+                gridDimZ: 1,
+                blockDimX: block.0,
+                blockDimY: block.1,
+                blockDimZ: 1,
+                sharedMemBytes: 0,
+                hStream: self.stream,
+                attrs: attributes.as_mut_ptr(),
+                numAttrs: attributes.len() as u32,
+            };
+            // SAFETY: as the caller promised; the driver copies the structures before it returns.
+            let result =
+                unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
+            return check(result, name);
+        }
         // SAFETY: as the caller promised; the driver copies the structure before it returns.
         let result = unsafe {
             sys::cuLaunchCooperativeKernel(
                 function,
-                blocks,
+                together.blocks,
                 1,
                 1,
                 block.0,

@@ -1,7 +1,7 @@
 //! The kernels: their argument structures as in kernels/*.cu, and one function each that launches it. Argument order and
 //! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
 
-use super::driver::{Device, Stream};
+use super::driver::{Device, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 
@@ -52,7 +52,16 @@ impl Geometry {
     pub fn blocks(&self) -> u32 {
         tiles(self.cx as usize, self.cy as usize)
     }
+
+    /// The same in tiles of twice as many rows.
+    pub fn big_blocks(&self) -> u32 {
+        let tiles = (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(BIG_ROWS);
+        tiles.clamp(1, MOST_BLOCKS as usize) as u32
+    }
 }
+
+/// Rows of a tile where what lies around it is computed twice: kernels/fused.cu.
+const BIG_ROWS: usize = 16;
 
 /// Blocks of a launch over nx x ny values.
 pub fn tiles(nx: usize, ny: usize) -> u32 {
@@ -131,7 +140,6 @@ pub mod kind {
     pub const DIRECT_INNER: i32 = 5;
     pub const ADVANCE_INNER: i32 = 6;
     pub const ADVANCE_FIRST: i32 = 7;
-    pub const MULTIPLY_FIRST: i32 = 8;
     /// The unfused way up the first grid: launched alone.
     pub const ASCEND_FIRST: i32 = 9;
 }
@@ -149,6 +157,11 @@ pub mod flag {
     pub const STORE: i32 = 256;
     pub const GO_ON: i32 = 512;
     pub const ADVANCED: i32 = 1024;
+    pub const CREW: i32 = 2048;
+    pub const CREW_MEETS: i32 = 4096;
+    pub const UNMET: i32 = 8192;
+    pub const PART: i32 = 16384;
+    pub const AWAITED: i32 = 32768;
 }
 
 #[repr(C)]
@@ -475,8 +488,8 @@ pub struct SchurArrays {
     pub r_b1: [Address; 2],
     pub r_b2: Address,
     pub x: [Address; 2],
-    pub p: [Address; 2],
     pub q: [Address; 2],
+    pub p: [[Address; 2]; 2],
     pub b: [Address; 2],
     pub scalars: Address,
 }
@@ -489,7 +502,9 @@ pub struct FirstArgs {
     pub input: [Address; 2],
     pub partial: Address,
     pub norm_partial: Address,
+    pub sigma_partial: Address,
     pub how: i32,
+    pub conditional: u64,
 }
 
 #[repr(C)]
@@ -514,6 +529,7 @@ pub struct CycleArgs {
     pub sigma_partial: Address,
     pub turn: TurnArgs,
     pub meeting: Address,
+    pub crew: i32,
 }
 
 #[repr(C)]
@@ -832,10 +848,10 @@ macro_rules! kernels {
         })*
 
         $($(#[doc = $tdoc])*
-        pub fn $tname(stream: &Stream, storage: Storage, blocks: u32, a: &$targuments) -> Result<()> {
+        pub fn $tname(stream: &Stream, storage: Storage, together: Together, a: &$targuments) -> Result<()> {
             let kernel = PLAIN + 3 * Formatted::$tnumber as usize + storage as usize;
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, blocks, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+            unsafe { stream.launch_together(kernel, together, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
 
         /// Numbers of the kernels whose blocks meet, in a format.
@@ -872,7 +888,7 @@ kernels! {
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// q = S1 p, sigma.
+    /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
@@ -957,8 +973,8 @@ kernels! {
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
-    /// Up it, to x and p.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.blocks(), OVER_AREA;
+    /// Up it, to x and p, q = S1 p, sigma.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_blocks(), OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
