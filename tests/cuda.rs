@@ -303,3 +303,72 @@ fn formats_and_recursive_cycles() {
         }
     }
 }
+
+/// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
+/// and errors those of any backend.
+#[test]
+fn one_solve_after_another() {
+    if devices() == 0 {
+        return;
+    }
+    let (nx, ny) = (37, 42);
+    let a = random_m_matrix(nx, ny, false, 11);
+    let b = random_rhs(a.len(), 11);
+    let times = |v: &[f64], factor: f64| v.iter().map(|v| factor * v).collect::<Vec<_>>();
+    let with = |v: &[f64], at: usize, value: f64| {
+        let mut v = v.to_vec();
+        v[at] = value;
+        v
+    };
+    let zero = vec![0.0; a.len()];
+    let guess = random_rhs(a.len(), 12);
+    let options = "precision=f64 cycle=v levels=4";
+    let (first, last) = (5, a.len() - 1);
+    let cases = [
+        ("plain", b.clone(), zero.clone(), ""),
+        ("again", b.clone(), zero.clone(), ""),
+        ("a guess", b.clone(), guess.clone(), ""),
+        ("a guess again", times(&b, 1.1), guess.clone(), ""),
+        ("no guess", times(&b, 1.1), zero.clone(), ""),
+        ("large", times(&b, 1e250), zero.clone(), ""),
+        ("small", times(&b, 1e-250), zero.clone(), ""),
+        ("small after it", times(&b, 1e-250), times(&guess, 1e-250), ""),
+        ("NaN in b", with(&b, last, f64::NAN), zero.clone(), ""),
+        ("after NaN", b.clone(), zero.clone(), ""),
+        ("infinity in x", b.clone(), with(&zero, first, f64::INFINITY), ""),
+        ("both", with(&b, first, f64::NAN), with(&guess, first, f64::NAN), ""),
+        ("unchecked", with(&b, first, f64::NAN), zero.clone(), "check_input=0"),
+        ("zero", zero.clone(), guess.clone(), ""),
+        ("far", b.clone(), times(&guess, 1e200), ""),
+        ("after it", b.clone(), guess.clone(), ""),
+        ("no iterations", b.clone(), guess.clone(), "max_iter=0"),
+        ("few", b.clone(), guess.clone(), "max_iter=4"),
+        ("none needed", b.clone(), guess.clone(), "rel_tol=0.99"),
+        ("absolute", b.clone(), zero.clone(), "abs_tol=1e-3 rel_tol=1e-16"),
+        ("too much", b.clone(), zero.clone(), "rel_tol=1e-17 max_iter=300"),
+        ("the papers' norm", b.clone(), guess.clone(), "norm=preconditioned"),
+        ("and from zero", b.clone(), zero.clone(), "norm=preconditioned"),
+        ("initial", b.clone(), guess, "reference=initial"),
+    ];
+    let old = Solver::of(&a, &format!("backend=cuda {options}"));
+    for (name, b, x, more) in cases {
+        let solve = |solver: &Solver| {
+            let usual = "rel_tol=1e-9 max_iter=100 norm=true2 reference=rhs abs_tol=0 check_input=1";
+            solver.options(&format!("{usual} {more}")).unwrap();
+            let mut x = x.clone();
+            let outcome = solver.solve(&b, &mut x).map_err(|f| (f.status, f.sentence));
+            (x.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), outcome, solver.history())
+        };
+        let [new, oracle] =
+            ["cuda", "reference"].map(|backend| Solver::of(&a, &format!("backend={backend} {options}")));
+        let (expected, found, on_host) = (solve(&new), solve(&old), solve(&oracle));
+        assert!(expected.0 == found.0 && expected.1 == found.1, "{name}: {:?} {:?}", expected.1, found.1);
+        let bits = |h: &[f64]| h.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&expected.2), bits(&found.2), "{name}");
+        assert_eq!(found.1, on_host.1, "{name}");
+        assert!(found.2.len().abs_diff(on_host.2.len()) <= 1, "{name}");
+        if found.1.is_err() {
+            assert!(found.0 == on_host.0, "{name}: the output stays as it was");
+        }
+    }
+}

@@ -340,6 +340,42 @@ fn patches_on_the_device() {
     }
 }
 
+/// A call of several sweeps, where tiles hand their faces to those of other patches, does what calls of one sweep do, which
+/// exchange ghost cells: to every bit, ghost cells included. Patches that fit, that fit in part, and that do not.
+#[test]
+fn several_sweeps_are_single_ones() {
+    if devices() == 0 {
+        return;
+    }
+    let fitting: Vec<([i64; 3], [i64; 3])> =
+        (0..8).map(|p| ([p % 2 * 24, p / 2 % 2 * 16, p / 4 * 8], [24, 16, 8])).collect();
+    let partly =
+        vec![([0, 0, 0], [16, 24, 16]), ([16, 8, 0], [24, 8, 16]), ([16, 16, 0], [16, 16, 21]), ([4, 24, 0], [12; 3])];
+    for patches in [fitting, partly] {
+        for block in [[8, 8, 8], [4, 4, 4], [2, 8, 4], [3, 8, 8]] {
+            for method in METHODS {
+                let mut level = Level::new(&patches);
+                level.random(14);
+                let smoother = Smoother::of(&stencil("aniso7"), block, &format!("backend=cuda {method}"), &level);
+                for sweeps in [2, 5] {
+                    let [mut single, mut together] = [level.clone(), level.clone()];
+                    // SAFETY: a live handle with resident patches.
+                    let apply = |n| outcome(unsafe { smoother_apply(smoother.handle, null(), null(), n) }).unwrap();
+                    upload(&smoother, &mut single);
+                    for _ in 0..sweeps {
+                        apply(1);
+                    }
+                    download(&smoother, &mut single);
+                    upload(&smoother, &mut together);
+                    apply(sweeps);
+                    download(&smoother, &mut together);
+                    assert!(bits(&single) == bits(&together), "{block:?} {method} {sweeps}");
+                }
+            }
+        }
+    }
+}
+
 /// Arrays where they cannot be used are named.
 #[test]
 fn wrong_spaces() {

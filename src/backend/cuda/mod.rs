@@ -4,6 +4,7 @@
 //! `packed` the data of a factorization, `setup` and `steps` what is done with it, `program` the preconditioner as a list of
 //! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
+mod block_lists;
 mod blocks;
 pub mod driver;
 mod launch;
@@ -27,7 +28,7 @@ use driver::{Device, Stream};
 use packed::{Packed, Shape, Source, SourceShape};
 use setup::Fetched;
 use std::sync::Arc;
-use steps::Run;
+use steps::{Expected, Run};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -39,6 +40,7 @@ pub struct Cuda {
     caller: Option<(usize, Stream)>,
     device: Arc<Device>,
     seconds_transfer: f64,
+    expected: Option<Expected>,
 }
 
 enum Solver {
@@ -68,6 +70,7 @@ impl Cuda {
             caller: None,
             device,
             seconds_transfer: 0.0,
+            expected: None,
         })
     }
 }
@@ -90,6 +93,11 @@ impl RrbBackend for Cuda {
     }
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        if self.device.was_reset() {
+            let caller = self.caller.as_ref().map(|(stream, _)| *stream);
+            *self = Self::new(i64::from(self.device.ordinal))?;
+            self.use_stream(caller.unwrap_or(0))?;
+        }
         let _entered = self.device.clone().enter()?;
         let shape = SourceShape::new(a, look.block);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
@@ -160,14 +168,15 @@ impl RrbBackend for Cuda {
             Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
             Solver::Packed(packed) => {
                 let source = self.source.as_ref().ok_or_else(no_source)?;
-                let mut run = Run::new(packed, source, stream, arrays, observer)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected)?;
                 let result = program(&mut run);
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
                 if let Some(error) = failed {
                     return Err(error);
                 }
-                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+                if result.is_err() {
+                    // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
                 }
                 result
