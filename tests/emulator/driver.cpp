@@ -167,6 +167,8 @@ struct Stream {
 bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
 size_t used[16];
+// Page-locked memory.
+std::map<uintptr_t, size_t> locked;
 struct Context {
     int device;
     unsigned long long id;  // 0: not active
@@ -368,10 +370,14 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
+    GUARD;
     *p = std::malloc(n);
+    locked[reinterpret_cast<uintptr_t>(*p)] = n;
     return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void *p) {
+    GUARD;
+    locked.erase(reinterpret_cast<uintptr_t>(p));
     std::free(p);
     return CUDA_SUCCESS;
 }
@@ -499,6 +505,11 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream) {
 }
 CUresult cuPointerGetAttribute(void *v, CUpointer_attribute attribute, CUdeviceptr p) {
     GUARD;
+    auto host = locked.upper_bound(p);
+    if (host != locked.begin() && p < (--host)->first + host->second && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+        *static_cast<unsigned *>(v) = CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    }
     auto after = memory.upper_bound(p);
     if (after == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
     --after;
@@ -531,6 +542,8 @@ CUresult cuEventRecord(CUevent e, CUstream) {
     *reinterpret_cast<Clock::time_point *>(e) = Clock::now();
     return CUDA_SUCCESS;
 }
+CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
     *ms = std::chrono::duration<float, std::milli>(*reinterpret_cast<Clock::time_point *>(b) - *reinterpret_cast<Clock::time_point *>(a)).count();
     return CUDA_SUCCESS;
