@@ -114,6 +114,11 @@ struct Start {
 /// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
+/// `RRBSOLVER_CUDA_GRAPH=off`: the same kernels, launched one by one, for tools that do not follow a recorded loop.
+fn without_graphs() -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
+}
+
 impl<'a> Run<'a> {
     pub fn new(
         k: &'a mut Packed,
@@ -379,7 +384,7 @@ impl Packed {
             return Ok(());
         }
         self.recorded = None;
-        if self.programs.whole(self) {
+        if self.programs.whole(self) || without_graphs() {
             self.recorded = Some(Recorded { graph: None, fused });
             return Ok(());
         }
@@ -531,6 +536,21 @@ impl Run<'_> {
         self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
     }
 
+    /// The loop where it is no graph: one kernel, or its iterations one by one.
+    fn go_round(&mut self) -> Result<()> {
+        let whole = self.k.programs.whole(self.k);
+        loop {
+            if self.k.fused() {
+                self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?;
+            } else {
+                self.k.plain_iteration(self.stream, self.source, 0)?;
+            }
+            if whole || self.fetch()?.code != code::RUNNING {
+                return Ok(());
+            }
+        }
+    }
+
     /// Runs the recorded loop. The outer result is that of the driver.
     fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
         let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
@@ -552,7 +572,7 @@ impl Run<'_> {
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
                 Some(graph) => graph.launch(self.stream)?,
-                None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
+                None => self.go_round()?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             if test.confirms {
