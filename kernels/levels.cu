@@ -21,7 +21,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
         Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
@@ -96,9 +96,9 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int p = int(g.plane), n = g.stride;
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    for (int back = blockIdx.x; back < tiles; back += gridDim.x) {
+        const int tile = tiles - 1 - back, row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
         Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, to1[2] = {0, 0}, to2[2] = {0, 0}, here = 0, b1 = 0;
@@ -240,12 +240,12 @@ template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     else advance_inner(a.k, op);
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_f32(StepArgs<Single> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_bf16(StepArgs<Brain> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_f64(StepArgs<Double> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_f32(StepArgs<Single> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f64(StepArgs<Double> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }

@@ -2,7 +2,7 @@
 // host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once; graphs are lists.
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
-//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet
+//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -444,13 +444,25 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     else run(node);
     return CUDA_SUCCESS;
 }
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **extra) {
+    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, extra);
+}
 // Blocks that meet run as one here: kernels take as many as there are.
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **arguments) {
     return cuLaunchKernel(f, 1, gy, gz, bx, by, bz, shared, s, arguments, nullptr);
 }
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **) {
+    return cuLaunchKernel(f, 1, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, nullptr);
+}
+// Clusters of eight blocks, as portable code may count on.
+CUresult cuOccupancyMaxActiveClusters(int *v, CUfunction, const CUlaunchConfig *c) {
+    *v = c->gridDimX <= 8 ? 1 : 0;
+    return CUDA_SUCCESS;
+}
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice) {
-    const char *text = std::getenv("EMULATED_COOPERATIVE");
+    const char *text = std::getenv("EMULATED_COOPERATIVE"), *clusters = std::getenv("EMULATED_CLUSTERS");
     if (attribute == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) *v = !text || std::atoi(text);
+    else if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) *v = !clusters || std::atoi(clusters);
     else if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *v = 0;
     else *v = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 9;
     return CUDA_SUCCESS;

@@ -31,6 +31,12 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
+/// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap.
+#[inline(always)]
+fn inverse_of(center: f64) -> f64 {
+    1.0 / if center > 0.0 { center } else { 1.0 }
+}
+
 for_each_isa! {
     /// sum of a b.
     fn dot<R: Real>(a: &[R], b: &[R]) -> f64 {
@@ -159,12 +165,21 @@ for_each_isa! {
         }
     }
 
-    /// out = a b.
-    fn product(out: &mut [f64], a: &[f64], b: &[f64]) {
+    /// out = b / c at nodes; zero where b is.
+    fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
         let n = out.len();
-        let (a, b) = (&a[..n], &b[..n]);
+        let (b, c) = (&b[..n], &c[..n]);
         for i in 0..n {
-            out[i] = a[i] * b[i];
+            out[i] = b[i] * inverse_of(c[i]);
+        }
+    }
+
+    /// out = (b - sum of a v) / c at nodes.
+    fn solve_by_center(out: &mut [f64], c: &[f64], b: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * (b[i] - sum4(read4::<Double>(&a, i), &v, i));
         }
     }
 
