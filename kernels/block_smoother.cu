@@ -49,8 +49,6 @@ struct Item {
     int wait;          // place in `totals` of what must be done in the chunk before, the own one and the next; -1: nothing
     int done;          // place of the own chunk in `progress` and `totals`
     unsigned faces;    // sides that touch a tile of another patch, of which this one's first face has a number from bit 7 on
-    unsigned tile;     // whether the tiles west and east are whole; from bit 2 on the number of this one, if it is
-    unsigned unused;
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 // Sides in the order west, east, south, north, bottom, top; whether an item counts in `progress`.
@@ -90,14 +88,8 @@ struct RelaxArgs {
     double *leaving;
     const int *partners;
     int keep;                 // what arrived is written to the ghost cells too
-    // West and east faces of whole tiles once more, 2 x 64 values a tile: to be read instead of u, where they take a sector of
-    // 32 bytes each; those to be written. Or NULL. The same array but with Jacobi.
-    const double *beside;
-    double *to_beside;
 };
 constexpr int FACE = 64;
-// Faces in shared memory: the west and east of one lane in different banks.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;
 
 #ifdef RRB_EMULATED
 __device__ __forceinline__ double load_relaxed(const double *p) { return *p; }
@@ -180,12 +172,8 @@ __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, c
     const unsigned sides = a.arrived ? item.faces & SIDES : 0;
     const double *u = patch.u[a.from] + corner;
     const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
-    // East face of the tile west of this one, west face of the one east of it.
-    const double *beside = a.beside + int64_t(2 * FACE) * (item.tile >> 2) + threadIdx.x;
     auto load = [&](int side, int64_t cell) {
-        const double *from = sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell;
-        if (side < 2 && a.beside && item.tile >> side & 1) from = beside + (side == 0 ? -FACE : 2 * FACE);
-        return load_relaxed(from);
+        return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
     };
     const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane), load(5, z + 8 * plane)};
     if (a.keep && sides) {
@@ -205,38 +193,23 @@ __device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &it
     if (a.leaving && threadIdx.x < bits(item.faces & SIDES)) partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// The relaxed values of the line along z at (x, y) = (s, t) go to where tiles beside this one and, in the next sweep, those of
-// other patches read them: each cell is relaxed once a sweep. `west`, `east`: those of the cells at (y, z) = (s, t) on these
-// sides are relaxed.
-__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, double *halo, const double (&v)[8], unsigned active, bool west, bool east) {
-    if (!a.to_beside) return;
+// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for their
+// next sweep: each cell is relaxed once a sweep.
+__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
+    if (!a.leaving || !sides) return;
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
-    if (s == 0 || s == 7) {
-        double *to = halo + (s == 0 ? 0 : EAST) + t;
-#pragma unroll
-        for (int k = 0; k < 8; ++k) to[k * 8] = v[k];
-    }
-    __syncthreads();
     auto face = [&](int side) { return a.leaving + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
-    double *beside = a.to_beside + int64_t(2 * FACE) * (item.tile >> 2) + threadIdx.x;
-    if (west) {
-        store_relaxed(beside, halo[threadIdx.x]);
-        if (sides & 1) face(0)[threadIdx.x] = halo[threadIdx.x];
-    }
-    if (east) {
-        store_relaxed(beside + FACE, halo[EAST + threadIdx.x]);
-        if (sides & 2) face(1)[threadIdx.x] = halo[EAST + threadIdx.x];
-    }
-    if (sides & 12 && (t == 0 || t == 7)) {
-        if (sides & (t == 0 ? 4 : 8)) {
-            double *to = face(t == 0 ? 2 : 3) + s;
+    auto line = [&](double *to) {
 #pragma unroll
-            for (int k = 0; k < 8; ++k) {
-                if (active >> k & 1) to[k * 8] = v[k];
-            }
+        for (int k = 0; k < 8; ++k) {
+            if (active >> k & 1) to[k * 8] = v[k];
         }
-    }
+    };
+    if (sides & 1 && s == 0) line(face(0) + t);
+    if (sides & 2 && s == 7) line(face(1) + t);
+    if (sides & 4 && t == 0) line(face(2) + s);
+    if (sides & 8 && t == 7) line(face(3) + s);
     if (sides & 16 && active & 1) face(4)[threadIdx.x] = v[0];
     if (sides & 32 && active >> 7 & 1) face(5)[threadIdx.x] = v[7];
 }
@@ -327,6 +300,7 @@ __device__ __forceinline__ void transform(double (&v)[8], int length) {
 //     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - the part of A u from outside of the block),
 // so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8 + y,
 // south and north at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
 
 __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
@@ -418,8 +392,8 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
     }
 #pragma unroll
     for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
-    leave(a, item, partners, halo, v, 255, true, true);
     advance(a, item);
+    leave(a, item, partners, v, 255);
 }
 
 // Cells of an item along one direction.
@@ -655,9 +629,8 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
         v[k] = line[k + 1] + a.omega * v[k];
         if (active >> k & 1) store_relaxed(out + k * plane, v[k]);
     }
-    const int block = (s >> sy) + (t >> sz) + (item.shape & PHASE ? 1 : 0);
-    leave(a, item, partners, halo, v, active, !masked || !(block & 1), !masked || !(block + (7 >> sx) & 1));
     advance(a, item);
+    leave(a, item, partners, v, active);
 }
 
 // Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay and take

@@ -67,32 +67,6 @@ struct AxisTile {
     slab: usize,
 }
 
-impl AxisTile {
-    fn is_whole(&self) -> bool {
-        self.length * self.count == TILE
-    }
-}
-
-/// The place of each tile among the whole ones, which are beside each other; and how many these are.
-fn ranks(tiles: &[AxisTile]) -> (Vec<Option<usize>>, usize) {
-    let mut count = 0;
-    let rank = |t: &AxisTile| {
-        t.is_whole().then(|| {
-            count += 1;
-            count - 1
-        })
-    };
-    (tiles.iter().map(rank).collect(), count)
-}
-
-/// Whole tiles of all patches.
-pub fn whole_tiles(list: &PatchList, cut: &Cut, order: Order) -> usize {
-    let along = |patch: &Patch, axis| {
-        axis_tiles(cut, patch, axis, false, order.is_single()).iter().filter(|t| t.is_whole()).count()
-    };
-    list.patches.iter().map(|patch| (0..3).map(|axis| along(patch, axis)).product::<usize>()).sum()
-}
-
 /// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
 /// or one block each.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Vec<AxisTile> {
@@ -162,31 +136,22 @@ pub fn items_of(
         _ => [1, 2, 4],
     };
     let mut placed: Vec<Placed> = Vec::new();
-    let (mut chunk, mut tiles_in_chunk, mut most_stage, mut tiles_before) = (0, 0, 0, 0);
+    let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
     for p in range {
         let patch = &blocks.list.patches[p];
         let [xs, ys, zs] = [0, 1, 2].map(|axis| axis_tiles(cut, patch, axis, strided, single));
         let number = to_i32(p, "the number of patches")?;
-        let [(x_ranks, x_count), (y_ranks, y_count), (z_ranks, z_count)] = [&xs, &ys, &zs].map(|tiles| ranks(tiles));
         let mut slab = usize::MAX;
-        for (z, z_rank) in zs.iter().zip(&z_ranks) {
+        for z in &zs {
             if z.slab != slab {
                 slab = z.slab;
                 if tiles_in_chunk >= CHUNK_TILES && !single {
                     (chunk, tiles_in_chunk) = (chunk + 1, 0);
                 }
             }
-            for (y, y_rank) in ys.iter().zip(&y_ranks) {
-                for (i, (x, x_rank)) in xs.iter().zip(&x_ranks).enumerate() {
+            for y in &ys {
+                for x in &xs {
                     tiles_in_chunk += 1;
-                    let mut tile = 0;
-                    if let (Some(x), Some(y), Some(z)) = (*x_rank, *y_rank, *z_rank) {
-                        let whole = |i: usize| u32::from(x_ranks.get(i).is_some_and(Option::is_some));
-                        let number = tiles_before + (z * y_count + y) * x_count + x;
-                        tile = (to_i32(4 * number, "the number of tiles")? as u32)
-                            | whole(i.wrapping_sub(1))
-                            | whole(i + 1) << 1;
-                    }
                     let mut shape = 0;
                     for (d, t) in [x, y, z].into_iter().enumerate() {
                         shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
@@ -195,16 +160,7 @@ pub fn items_of(
                     let faces = faces.of(p, [x.cell, y.cell, z.cell]);
                     let mut push = |stage: usize, flags: u32| {
                         most_stage = most_stage.max(stage);
-                        let item = BlockItem {
-                            patch: number,
-                            cell,
-                            shape: shape | flags,
-                            wait: -1,
-                            done: 0,
-                            faces,
-                            tile,
-                            unused: 0,
-                        };
+                        let item = BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, faces };
                         placed.push(Placed { stage, chunk, item });
                     };
                     let first = [x.index, y.index, z.index];
@@ -230,7 +186,6 @@ pub fn items_of(
                 }
             }
         }
-        tiles_before += x_count * y_count * z_count;
     }
     let (stages, chunks) = (most_stage + 1, chunk + 1);
     if order == (Order::Lexicographic { reverse: true }) {
@@ -341,8 +296,9 @@ impl Faces {
         let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
         for (patch, own) in list.patches.iter().enumerate() {
             let tiles = [0, 1, 2].map(|axis| axis_tiles(cut, own, axis, false, order.is_single()));
-            let [xs, ys, zs] =
-                tiles.map(|tiles| tiles.into_iter().filter(AxisTile::is_whole).map(|t| t.cell).collect::<Vec<_>>());
+            let [xs, ys, zs] = tiles.map(|tiles| {
+                tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell).collect::<Vec<_>>()
+            });
             for &z in &zs {
                 for &y in &ys {
                     for &x in &xs {

@@ -7,7 +7,7 @@
 //! follows or others need their ghost cells, they come and go in groups: the first sweep of a group runs while the next group
 //! comes, the last one while the group before goes.
 
-use super::block_lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32, whole_tiles};
+use super::block_lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
 use super::driver::{Device, Memory, Stream};
 use super::launch::{
     self, Address, BlockCopyArgs, BlockItem, BlockPatch, BlockRegion, BlockSegment, BlockTables, ExchangeArgs,
@@ -142,8 +142,6 @@ struct Plan {
     /// Faces that tiles of the whole hand each other, and for each the one beyond.
     face_count: usize,
     partners: Room,
-    /// Whole tiles, whose west and east faces are kept apart from sweep to sweep; 0: nothing is handed over.
-    tile_count: usize,
     /// Ghost cells that are exchanged nevertheless: those that a sweep needs, and all.
     rest: Room,
     rest_counts: [u32; 2],
@@ -231,13 +229,9 @@ impl Plan {
             totals.extend(own_totals);
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let (mut faces, mut boxes, mut needed, mut tile_count) = (Faces::default(), Vec::new(), 0, 0);
-        if kind == Kind::Transforms && blocks.stencil.points == 7 && !cut.overlap {
-            tile_count = whole_tiles(&blocks.list, &cut, order);
-            faces = Faces::new(blocks, &cut, order)?;
-            (boxes, needed) = faces.rest(&blocks.list, &cut, order)?;
-        }
+        let faces = if kind == Kind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
         let face_count = faces.partners.len();
+        let (boxes, needed) = if face_count > 0 { faces.rest(&blocks.list, &cut, order)? } else { Default::default() };
         let rest_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
         let whole = launch(all, &faces)?;
         let groups = if groups.len() > 1 {
@@ -255,7 +249,6 @@ impl Plan {
             groups,
             face_count,
             partners: Room::default(),
-            tile_count,
             rest: Room::default(),
             rest_counts,
         };
@@ -387,9 +380,7 @@ impl Data {
             self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?);
         }
         let place = found.unwrap_or(self.plans.len() - 1);
-        let plan = &self.plans[place];
-        let bytes =
-            8 * FACE * (2 * plan.face_count + 2 * plan.tile_count * if order == Order::Together { 2 } else { 1 });
+        let bytes = 2 * 8 * FACE * self.plans[place].face_count;
         if work.cuts[0] == work.cuts[1] && self.faces.bytes() < bytes {
             self.faces.need(stream, bytes, "faces between patches")?;
             // The next call may use another stream.
@@ -808,22 +799,15 @@ impl Run<'_> {
             leaving: 0,
             partners: plan.partners.address(),
             keep: i32::from(handed.keep),
-            beside: 0,
-            to_beside: 0,
             behind: false,
             processors: self.streams[stream].device().processors,
         };
         let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
-        // Behind both halves; a second one for arrays that are read while others are written.
-        let beside = |sweep: usize| {
-            let second = if from == to { 0 } else { sweep % 2 };
-            faces + (8 * FACE * 2 * (plan.face_count + second * plan.tile_count)) as u64
-        };
         if handed.arrived {
-            (arguments.arrived, arguments.beside) = (half(self.done - 1), beside(self.done - 1));
+            arguments.arrived = half(self.done - 1);
         }
         if handed.leaving {
-            (arguments.leaving, arguments.to_beside) = (half(self.done), beside(self.done));
+            arguments.leaving = half(self.done);
         }
         let behind = &mut self.behind;
         let chained = stream == 0;
@@ -882,8 +866,8 @@ impl Run<'_> {
             // The next sweep is one of all patches at once too, and nobody looks at ghost cells before.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
-            let hands_over = self.data.plans[plan].tile_count > 0 && self.work.cuts[0] == self.work.cuts[1];
-            let leaving = hands_over && !last && next_is_whole && !watched && !self.watcher.fills();
+            let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
+            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
             self.launch((plan, None), self.ways(jacobi, 0), Handed { arrived, leaving, keep: arrived && last }, 0)?;
             self.arrived = leaving;
             self.which ^= usize::from(jacobi);

@@ -663,8 +663,6 @@ pub struct BlockItem {
     pub wait: i32,
     pub done: i32,
     pub faces: u32,
-    pub tile: u32,
-    pub unused: u32,
 }
 
 /// Inverse of one shape of block.
@@ -701,8 +699,6 @@ pub struct RelaxArgs {
     pub leaving: Address,
     pub partners: Address,
     pub keep: i32,
-    pub beside: Address,
-    pub to_beside: Address,
     /// It may begin while the kernel before ends; multiprocessors. The kernel does not read them.
     pub behind: bool,
     pub processors: u32,
