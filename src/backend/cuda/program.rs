@@ -342,9 +342,7 @@ impl Packed {
     fn blocks_of(&self, op: &Op) -> u32 {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
-            kind::DESCEND | kind::ASCEND => {
-                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, self.shape.storage)
-            }
+            kind::DESCEND | kind::ASCEND => launch::sweep_blocks(&self.grids[op.grid as usize].k.g, self.shape.storage),
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }
