@@ -8,7 +8,8 @@ use common::problems::{
     random_rhs, rot,
 };
 use common::{
-    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, rrbsolver_cuda_device_count, run, status,
+    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply,
+    rrbsolver_cuda_device_count, run, status, unpadded,
 };
 
 /// Without short formats and recursive cycles.
@@ -369,6 +370,63 @@ fn one_solve_after_another() {
         assert!(found.2.len().abs_diff(on_host.2.len()) <= 1, "{name}");
         if found.1.is_err() {
             assert!(found.0 == on_host.0, "{name}: the output stays as it was");
+        }
+    }
+}
+
+/// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one thread and
+/// with many, page-locked or not.
+#[test]
+fn arrays_of_the_host() {
+    use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
+    use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
+    if devices() == 0 {
+        return;
+    }
+    // A x leaves the least to compute; each value shows where it comes from.
+    for (nx, ny, ld, threads) in [
+        (5, 4, 5, 1),
+        (300, 217, 300, 1),
+        (300, 217, 311, 2),
+        (1, 70_001, 3, 2),
+        (66_000, 2, 66_001, 5),
+        (520, 521, 520, 3),
+        (520, 521, 527, 16),
+    ] {
+        let what = format!("{nx}x{ny} {ld} {threads}");
+        let a = poisson(nx, ny);
+        let x: Vec<f64> = (0..a.len()).map(|k| k as f64).collect();
+        let expected = a.multiply(&x);
+        let solver = Solver::new(nx, ny, &format!("backend=cuda precision=f64 cycle=v threads={threads} max_iter=1"));
+        solver.set_int(key::LEADING_DIMENSION, ld as i64).unwrap();
+        let [center, east, north] = [&a.center, &a.east, &a.north].map(|v| padded(v, nx, ld, f64::NAN));
+        solver.factorize_arrays(&center, &east, &north, None).unwrap();
+        let wide = padded(&x, nx, ld, f64::NAN);
+        for _ in 0..2 {
+            let mut y = vec![-1.0; wide.len()];
+            // SAFETY: both hold all rows.
+            assert_eq!(unsafe { rrb_multiply(solver.handle, wide.as_ptr(), y.as_mut_ptr()) }, status::OK, "{what}");
+            assert!(unpadded(&y, nx, ld) == expected, "{what}");
+            let between = (0..y.len()).filter(|k| k % ld >= nx);
+            assert!(between.into_iter().all(|k| y[k] == -1.0), "{what}: what lies between rows stays");
+        }
+        let bytes = 8 * wide.len();
+        let (mut locked, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the driver was started by the library; pointers outlive the calls, and arrays hold all rows.
+        unsafe {
+            assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuMemHostAlloc(&mut locked, bytes, 0), CUresult::CUDA_SUCCESS);
+            let y: *mut f64 = locked.cast();
+            for k in 0..wide.len() {
+                y.add(k).write(-1.0);
+            }
+            assert_eq!(rrb_multiply(solver.handle, wide.as_ptr(), y), status::OK, "{what}");
+            let found = std::slice::from_raw_parts(y, wide.len());
+            assert!(unpadded(found, nx, ld) == expected, "{what}");
+            assert!((0..wide.len()).filter(|k| k % ld >= nx).all(|k| found[k] == -1.0), "{what}");
+            assert_eq!(cuMemFreeHost(locked), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
         }
     }
 }

@@ -590,7 +590,7 @@ pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Bo
     Ok(match kind {
         BackendKind::Reference => Box::new(backend::reference::Reference::default()),
         BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
-        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device)?),
+        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device, threads)?),
     })
 }
 

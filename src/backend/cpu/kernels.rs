@@ -48,6 +48,18 @@ for_each_isa! {
         sums::dot(a, b)
     }
 
+    /// sum of v.
+    fn total(v: &[f64]) -> f64 {
+        sums::sum(v)
+    }
+
+    /// v = v + by.
+    fn shift_row(v: &mut [f64], by: f64) {
+        for v in v {
+            *v += by;
+        }
+    }
+
     /// out = y / d; returns y' out.
     fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
         let n = out.len();

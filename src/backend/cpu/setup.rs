@@ -28,7 +28,7 @@ use super::kernels::{
 use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
-use super::packed::{Making, Packed, PackedGrid};
+use super::packed::{Making, Packed, PackedGrid, Shape};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -136,13 +136,7 @@ impl<F: Format> Packed<F> {
             Levels::new(self, q, setup, context).form(me, &mut scratch);
         }
         if me.index == 0 {
-            let mut natural = self.natural();
-            let last = self.grids.len() - 1;
-            Levels::new(self, last, setup, context).form_natural(natural.input(), &mut scratch);
-            // Where finer grids recurse, they choose for all.
-            let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
-            let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
-            self.note(natural.factorize(&below, context, None));
+            self.note(self.factorize_natural(setup, context, &mut scratch));
         }
         drop(scratch);
         me.barrier();
@@ -156,6 +150,26 @@ impl<F: Format> Packed<F> {
         }
         self.prepare_cycle(me, setup);
         Ok(())
+    }
+
+    /// See [`RrbBackend::shorten`](crate::backend::RrbBackend::shorten).
+    pub fn shorten(&mut self, setup: &Setup, context: &PivotContext, shape: Shape) -> Result<bool> {
+        if !self.leave_out(shape)? {
+            return Ok(false);
+        }
+        self.factorize_natural(setup, context, &mut self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(true)
+    }
+
+    /// The levels below the last grid.
+    fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
+        let mut natural = self.natural();
+        let last = self.grids.len() - 1;
+        Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+        // Where finer grids recurse, they choose for all.
+        let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+        let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
+        natural.factorize(&below, context, None)
     }
 
     /// Bounds of the recursions, and the choice of the cycle.
@@ -702,7 +716,6 @@ mod tests {
     use super::*;
     use crate::backend::Lumping;
     use crate::backend::cpu::format::{Brain, Single};
-    use crate::backend::cpu::packed::Shape;
     use crate::backend::cpu::team::Team;
     use crate::backend::storage::Storage;
     use crate::grid::inspection::{Inspection, Questions};

@@ -112,6 +112,15 @@ pub fn space_of(address: usize) -> Result<Space> {
     Ok(Space::Device(ordinal))
 }
 
+/// Whether an address of the caller is one of page-locked host memory.
+pub fn is_page_locked(address: usize) -> bool {
+    let mut kind = 0u32;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    // SAFETY: the driver is there, since a device is in use; as in `space_of`.
+    let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut kind).cast(), attribute, address as u64) };
+    found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+}
+
 /// One device: its primary context and our kernels in it. Shared by all handles on it, and kept for those to come.
 pub struct Device {
     /// CUDA ordinal.
@@ -434,6 +443,121 @@ impl<T> Drop for Pinned<T> {
     }
 }
 
+/// Page-locked host memory for doubles that threads share: who uses which part of it when is decided in `staging`.
+pub struct Locked {
+    device: Arc<Device>,
+    values: *mut f64,
+}
+
+// SAFETY: owns its memory as a Box does, and hands out its address alone.
+unsafe impl Send for Locked {}
+
+impl Locked {
+    /// Room for `count` doubles.
+    pub fn new(device: &Arc<Device>, count: usize) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut pointer = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call. The driver aligns to pages.
+        check(unsafe { sys::cuMemHostAlloc(&mut pointer, 8 * count, 0) }, "page-locked memory")?;
+        Ok(Self { device: device.clone(), values: pointer.cast() })
+    }
+
+    /// Where it lies.
+    pub fn address(&self) -> *mut f64 {
+        self.values
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: allocated by us; copies from and to it were waited for, or are by the driver.
+            let _ = unsafe { sys::cuMemFreeHost(self.values.cast()) };
+        }
+    }
+}
+
+/// A moment in a stream's work that the host can wait for.
+pub struct Event {
+    device: Arc<Device>,
+    event: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// It has come.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
+        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "an event")?;
+        Ok(Self { device: device.clone(), event })
+    }
+
+    /// It comes after what is queued now.
+    pub fn note(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: a live event and stream.
+        check(unsafe { sys::cuEventRecord(self.event, stream.stream) }, "an event")
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> Result<bool> {
+        // SAFETY: a live event.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check(result, "the device's work").map(|()| true),
+        }
+    }
+
+    /// Waits until it has.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: a live event.
+        check(unsafe { sys::cuEventSynchronize(self.event) }, "the device's work")
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: made by us.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}
+
+/// A copy of rows between the host (address, pitch) and the device.
+fn rows_of(
+    host: (*mut c_void, usize),
+    device: (u64, usize),
+    (width, height): (usize, usize),
+    to_device: bool,
+) -> sys::CUDA_MEMCPY2D {
+    use sys::CUmemorytype::{CU_MEMORYTYPE_DEVICE as DEVICE, CU_MEMORYTYPE_HOST as HOST};
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: if to_device { HOST } else { DEVICE },
+        srcHost: host.0,
+        srcDevice: device.0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: if to_device { host.1 } else { device.1 },
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: if to_device { DEVICE } else { HOST },
+        dstHost: host.0,
+        dstDevice: device.0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: if to_device { device.1 } else { host.1 },
+        WidthInBytes: width,
+        Height: height,
+    }
+}
+
 /// A stream: ours, or borrowed from the caller.
 pub struct Stream {
     device: Arc<Device>,
@@ -529,21 +653,32 @@ impl Stream {
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, self.stream) }, "a copy from the device")
     }
 
+    /// Copies `count` values of page-locked memory to the device.
+    ///
+    /// # Safety
+    /// They are there, and stay as they are until the copy is done.
+    pub unsafe fn send_locked(&self, to: u64, from: *const f64, count: usize) -> Result<()> {
+        // SAFETY: as the caller promised; the address as in `fill`.
+        check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), 8 * count, self.stream) }, "a copy to the device")
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// There is room, which nobody uses until the copy is done.
+    pub unsafe fn fetch_locked(&self, to: *mut f64, from: u64, count: usize) -> Result<()> {
+        // SAFETY: as the caller promised; the address as in `fill`.
+        check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, 8 * count, self.stream) }, "a copy from the device")
+    }
+
     /// Copies `rows` rows of `nx` values that lie `ld` apart on the host to a plain array on the device.
     pub fn send_rows(&self, to: u64, values: &[f64], ld: usize, nx: usize, rows: usize) -> Result<()> {
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
         if ld == nx {
             return self.send(to, &values[..rows * nx]);
         }
-        // SAFETY: all zero is a valid value of this plain structure.
-        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-        c.srcHost = values.as_ptr().cast();
-        c.srcPitch = 8 * ld;
-        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        c.dstDevice = to;
-        c.dstPitch = 8 * nx;
-        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        let host = (values.as_ptr().cast_mut().cast(), 8 * ld);
+        let c = rows_of(host, (to, 8 * nx), (8 * nx, rows), true);
         // SAFETY: inside the slice, as just checked; the address as in `fill`.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy to the device")
     }
@@ -554,15 +689,8 @@ impl Stream {
         if ld == nx {
             return self.fetch(&mut values[..rows * nx], from);
         }
-        // SAFETY: all zero is a valid value of this plain structure.
-        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        c.srcDevice = from;
-        c.srcPitch = 8 * nx;
-        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-        c.dstHost = values.as_mut_ptr().cast();
-        c.dstPitch = 8 * ld;
-        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        let host = (values.as_mut_ptr().cast(), 8 * ld);
+        let c = rows_of(host, (from, 8 * nx), (8 * nx, rows), false);
         // SAFETY: inside the slice, as just checked.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy from the device")
     }

@@ -14,6 +14,7 @@ use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::projection::Nodes;
 use super::setup::place_in;
+use super::staging::{Copies, Job};
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
@@ -22,6 +23,7 @@ use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use std::mem::offset_of;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
@@ -52,6 +54,9 @@ pub struct Run<'a> {
     /// Of the right-hand side as loaded.
     scale: f64,
     expected: &'a mut Option<Expected>,
+    copies: &'a mut Copies,
+    /// Arrays are on their way to the device.
+    sending: bool,
     /// What runs is a solve.
     solves: bool,
     begun: Option<Begun>,
@@ -109,6 +114,11 @@ struct Start {
 /// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
+/// `RRBSOLVER_CUDA_GRAPH=off`: the same kernels, launched one by one, for tools that do not follow a recorded loop.
+fn without_graphs() -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
+}
+
 impl<'a> Run<'a> {
     pub fn new(
         k: &'a mut Packed,
@@ -117,6 +127,7 @@ impl<'a> Run<'a> {
         arrays: Arrays<'a>,
         observer: &'a mut dyn Observer,
         expected: &'a mut Option<Expected>,
+        copies: &'a mut Copies,
     ) -> Result<Self> {
         let grid = k.shape.source.grid;
         let staging = if arrays.device_input != 0 && arrays.device_output != 0 { 0 } else { k.stage(stream)? };
@@ -141,6 +152,8 @@ impl<'a> Run<'a> {
             ahead,
             scale,
             expected,
+            copies,
+            sending: false,
             solves,
             begun,
             joined,
@@ -371,7 +384,7 @@ impl Packed {
             return Ok(());
         }
         self.recorded = None;
-        if self.programs.whole(self) {
+        if self.programs.whole(self) || without_graphs() {
             self.recorded = Some(Recorded { graph: None, fused });
             return Ok(());
         }
@@ -523,6 +536,21 @@ impl Run<'_> {
         self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
     }
 
+    /// The loop where it is no graph: one kernel, or its iterations one by one.
+    fn go_round(&mut self) -> Result<()> {
+        let whole = self.k.programs.whole(self.k);
+        loop {
+            if self.k.fused() {
+                self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?;
+            } else {
+                self.k.plain_iteration(self.stream, self.source, 0)?;
+            }
+            if whole || self.fetch()?.code != code::RUNNING {
+                return Ok(());
+            }
+        }
+    }
+
     /// Runs the recorded loop. The outer result is that of the driver.
     fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
         let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
@@ -544,7 +572,7 @@ impl Run<'_> {
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
                 Some(graph) => graph.launch(self.stream)?,
-                None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
+                None => self.go_round()?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             if test.confirms {
@@ -735,15 +763,26 @@ impl Run<'_> {
         }
         let (nx, ny, ld) = (self.source.shape.grid.nx, self.source.shape.grid.ny, self.arrays.ld);
         self.k.watch.note(0, self.stream)?;
-        if input_here {
-            self.stream.send_rows(self.input.0, self.arrays.input, ld, nx, ny)?;
-        }
-        if output_here {
-            self.stream.send_rows(self.output.0, self.arrays.output, ld, nx, ny)?;
+        let shape = (ld, nx, ny);
+        let output = &*self.arrays.output;
+        match (input_here, output_here) {
+            (true, true) => {
+                let input = Job::read(self.arrays.input, shape, self.input.0);
+                self.copies.send(self.stream, &[input, Job::read(output, shape, self.output.0)])?;
+            }
+            (true, false) => self.copies.send(self.stream, &[Job::read(self.arrays.input, shape, self.input.0)])?,
+            _ => self.copies.send(self.stream, &[Job::read(output, shape, self.output.0)])?,
         }
         self.k.watch.note(1, self.stream)?;
-        self.stream.wait()?;
-        self.seconds_transfer += self.k.watch.seconds()?;
+        self.sending = true;
+        Ok(())
+    }
+
+    /// After a wait: how long the arrays were on their way.
+    fn note_sent(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.sending) {
+            self.seconds_transfer += self.k.watch.seconds()?;
+        }
         Ok(())
     }
 
@@ -753,11 +792,13 @@ impl Run<'_> {
             return self.stream.wait();
         }
         let (nx, ny) = (self.source.shape.grid.nx, self.source.shape.grid.ny);
-        self.k.watch.note(0, self.stream)?;
-        self.stream.fetch_rows(self.arrays.output, self.output.0, self.arrays.ld, nx, ny)?;
-        self.k.watch.note(1, self.stream)?;
+        let shape = (self.arrays.ld, nx, ny);
         self.stream.wait()?;
-        self.seconds_transfer += self.k.watch.seconds()?;
+        // Threads copy too: by the host's clock.
+        let start = Instant::now();
+        self.copies.fetch(self.stream, &[Job::write(self.arrays.output, shape, self.output.0)])?;
+        self.stream.wait()?;
+        self.seconds_transfer += start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -799,6 +840,7 @@ impl RrbSteps for Run<'_> {
             } else {
                 s.look(guess)?;
             }
+            s.note_sent()?;
             let found = &*s.k.scalars;
             let largest = if expected.is_some() { found.sum.to_bits() } else { found.largest };
             let (largest_guess, key) = (found.largest_guess, !found.not_finite);
