@@ -58,9 +58,10 @@ template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const
     const bool mine = !(op.flags & CREW) || int(blockIdx.x) < a.crew;
     double part = 0.0;
     if (op.kind == REMAINDER) {
-        // Blocks that have nothing to do before it, where they are enough: theirs to read are the rows meanwhile.
-        const int idle = (int(gridDim.x) - a.crew) * (SWEEP_THREADS / 32) < a.rest.n ? 0 : a.crew;
-        part = multiply_remainder(a.rest, idle, [&] { meet(a.meeting, phase); });
+        // By blocks that have nothing to do before it, as far as they are enough: they read its rows meanwhile.
+        const int needed = (a.rest.n + SWEEP_THREADS / 32 - 1) / (SWEEP_THREADS / 32);
+        const int first = max(0, min(a.crew, int(gridDim.x) - needed));
+        part = multiply_remainder(a.rest, first, [&] { meet(a.meeting, phase); });
     } else if (mine) {
         part = do_step(a.grids[op.grid - a.base], op);
     }
@@ -124,10 +125,10 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     leave(c.meeting, phase);
 }
 
-// One block for each multiprocessor at least, two with what they need.
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
+// One block for each multiprocessor: with two, registers are spilled, and meetings take longer.
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
