@@ -185,8 +185,9 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
                 });
                 for step in 0..3 {
                     let error = max_difference(&fused.1[step], &plain.1[step]) / max_abs(&plain.1[step]);
-                    // In double precision the projections of a closed basin count too, ten times the rounding there.
-                    let projected = if name == "closed" && precision == "f64" { 10.0 } else { 1.0 };
+                    // In double precision the projections of a closed basin count too: ten times the rounding there, and
+                    // as much for the mean of z, several times its spread, which fused stages leave in p for a step.
+                    let projected = if name == "closed" && precision == "f64" { 20.0 } else { 1.0 };
                     let allowed = projected * sweep_error(precision);
                     assert!(error <= allowed, "{what} iteration {step}: {error:e}");
                 }
@@ -461,16 +462,41 @@ fn automatic_choices() {
     }
 }
 
+/// Where `auto` ends at the V-cycle, the levels too many are left out: what stays is what the V-cycle alone makes.
+#[test]
+fn v_by_choice_is_v_as_asked() {
+    for threads in [1, 2] {
+        let (a, b) = by_name("random_1e3", 255, 255);
+        let [auto, asked] = ["", "cycle=v precision=bf16"]
+            .map(|options| Solver::of(&a, &format!("backend=cpu threads={threads} {options}")));
+        for round in 0..2 {
+            for info in [key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_CYCLE, key::INFO_PRECISION, key::INFO_BYTES_HOST]
+            {
+                assert_eq!(auto.int(info), asked.int(info), "{info}, round {round}");
+            }
+            assert_eq!(auto.solve_from_zero(&b), asked.solve_from_zero(&b), "round {round}");
+            // New values in the same memory.
+            let mut stiffer = a.clone();
+            stiffer.center.iter_mut().for_each(|c| *c *= 1.25);
+            for solver in [&auto, &asked] {
+                solver.factorize(&stiffer).unwrap();
+            }
+        }
+    }
+}
+
 /// Bytes per unknown of a 5-point matrix, the handle's copy of it included; on smaller grids borders and padding weigh
-/// more (114 at 1023^2 in bf16).
+/// more.
 #[test]
 fn memory_per_unknown() {
-    let a = poisson(2047, 2047);
-    for (precision, most) in [("f64", 140.0), ("bf16", 110.0)] {
-        for cycle in ["auto", "v", "amli", "k"] {
-            let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
-            let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
-            assert!(bytes <= most, "{precision} {cycle}: {bytes} bytes per unknown");
+    for (nx, ny) in [(2047, 2047), (1023, 1023), (1201, 1001)] {
+        let a = poisson(nx, ny);
+        for (precision, most) in [("f64", 140.0), ("bf16", 110.0)] {
+            for cycle in ["auto", "v", "amli", "k"] {
+                let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
+                let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
+                assert!(bytes <= most, "{nx} x {ny}, {precision} {cycle}: {bytes} bytes per unknown");
+            }
         }
     }
 }

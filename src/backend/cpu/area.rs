@@ -6,7 +6,7 @@ use super::memory::Memory;
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use std::marker::PhantomData;
-use std::ops::Index;
+use std::ops::{Index, Range};
 use std::sync::Arc;
 
 /// Plain numbers that arrays hold.
@@ -90,32 +90,55 @@ impl<T: Number> Shared<T> {
     }
 }
 
-/// The array of one colour of a grid (see [`Layout`]); an absent one has no memory.
+/// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
+/// one block wide, right of the one and left of the other.
 pub struct Area<T = f64> {
     values: Shared<T>,
     stride: usize,
     block: usize,
     cx: usize,
+    /// Where few rows are kept: see [`Area::window`].
+    slots: Option<Slots>,
+}
+
+/// Places of the rows -1 .. cy of a window.
+#[derive(Clone)]
+struct Slots {
+    first: usize,
+    of_row: Arc<[u32]>,
 }
 
 impl<T: Number> Area<T> {
     /// Zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(layout.len())?, stride: layout.stride(), block: layout.block, cx: layout.cx })
+        let stride = layout.cx + layout.block;
+        let values = Shared::zeroed((layout.cy + 2) * stride + layout.block)?;
+        Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots: None })
     }
 
     /// None, where a method does not need it.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0 })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
     }
 
     /// The same array under another name.
     pub fn again(&self) -> Self {
-        Self { values: self.values.again(), ..*self }
+        Self { values: self.values.again(), slots: self.slots.clone(), ..*self }
+    }
+
+    /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
+    /// `of_row[J + 1]`, those of rows that are never used together may be the same.
+    pub fn window(&self, first: usize, of_row: &Arc<[u32]>) -> Self {
+        let slots = Slots { first: first + 1, of_row: Arc::clone(of_row) };
+        Self { values: self.values.again(), slots: Some(slots), ..*self }
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
-        let start = (row + 1) * self.stride as isize + self.block as isize + shift;
+        let place = match &self.slots {
+            None => row + 1,
+            Some(slots) => (slots.first + slots.of_row[(row + 1) as usize] as usize) as isize,
+        };
+        let start = place * self.stride as isize + self.block as isize + shift;
         // Rows -1 and cy and `block` columns on either side are border.
         debug_assert!(start >= 0);
         start as usize
@@ -169,8 +192,23 @@ impl<T: Number> Area<T> {
     /// Nobody else may use these rows meanwhile.
     pub unsafe fn fill_row(&self, row: usize, rows: usize, value: T) {
         let (first, last) = (row + usize::from(row > 0), row + 1 + usize::from(row + 1 == rows));
+        // What stands right of a row is the border of the next one.
+        let behind = if row + 1 == rows { self.block } else { 0 };
         // SAFETY: as the caller promised.
-        unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride) }.fill(value);
+        unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
+    }
+}
+
+impl Area {
+    /// Zeros in these slots of a window.
+    ///
+    /// # Safety
+    /// Nobody else may use these slots meanwhile.
+    pub unsafe fn clear_slots(&self, which: Range<usize>) {
+        let Some(slots) = &self.slots else { return };
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut((slots.first + which.start) * self.stride, which.len() * self.stride) }
+            .fill(0.0);
     }
 }
 
@@ -204,9 +242,9 @@ impl<T: Number> Four<T> {
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
     }
 
-    /// Reds, and a given b1.
-    pub fn reds(layout: &Layout, b1: Area<T>) -> Result<Self> {
-        Ok(Self { r1: Area::zeroed(layout)?, r2: Area::zeroed(layout)?, b1, b2: Area::absent()? })
+    /// None.
+    pub fn absent() -> Result<Self> {
+        Ok(Self { r1: Area::absent()?, r2: Area::absent()?, b1: Area::absent()?, b2: Area::absent()? })
     }
 
     /// All zero again, padding and border too.

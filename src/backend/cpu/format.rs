@@ -23,6 +23,8 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn own(layout: &Layout, reds: bool) -> Result<Self::Own>;
     /// The numbers of a grid's sweeps.
     fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self>;
+    /// Couplings b1 to b2 as sweeps read them: `wide`, where a grid has no others for them.
+    fn diagonal<'a>(wide: &'a Diagonal, own: &'a Self::Own) -> &'a Diagonal<Self::Stored>;
     /// The arrays to fill for the sweeps, where they are not those of the factorization.
     fn short(own: &Self::Own) -> Option<&Short<Self::Stored>>;
     /// A stored number, to compute with.
@@ -57,6 +59,10 @@ impl Format for Double {
 
     fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self> {
         Sweep { straight: &grid.straight, diagonal: &grid.black_diagonal, pivot: &grid.inverse }
+    }
+
+    fn diagonal<'a>(wide: &'a Diagonal, (): &'a ()) -> &'a Diagonal {
+        wide
     }
 
     fn short((): &()) -> Option<&Short<f64>> {
@@ -114,6 +120,10 @@ macro_rules! short_format {
 
             fn sweep(grid: &PackedGrid<Self>) -> Sweep<'_, Self> {
                 Sweep { straight: &grid.own.straight, diagonal: &grid.own.diagonal, pivot: &grid.own.pivot }
+            }
+
+            fn diagonal<'a>(_: &'a Diagonal, own: &'a Self::Own) -> &'a Diagonal<$stored> {
+                &own.diagonal
             }
 
             fn short(own: &Self::Own) -> Option<&Short<$stored>> {

@@ -57,6 +57,11 @@ impl<T: Number> Straight<T> {
         Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
     }
 
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { r1: self.r1.each_ref().map(Area::again), r2: self.r2.each_ref().map(Area::again) }
+    }
+
     /// Couplings of row J of a colour to its straight neighbours.
     ///
     /// # Safety
@@ -87,6 +92,11 @@ impl<T: Number> Diagonal<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(layout, present)? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { of: self.of.each_ref().map(Area::again) }
     }
 
     /// Couplings of row J of a colour to its diagonal neighbours.
@@ -124,6 +134,11 @@ impl Distant {
     /// All zero.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         Ok(Self { east: Area::zeroed(layout)?, north: Area::zeroed(layout)? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { east: self.east.again(), north: self.north.again() }
     }
 
     /// Couplings of row J to the nodes two to the west, east, south and north.

@@ -4,6 +4,7 @@
 use super::area::{Area, Four, Shared};
 use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
+use super::memory::{copies_are_done, copy_past_caches};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
@@ -18,7 +19,7 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::StencilView;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
@@ -32,7 +33,7 @@ pub struct Shape {
     block: usize,
     /// CG runs on S1.
     pub schur: bool,
-    /// Fused stages: of an iteration where CG runs on a regular S1, else of the sweeps alone.
+    /// Fused stages: of an iteration where CG runs on S1, else of the sweeps alone.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
@@ -86,7 +87,7 @@ pub struct PackedGrid<F: Format> {
     pub embedding: Embedding,
     /// More than one member works on it.
     pub shared: bool,
-    /// Row sums; at eliminated nodes afterwards excess / d.
+    /// Row sums; at eliminated nodes afterwards excess / d. Absent on the first grid of S1, see [`Making`].
     pub excess: Four,
     /// Straight couplings; absent on the first grid of S1, which takes those of A.
     pub straight: Straight,
@@ -97,7 +98,7 @@ pub struct PackedGrid<F: Format> {
     /// At distance two, after the odd level.
     pub b1_distant: Distant,
     pub b2_distant: Distant,
-    /// 1 / d; b2 is not eliminated here.
+    /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
     pub inverse: Four,
     /// What sweeps read in place of the above, in short formats.
     pub own: F::Own,
@@ -117,10 +118,58 @@ pub struct RecursionGrid<F: Format> {
     pub u: Four<F::Real>,
 }
 
+/// What a factorization makes of the first grid of S1: the arrays that stay, or on large grids windows on the rows in
+/// work, in the memory of vectors, from which rows go to the arrays past the caches once they are complete. That saves
+/// fetching what is written, a third of the traffic.
+pub struct Making {
+    pub center: Four,
+    pub straight: Straight,
+    pub excess: Four,
+    pub inverse: Four,
+    pub black_diagonal: Diagonal,
+    pub b1_distant: Distant,
+    pub b2_distant: Distant,
+    pub schur_center: [Area; 2],
+    windows: bool,
+    members: usize,
+}
+
+/// From so many nodes on the first grid is made in windows: the arrays of smaller ones may stay in a cache.
+const WORTH_WINDOWS: usize = 1 << 19;
+
+/// Rows that a window keeps for itself at the start and end of each member's share, where neighbours come, and between.
+const FIRST_ROWS: usize = 2;
+const LAST_ROWS: usize = 4;
+/// A row is used from the time that row J - 3 is complete until row J + 2 is.
+const ROWS_IN_WORK: usize = 6;
+
+/// Slot of each row -1 .. cy.
+fn slots(rows: usize, members: usize) -> Vec<u32> {
+    let own = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
+    let mut of_row = vec![0];
+    for member in 0..members {
+        let share = rows * member / members..rows * (member + 1) / members;
+        let last = share.end.saturating_sub(LAST_ROWS);
+        for row in share.clone() {
+            let k = row - share.start;
+            let slot = match row {
+                _ if k < FIRST_ROWS => k,
+                _ if row >= last => FIRST_ROWS + ROWS_IN_WORK + (row - last),
+                _ => FIRST_ROWS + k % ROWS_IN_WORK,
+            };
+            of_row.push((2 + member * own + slot) as u32);
+        }
+    }
+    of_row.push(1);
+    of_row
+}
+
 /// The whole.
 pub struct Packed<F: Format> {
     pub shape: Shape,
     pub matrix: Matrix,
+    /// Where CG runs on S1, once `prepare` was there.
+    pub making: Option<Making>,
     /// Diagonal of S1; absent where CG runs on A.
     pub schur_center: [Area; 2],
     pub grids: Vec<PackedGrid<F>>,
@@ -185,6 +234,7 @@ impl<F: Format> Packed<F> {
                 red_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
                 black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
             },
+            making: None,
             schur_center: [schur_center()?, schur_center()?],
             natural: Mutex::new(NaturalLevels::new(
                 grid,
@@ -217,6 +267,30 @@ impl<F: Format> Packed<F> {
         })
     }
 
+    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are as
+    /// `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
+    pub fn leave_out(&mut self, shape: Shape) -> Result<bool> {
+        let Shape { levels, grids, cycle, .. } = shape;
+        // What the first grid of S1 was made of is gone.
+        let first = usize::from(self.shape.schur);
+        if shape != (Shape { levels, grids, cycle, ..self.shape }) || grids <= first || grids > self.grids.len() {
+            return Ok(false);
+        }
+        if cycle.grids(levels).next().is_some() {
+            return Ok(false);
+        }
+        let last = &self.grids[grids - 1];
+        let (grid, embedding) = (last.layout.grid, last.embedding);
+        let natural = NaturalLevels::new(grid.coarse(), embedding.coarse(grid), 2 * grids, levels, &cycle, false)?;
+        self.natural = Mutex::new(natural);
+        self.grids.truncate(grids);
+        self.grids.iter_mut().for_each(|grid| grid.recursion = None);
+        self.sections.truncate(1);
+        self.recursion = Mutex::new(Recursion::V);
+        self.shape = shape;
+        Ok(true)
+    }
+
     /// Members that have something to do.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let layout = &self.grids[0].layout;
@@ -226,7 +300,11 @@ impl<F: Format> Packed<F> {
     /// What the team needs that depends on its size and on the matrix.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
-        let width = self.grids[0].layout.cx;
+        let layout = self.grids[0].layout;
+        if self.shape.schur && self.making.as_ref().is_none_or(|making| making.members != members) {
+            self.making = Some(self.making_of(layout.grid.nodes() >= WORTH_WINDOWS, members)?);
+        }
+        let width = layout.cx;
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
@@ -246,9 +324,62 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Stages are fused where CG runs on S1 and nothing is projected between them.
+    /// Where the first grid of S1 is made: in windows, if they are wanted and fit into vectors of CG.
+    pub(super) fn making_of(&self, windows: bool, members: usize) -> Result<Making> {
+        let (first, m) = (&self.grids[0], &self.matrix);
+        let rows = first.layout.cy;
+        let of_row: Arc<[u32]> = slots(rows, members).into();
+        let taken = of_row.iter().max().map_or(0, |&slot| slot as usize + 1);
+        let hosts = [&self.r.b1, &self.r.b2, &self.q.b1, &self.q.b2, &self.p.b1, &self.p.b2];
+        let each = rows / taken;
+        if !windows || hosts.len() * each < WINDOWS {
+            let inverse_of_dropped = if F::short(&first.own).is_some() { &self.p.b1 } else { &first.inverse.b1 };
+            return Ok(Making {
+                center: m.center.again(),
+                straight: m.straight.again(),
+                excess: self.x.again(),
+                inverse: Four {
+                    r1: self.r.b1.again(),
+                    r2: self.r.b2.again(),
+                    b1: inverse_of_dropped.again(),
+                    b2: Area::absent()?,
+                },
+                black_diagonal: first.black_diagonal.again(),
+                b1_distant: first.b1_distant.again(),
+                b2_distant: first.b2_distant.again(),
+                schur_center: self.schur_center.each_ref().map(Area::again),
+                windows: false,
+                members,
+            });
+        }
+        let mut made = 0;
+        let mut next = || {
+            made += 1;
+            hosts[(made - 1) / each].window((made - 1) % each * taken, &of_row)
+        };
+        let mut four = || [next(), next(), next(), next()];
+        let of_colours = |[r1, r2, b1, b2]: [Area; 4]| Four { r1, r2, b1, b2 };
+        let center = of_colours(four());
+        let straight = Straight { r1: four(), r2: four() };
+        let excess = of_colours(four());
+        let black_diagonal = Diagonal { of: four() };
+        Ok(Making {
+            center,
+            straight,
+            excess,
+            black_diagonal,
+            inverse: Four { r1: next(), r2: next(), b1: next(), b2: Area::absent()? },
+            b1_distant: Distant { east: next(), north: next() },
+            b2_distant: Distant { east: next(), north: next() },
+            schur_center: [next(), next()],
+            windows: true,
+            members,
+        })
+    }
+
+    /// Stages are fused where CG runs on S1.
     pub fn fused(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty()
+        self.shape.fused && self.shape.schur
     }
 
     /// Before a run.
@@ -333,7 +464,10 @@ impl<F: Format> Packed<F> {
 
     /// Bytes that the first grid counts and the vectors too.
     fn vectors_in_the_first_grid(&self) -> usize {
-        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.b1.bytes())
+        if self.shape.schur {
+            return 0;
+        }
+        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.bytes())
     }
 
     pub fn bytes(&self) -> usize {
@@ -352,6 +486,109 @@ impl<F: Format> Packed<F> {
     }
 }
 
+/// Areas of [`Making`].
+const WINDOWS: usize = 29;
+
+impl Making {
+    /// Whether rows are made in windows.
+    #[cfg(test)]
+    pub(super) fn has_windows(&self) -> bool {
+        self.windows
+    }
+
+    fn windows(&self) -> [&Area; WINDOWS] {
+        let (c, e, h, d) = (&self.center, &self.excess, &self.inverse, &self.black_diagonal.of);
+        let [r1, r2] = [&self.straight.r1, &self.straight.r2];
+        let (near, far) = (&self.b1_distant, &self.b2_distant);
+        let [s1, s2] = &self.schur_center;
+        [
+            &c.r1,
+            &c.r2,
+            &c.b1,
+            &c.b2,
+            &r1[0],
+            &r1[1],
+            &r1[2],
+            &r1[3],
+            &r2[0],
+            &r2[1],
+            &r2[2],
+            &r2[3],
+            &e.r1,
+            &e.r2,
+            &e.b1,
+            &e.b2,
+            &h.r1,
+            &h.r2,
+            &h.b1,
+            &d[0],
+            &d[1],
+            &d[2],
+            &d[3],
+            &near.east,
+            &near.north,
+            &far.east,
+            &far.north,
+            s1,
+            s2,
+        ]
+    }
+
+    /// Zeros in windows, before the first row.
+    pub fn start(&self, me: Me) {
+        if !self.windows {
+            return;
+        }
+        let own = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
+        let first = if me.index == 0 { 0 } else { 2 + me.index * own };
+        for area in self.windows() {
+            // SAFETY: slots of this member and, of member 0, those of the border; others come after the barrier.
+            unsafe { area.clear_slots(first..2 + (me.index + 1) * own) };
+        }
+        me.barrier();
+    }
+
+    /// Row J, complete, to the arrays that stay.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nobody may use it in those arrays.
+    pub unsafe fn finish<F: Format>(&self, k: &Packed<F>, row: usize) {
+        if !self.windows {
+            return;
+        }
+        let (grid, m) = (&k.grids[0], &k.matrix);
+        let copy = |window: &Area, area: &Area| {
+            // SAFETY: as the caller promised.
+            unsafe { copy_past_caches(area.row_mut(row, 0), window.row(row, 0)) };
+        };
+        for colour in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
+            copy(&self.center[colour], &m.center[colour]);
+        }
+        for k in 0..4 {
+            copy(&self.straight.r1[k], &m.straight.r1[k]);
+            copy(&self.straight.r2[k], &m.straight.r2[k]);
+            copy(&self.black_diagonal.of[k], &grid.black_diagonal.of[k]);
+        }
+        for (window, area) in [(&self.b1_distant, &grid.b1_distant), (&self.b2_distant, &grid.b2_distant)] {
+            copy(&window.east, &area.east);
+            copy(&window.north, &area.north);
+        }
+        for (window, area) in self.schur_center.iter().zip(&k.schur_center) {
+            copy(window, area);
+        }
+        if F::short(&grid.own).is_none() {
+            copy(&self.inverse.b1, &grid.inverse.b1);
+        }
+    }
+
+    /// After a member's last row: what it copied past the caches is there for all after the next barrier.
+    pub fn end(&self) {
+        if self.windows {
+            copies_are_done();
+        }
+    }
+}
+
 impl<F: Format> PackedGrid<F> {
     /// `vectors`: on the first grid, x and p.
     fn new(
@@ -366,9 +603,12 @@ impl<F: Format> PackedGrid<F> {
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let own = F::own(&layout, own_reds)?;
-        let inverse = match (F::short(&own), vectors) {
-            (Some(_), Some((_, p))) => Four::reds(&layout, p.b1.again())?,
-            _ => Four::eliminated(&layout, true)?,
+        let (excess, inverse) = match (vectors, F::short(&own)) {
+            (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
+            (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
+            (Some((x, p)), Some(_)) => (x.again(), p.again()),
+            (Some((x, _)), None) => (x.again(), Four::eliminated(&layout, true)?),
+            (None, _) => (Four::zeroed(&layout, true)?, Four::eliminated(&layout, true)?),
         };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
@@ -377,7 +617,7 @@ impl<F: Format> PackedGrid<F> {
             recursion,
             embedding,
             shared: false,
-            excess: vectors.map_or_else(|| Four::zeroed(&layout, true), |(x, _)| Ok(x.again()))?,
+            excess,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, true)?,

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!     spread    on the first grid, A: row J, and what its nodes hold for r2 and b1 of row J + 1
-//!     start     on the first grid, M before the levels    A J - 1, J, spread
+//!     start     on the first grid, M before the levels;   A J - 1, J, spread
+//!               of S1 the next two take its row sums
 //!     reds      pivots of r1 and r2; couplings at         A, M J - 1 .. J + 1, before their skew
 //!               distance two over r1 J and r2 J
 //!     skew      the rest of the skew stencil, S1          A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
@@ -26,9 +27,9 @@ use super::kernels::{
     lose, pivots, round_couplings, row_sums, schur_centers, skew_couplings, store, subtract, without_positive,
 };
 use super::neighbours::{
-    Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
+    Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
-use super::packed::{Matrix, Packed, PackedGrid};
+use super::packed::{Making, Packed, PackedGrid, Shape};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -136,13 +137,7 @@ impl<F: Format> Packed<F> {
             Levels::new(self, q, setup, context).form(me, &mut scratch);
         }
         if me.index == 0 {
-            let mut natural = self.natural();
-            let last = self.grids.len() - 1;
-            Levels::new(self, last, setup, context).form_natural(natural.input(), &mut scratch);
-            // Where finer grids recurse, they choose for all.
-            let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
-            let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
-            self.note(natural.factorize(&below, context, None));
+            self.note(self.factorize_natural(setup, context, &mut scratch));
         }
         drop(scratch);
         me.barrier();
@@ -156,6 +151,26 @@ impl<F: Format> Packed<F> {
         }
         self.prepare_cycle(me, setup);
         Ok(())
+    }
+
+    /// See [`RrbBackend::shorten`](crate::backend::RrbBackend::shorten).
+    pub fn shorten(&mut self, setup: &Setup, context: &PivotContext, shape: Shape) -> Result<bool> {
+        if !self.leave_out(shape)? {
+            return Ok(false);
+        }
+        self.factorize_natural(setup, context, &mut self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(true)
+    }
+
+    /// The levels below the last grid.
+    fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
+        let mut natural = self.natural();
+        let last = self.grids.len() - 1;
+        Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+        // Where finer grids recurse, they choose for all.
+        let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+        let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
+        natural.factorize(&below, context, None)
     }
 
     /// Bounds of the recursions, and the choice of the cycle.
@@ -214,8 +229,13 @@ struct Levels<'a, F: Format> {
     grid: &'a PackedGrid<F>,
     /// Where the first elimination is exact, as with 5 points: couplings and centers are those of A, and black
     /// nodes are not coupled.
-    exact: Option<&'a Matrix>,
+    exact: Option<&'a Making>,
     straight: &'a Straight,
+    excess: &'a Four,
+    inverse: &'a Four,
+    black_diagonal: &'a Diagonal,
+    b1_distant: &'a Distant,
+    b2_distant: &'a Distant,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
 }
@@ -223,14 +243,56 @@ struct Levels<'a, F: Format> {
 impl<'a, F: Format> Levels<'a, F> {
     fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
         let grid = &k.grids[q];
-        let exact = (q == 0 && k.shape.schur).then_some(&k.matrix);
-        Self { k, q, grid, exact, straight: exact.map_or(&grid.straight, |m| &m.straight), setup, context }
+        let exact = k.making.as_ref().filter(|_| q == 0);
+        let own = Self {
+            k,
+            q,
+            grid,
+            exact,
+            straight: &grid.straight,
+            excess: &grid.excess,
+            inverse: &grid.inverse,
+            black_diagonal: &grid.black_diagonal,
+            b1_distant: &grid.b1_distant,
+            b2_distant: &grid.b2_distant,
+            setup,
+            context,
+        };
+        let Some(m) = exact else { return own };
+        Self {
+            straight: &m.straight,
+            excess: &m.excess,
+            inverse: &m.inverse,
+            black_diagonal: &m.black_diagonal,
+            b1_distant: &m.b1_distant,
+            b2_distant: &m.b2_distant,
+            ..own
+        }
+    }
+
+    /// Couplings b1 to b2 as sweeps read them.
+    fn diagonal(&self) -> &'a Diagonal<F::Stored> {
+        F::diagonal(self.black_diagonal, &self.grid.own)
+    }
+
+    /// Row J of the arrays of the first grid of S1.
+    ///
+    /// # Safety
+    /// The row must be this member's, and reds of row J and J + 1, skew and dropped of J done.
+    unsafe fn finish(&self, row: usize) {
+        if let Some(making) = self.exact {
+            // SAFETY: as the caller promised.
+            unsafe { making.finish(self.k, row) };
+        }
     }
 
     /// Rows of this member, from A or the grid's matrix to the next grid's.
     fn form(&self, me: Me, scratch: &mut [f64]) {
         let (grid, first) = (self.grid, self.q == 0);
         let rows = grid.rows(me);
+        if let Some(making) = self.exact {
+            making.start(me);
+        }
         let Some(last) = rows.clone().last() else { return };
         let (mut spread, mut start) = (Progress::new(&rows, 3), Progress::new(&rows, 2));
         let mut reds = Progress::new(&rows, 1);
@@ -249,6 +311,7 @@ impl<'a, F: Format> Levels<'a, F> {
             grid.barrier(me);
             self.skew(rows.start);
             self.dropped(rows.start, scratch);
+            self.finish(rows.start);
             grid.barrier(me);
             for row in rows.start + 1..rows.end {
                 if first {
@@ -258,8 +321,12 @@ impl<'a, F: Format> Levels<'a, F> {
                 self.skew(row);
                 self.dropped(row, scratch);
                 self.coarse(row - 1, scratch);
+                self.finish(row);
             }
             self.coarse(last, scratch);
+        }
+        if let Some(making) = self.exact {
+            making.end();
         }
         grid.barrier(me);
     }
@@ -282,8 +349,9 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must be this member's, and nobody may use what it is spread to.
     unsafe fn spread(&self, row: usize) {
         let (m, a) = (&self.k.matrix, self.context.a);
+        let (diagonal, straight) = self.exact.map_or((&m.center, &m.straight), |e| (&e.center, &e.straight));
         let corners = a.corners.map(|_| (&m.red_diagonal, &m.black_diagonal));
-        let target = Target { layout: &self.grid.layout, diagonal: &m.center, straight: &m.straight, corners };
+        let target = Target { layout: &self.grid.layout, diagonal, straight, corners };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
             // SAFETY: as the caller promised.
@@ -298,17 +366,18 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must be this member's, and A of row J - 1 and J there.
     unsafe fn start(&self, row: usize) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
+        if self.exact.is_some() {
+            // Row sums are taken where they are used.
+            return;
+        }
         let nine_points = self.k.shape.nine_points;
         for colour in ALL {
             // SAFETY: as the caller promised.
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                 let corners = nine_points.then(|| m.corners(colour, row));
-                row_sums(grid.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
+                row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
-        }
-        if self.exact.is_some() {
-            return;
         }
         let copy = |sources: &[Area; 4], targets: &[Area; 4], rounds: bool| {
             for (source, target) in sources.iter().zip(targets) {
@@ -371,7 +440,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// # Safety
     /// The row must be this member's, and the matrix of row J - 1 to J + 1 as it was formed.
     unsafe fn reds(&self, row: usize, scratch: &mut [f64]) {
-        let (grid, setup) = (self.grid, self.setup);
+        let setup = self.setup;
         // SAFETY: as the caller promised; couplings at distance two over r2 of row J lie in row J - 1, which the
         // owner of row J writes.
         unsafe {
@@ -379,20 +448,20 @@ impl<'a, F: Format> Levels<'a, F> {
             let eliminated = self.eliminate_reds(row, scratch);
             self.k.note(eliminated);
 
-            let ([_, _, south, north], h) = (&self.straight.r1, &grid.inverse.r1);
-            let target = grid.b1_distant.north.row_mut(row, 0);
+            let ([_, _, south, north], h) = (&self.straight.r1, &self.inverse.r1);
+            let target = self.b1_distant.north.row_mut(row, 0);
             distant_couplings(target, south.row(row, 0), h.row(row, 0), north.row(row, 0));
-            let ([_, _, south, north], h) = (&self.straight.r2, &grid.inverse.r2);
+            let ([_, _, south, north], h) = (&self.straight.r2, &self.inverse.r2);
             if let Some(below) = row.checked_sub(1) {
-                let target = grid.b2_distant.north.row_mut(below, 0);
+                let target = self.b2_distant.north.row_mut(below, 0);
                 distant_couplings(target, south.row(row, 0), h.row(row, 0), north.row(row, 0));
             }
 
             let loss = (1.0 - setup.black_keeps()) * setup.lost();
             if loss > 0.0 && self.exact.is_none() {
                 for colour in [Colour::B1, Colour::B2] {
-                    let lumped = grid.black_diagonal.couplings(colour, row);
-                    lose(grid.excess[colour].row_mut(row, 0), loss, lumped);
+                    let lumped = self.black_diagonal.couplings(colour, row);
+                    lose(self.excess[colour].row_mut(row, 0), loss, lumped);
                 }
             }
         }
@@ -405,20 +474,19 @@ impl<'a, F: Format> Levels<'a, F> {
         let corners = (grid.red_diagonal.bytes() > 0).then_some(&grid.red_diagonal);
         // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
         for colour in [Colour::R2, Colour::R1] {
-            if !grid.layout.rows(colour).contains(&row) {
-                continue;
-            }
             // SAFETY: as the caller promised; the border is never written.
             unsafe {
                 if let Some(matrix) = self.exact {
-                    let (excess, inverse) = (grid.excess[colour].row_mut(row, 0), grid.inverse[colour].row_mut(row, 0));
-                    let columns = grid.layout.columns(colour);
-                    let center = &matrix.center[colour].row(row, 0)[columns.clone()];
-                    exact_pivots(&mut inverse[columns.clone()], &mut excess[columns], center);
+                    let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
+                    let (center, a) = (matrix.center[colour].row(row, 0), self.straight.couplings(colour, row));
+                    exact_pivots(inverse, excess, center, a, self.setup.zero_row_sum);
+                    continue;
+                }
+                if !grid.layout.rows(colour).contains(&row) {
                     continue;
                 }
                 let kept = self.straight.couplings(colour, row);
-                let lumped = corners.map_or([grid.inverse[colour].below(0, 0); 4], |d| d.couplings(colour, row));
+                let lumped = corners.map_or([self.inverse[colour].below(0, 0); 4], |d| d.couplings(colour, row));
                 self.eliminate::<OfReds<F>>(colour, row, kept, lumped, scratch)?;
             }
         }
@@ -442,8 +510,8 @@ impl<'a, F: Format> Levels<'a, F> {
         // SAFETY: as the caller promised.
         let out = unsafe {
             PivotRow::<E> {
-                excess: &mut grid.excess[colour].row_mut(row, 0)[columns.clone()],
-                inverse: &mut grid.inverse[colour].row_mut(row, 0)[columns.clone()],
+                excess: &mut self.excess[colour].row_mut(row, 0)[columns.clone()],
+                inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
                 stored: F::short(&grid.own)
                     .map_or(&mut [][..], |short| &mut short.pivot[colour].row_mut(row, 0)[columns.clone()]),
             }
@@ -463,16 +531,19 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must be this member's, and reds of row J - 1 to J + 1 done.
     unsafe fn skew(&self, row: usize) {
         let (grid, setup, straight) = (self.grid, self.setup, self.straight);
-        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&grid.inverse.r1, &grid.inverse.r2));
+        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.inverse.r1, &self.inverse.r2));
         // SAFETY: as the caller promised.
         unsafe {
-            for (colour, schur_center) in [Colour::B1, Colour::B2].into_iter().zip(&self.k.schur_center) {
-                let a = straight.couplings(colour, row);
-                subtract::<Double>(grid.excess[colour].row_mut(row, 0), a, grid.excess.straight(colour, row));
+            for (k, colour) in [Colour::B1, Colour::B2].into_iter().enumerate() {
+                let (a, t) = (straight.couplings(colour, row), self.excess.straight(colour, row));
+                let excess = self.excess[colour].row_mut(row, 0);
                 if let Some(matrix) = self.exact {
                     // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
-                    let (center, h) = (matrix.center[colour].row(row, 0), grid.inverse.straight(colour, row));
-                    schur_centers(schur_center.row_mut(row, 0), center, a, h);
+                    let (center, h) = (matrix.center[colour].row(row, 0), self.inverse.straight(colour, row));
+                    let out = matrix.schur_center[k].row_mut(row, 0);
+                    schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
+                } else {
+                    subtract::<Double>(excess, a, t);
                 }
             }
             let link = |r: &'a [Area; 4], h: &'a Area, to: [usize; 3], row: usize, shift: isize| {
@@ -485,18 +556,18 @@ impl<'a, F: Format> Levels<'a, F> {
                 link(r1, h1, [SOUTH, WEST, EAST], row, 0),
             ];
             let [southwest, southeast, northwest, northeast] =
-                [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
+                [0, 1, 2, 3].map(|k| self.black_diagonal.of[k].row_mut(row, 0));
             let old = self.exact.is_none();
             skew_couplings(southwest, southeast, northwest, northeast, setup.black_keeps(), old, links);
             if let Some(short) = F::short(&grid.own) {
-                for (source, target) in grid.black_diagonal.of.iter().zip(&short.diagonal.of) {
+                for (source, target) in self.black_diagonal.of.iter().zip(&short.diagonal.of) {
                     store::<F>(target.row_mut(row, 0), source.row(row, 0), setup.unit);
                 }
             }
 
-            let target = grid.b1_distant.east.row_mut(row, 0);
+            let target = self.b1_distant.east.row_mut(row, 0);
             distant_couplings(target, r2[WEST].row(row, 0), h2.row(row, 0), r2[EAST].row(row, 0));
-            let target = grid.b2_distant.east.row_mut(row, 0);
+            let target = self.b2_distant.east.row_mut(row, 0);
             distant_couplings(target, r1[WEST].row(row, 1), h1.row(row, 1), r1[EAST].row(row, 1));
         }
     }
@@ -510,8 +581,8 @@ impl<'a, F: Format> Levels<'a, F> {
         if grid.layout.rows(Colour::B1).contains(&row) {
             // SAFETY: as the caller promised.
             unsafe {
-                let kept = F::sweep(grid).diagonal.couplings(Colour::B1, row);
-                let lumped = grid.b1_distant.couplings(row);
+                let kept = self.diagonal().couplings(Colour::B1, row);
+                let lumped = self.b1_distant.couplings(row);
                 self.k.note(self.eliminate::<OfDropped<F>>(Colour::B1, row, kept, lumped, scratch));
             }
         }
@@ -525,7 +596,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
-        let (d, h) = (F::sweep(grid).diagonal, &grid.inverse.b1);
+        let (d, h) = (self.diagonal(), &self.inverse.b1);
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
         let (diagonal, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
@@ -533,10 +604,10 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe {
             let from = |k: usize, row: usize, shift: isize| d.of[k].row(row, shift);
             let of = Kept {
-                excess: grid.excess.b2.row(row, 0),
-                handed: grid.excess.diagonal(Colour::B2, row),
+                excess: self.excess.b2.row(row, 0),
+                handed: self.excess.diagonal(Colour::B2, row),
                 diagonal: d.couplings(Colour::B2, row),
-                distant: grid.b2_distant.couplings(row),
+                distant: self.b2_distant.couplings(row),
                 inverse: [h.row(row, 1), h.row(row + 1, 0), h.row(row + 1, 1)],
                 beyond: [
                     from(NORTHEAST, row, 1),
@@ -646,7 +717,11 @@ mod tests {
     use super::*;
     use crate::backend::Lumping;
     use crate::backend::cpu::format::{Brain, Single};
+    use crate::backend::cpu::team::Team;
     use crate::backend::storage::Storage;
+    use crate::grid::inspection::{Inspection, Questions};
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::{StencilView, View};
 
     fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
         Setup {
@@ -772,6 +847,100 @@ mod tests {
         }
         // Many awkward rows are of either kind.
         assert!((1000..9800).contains(&doubtful), "{doubtful} of 10800 rows are doubtful");
+    }
+
+    /// A 5-point matrix with random couplings and row sums, some of them zero.
+    fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
+        let mut state = seed * 0x9e37_79b9 + 1;
+        let n = grid.nx;
+        let mut couplings = || -> Vec<f64> { (0..grid.nodes()).map(|_| -random(&mut state)).collect() };
+        let (east, north) = (couplings(), couplings());
+        let mut center = vec![0.0; grid.nodes()];
+        for k in 0..grid.nodes() {
+            if k % n + 1 < n {
+                center[k] -= east[k];
+                center[k + 1] -= east[k];
+            }
+            if k + n < grid.nodes() {
+                center[k] -= north[k];
+                center[k + n] -= north[k];
+            }
+        }
+        for (k, c) in center.iter_mut().enumerate() {
+            *c += if k % 7 == 0 { 0.1 * random(&mut state) } else { 0.0 };
+        }
+        [center, east, north]
+    }
+
+    /// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
+    /// nines in the vectors before.
+    fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Vec<u64> {
+        let mut inspection = Inspection::default();
+        inspection.start(1).unwrap();
+        inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+        inspection.finish(a, true).unwrap();
+        let components = &inspection.components;
+        let mut k = Packed::<F>::new(Shape::new(a, setup)).unwrap();
+        k.prepare(setup, components, members).unwrap();
+        k.making = Some(k.making_of(windows, members).unwrap());
+        assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows));
+        let context = PivotContext { a, components };
+        let mut team = Team::new(members).unwrap();
+        let k = &k;
+        for _ in 0..2 {
+            for vector in [&k.x, &k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
+                for row in 0..k.grids[0].layout.cy {
+                    // SAFETY: no run is on.
+                    unsafe { vector.row_mut(row, 0) }.fill(9.0);
+                }
+            }
+            team.run(|me| drop(k.factorize_share(me, setup, &context)), |me| k.factorize_share(me, setup, &context))
+                .unwrap()
+                .unwrap();
+        }
+        let mut bits = Vec::new();
+        let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
+        let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
+        let distant =
+            [&first.b1_distant.east, &first.b1_distant.north, &first.b2_distant.east, &first.b2_distant.north];
+        let couplings = m.straight.r1.iter().chain(&m.straight.r2).chain(&first.black_diagonal.of);
+        for area in center.into_iter().chain(distant).chain(couplings).chain(&k.schur_center) {
+            for row in 0..first.layout.cy {
+                // SAFETY: no run is on; the same below.
+                bits.extend(unsafe { area.row(row, 0) }.iter().map(|v| (v + 0.0).to_bits()));
+            }
+        }
+        for (grid, sweep) in [(first, F::sweep(first)), (second, F::sweep(second))] {
+            for row in grid.layout.rows(Colour::B1) {
+                for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
+                    let values = unsafe { area.row(row, 0) };
+                    bits.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide().to_bits()));
+                }
+            }
+        }
+        bits
+    }
+
+    #[test]
+    fn rows_made_in_windows_are_the_same() {
+        for (nx, ny, members) in [(5, 140, 1), (64, 141, 1), (61, 301, 2), (97, 300, 2), (40, 500, 3)] {
+            let grid = Grid { nx, ny };
+            let [center, east, north] = matrix(grid, (nx + ny) as u64);
+            let view = |name, values| View::new(name, values, grid, nx);
+            let a = StencilView {
+                grid,
+                center: view("center", &center),
+                east: view("east", &east),
+                north: view("north", &north),
+                corners: None,
+            };
+            let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
+            let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
+            let alone = made::<Double>(&a, &f64, 1, false);
+            assert_eq!(alone, made::<Double>(&a, &f64, members, true), "f64, {nx} x {ny}, {members} members");
+            let alone = made::<Brain>(&a, &bf16, 1, false);
+            assert_eq!(alone, made::<Brain>(&a, &bf16, members, true), "bf16, {nx} x {ny}, {members} members");
+        }
     }
 
     #[test]

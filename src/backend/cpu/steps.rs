@@ -7,8 +7,8 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points, product,
-    scale_in_place, scale_row, solve, subtract, subtract_from, subtract_scaled, widen,
+    add_scaled, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points, over_center,
+    scale_in_place, scale_row, solve_by_center, subtract, subtract_from, subtract_scaled, widen,
 };
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
@@ -553,16 +553,16 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         let k = self.k;
         self.barrier();
         // y_r = b_r / d_r, in rows that stay in cache; red rows of b are not written in this step.
-        let (grid, n) = (self.first(), self.layout().cx);
+        let n = self.layout().cx;
         let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         buffers.fill(0.0);
         let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
         let mut row = || rows.next().expect("room for four rows");
         let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
         let over_pivot = |colour: Colour, row: usize, y: &mut [f64]| {
-            // SAFETY: nobody writes red b or the pivots in this step.
-            let (b, h) = unsafe { (k.b[colour].row(row, 0), grid.inverse[colour].row(row, 0)) };
-            product(&mut y[BORDER..][..n], b, h);
+            // SAFETY: nobody writes red b or A in this step.
+            let (b, center) = unsafe { (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0)) };
+            over_center(&mut y[BORDER..][..n], b, center);
         };
         let all = self.rows();
         match all.start.checked_sub(1) {
@@ -601,15 +601,14 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             return self.solution_max();
         }
         let k = self.k;
-        let inverse = &self.first().inverse;
         self.barrier();
         let largest = k.over_rows(self.me, &mut self.turn, |row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
-                    let (b, h) = (k.b[colour].row(row, 0), inverse[colour].row(row, 0));
+                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
-                    solve::<Double>(k.x[colour].row_mut(row, 0), h, b, a, k.x.straight(colour, row));
+                    solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
                 }
             }
             // SAFETY: rows of this member, which only it writes.

@@ -19,10 +19,12 @@ const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-/// Blocks of a product with the dense inverse, its threads, and its shared memory.
-const COLUMNS: u32 = 40;
+/// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of the inverse, two layers of
+/// right-hand sides), and blocks of threads that share what they fetch.
+const COLUMNS: u32 = 32;
 const DENSE_THREADS: u32 = 512;
-const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
+const DENSE_BYTES: u32 = 8 * (4 * 8 * 512 + 2 * COLUMNS * (64 + 8));
+const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
@@ -628,6 +630,27 @@ pub struct ReduceArgs {
     pub scalars: Address,
 }
 
+/// The start and the end of a solve.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EndArgs {
+    pub k: Grid,
+    pub center: Address,
+    pub b: Address,
+    pub x: Address,
+    pub r: [Address; 2],
+    pub input: Address,
+    pub output: Address,
+    pub input_ld: i64,
+    pub output_ld: i64,
+    pub scale: f64,
+    pub limit: f64,
+    pub guess: i32,
+    pub how: i32,
+    pub partial: Address,
+    pub scalars: Address,
+}
+
 /// Consecutive nodes of one row and colour in one singular component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -676,7 +699,7 @@ pub struct BlockItem {
     pub shape: u32,
     pub wait: i32,
     pub done: i32,
-    pub advances: i32,
+    pub faces: u32,
 }
 
 /// Inverse of one shape of block.
@@ -687,6 +710,7 @@ pub struct BlockTables {
     pub before: Address,
     pub after: Address,
     pub dense: Address,
+    pub packed: Address,
 }
 
 #[repr(C)]
@@ -708,6 +732,13 @@ pub struct RelaxArgs {
     pub weight: f64,
     pub points: i32,
     pub dense: i32,
+    pub arrived: Address,
+    pub leaving: Address,
+    pub partners: Address,
+    pub keep: i32,
+    /// It may begin while the kernel before ends; multiprocessors. The kernel does not read them.
+    pub behind: bool,
+    pub processors: u32,
 }
 
 /// A box of ghost cells.
@@ -729,8 +760,9 @@ pub struct ExchangeArgs {
     pub copies: Address,
     pub which: i32,
     pub both: i32,
-    /// Blocks of the launch; the kernel does not read it.
+    /// Blocks of the launch, and as above: the kernel does not read them.
     pub count: u32,
+    pub behind: bool,
 }
 
 /// Part of an array of u.
@@ -787,7 +819,7 @@ pub struct NormArgs {
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
 /// formats.
 macro_rules! kernels {
-    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)* }
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number,)* }
@@ -805,14 +837,14 @@ macro_rules! kernels {
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents in it, or of the caller's arrays, whose size the caller promised.
-            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, false $(|| $behind)?, $a, concat!("kernel ", $symbol)) }
         })*
 
         $($(#[doc = $fdoc])*
         pub fn $fname(stream: &Stream, $fs: Storage, $fa: &$farguments) -> Result<()> {
             let kernel = PLAIN + 3 * Formatted::$fnumber as usize + $fs as usize;
             // SAFETY: as above; the arrays were laid out for this format.
-            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, $fa, concat!("kernel ", $fsymbol)) }
+            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
         $($(#[doc = $tdoc])*
@@ -889,6 +921,14 @@ kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The start of a solve: a look at b and x, both to the colours, b to S1.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// |b - A x|^2 on all nodes.
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The same after red values of x.
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The caller's x, where the solve ends here.
+    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
@@ -900,15 +940,15 @@ kernels! {
     /// Keeps means; `count` is that of the components.
     KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64", |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
     /// Blocks of 8^3 of a 7-point stencil.
-    RelaxCubes relax_cubes(RelaxArgs) = "smoother_relax_cubes_f64", |a| a.count, (TILE_THREADS, 1);
+    RelaxCubes relax_cubes(RelaxArgs) = "smoother_relax_cubes_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Any blocks of a 7-point stencil.
-    Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1);
+    Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Any blocks of a 27-point stencil.
-    Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1);
+    Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Dense inverses of blocks of 8^3.
-    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES;
+    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| dense_blocks(a), (DENSE_THREADS, 1), shared DENSE_BYTES, behind a.behind;
     /// Ghost cells from other patches.
-    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1);
+    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// From one array of u to the other.
     CopyPatches copy_patches(BlockCopyArgs) = "smoother_copy_f64", |a| a.count, (THREADS, 1);
     /// Looks for values that are not finite.
@@ -947,6 +987,12 @@ kernels! {
 /// Whether the device has the shared memory of `relax_dense`.
 pub fn allow_dense(device: &Device) -> bool {
     device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
+}
+
+/// Blocks of threads that stay, as many rounds each, whole clusters of them.
+fn dense_blocks(a: &RelaxArgs) -> u32 {
+    let (groups, most) = (a.count.div_ceil(COLUMNS), (a.processors / CLUSTER * CLUSTER).max(CLUSTER));
+    groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
 }
 
 /// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none waits for a

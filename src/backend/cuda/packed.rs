@@ -232,7 +232,7 @@ pub struct Packed {
 
 /// The loop of PCG on the device.
 pub struct Recorded {
-    /// A graph; none where one kernel is the whole loop.
+    /// A graph; none where one kernel is the whole loop, or the host goes round.
     pub graph: Option<Loop>,
     /// Of the fused stages.
     pub fused: bool,
