@@ -696,7 +696,7 @@ struct Pipeline {
     static __device__ __forceinline__ void until(unsigned barrier, unsigned parity) {
         asm volatile(
             "{\n.reg .pred done;\n"
-            "again:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+            "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
             "@done bra over;\nbra again;\nover:\n}" ::"r"(barrier), "r"(parity)
             : "memory");
     }
@@ -743,7 +743,7 @@ struct Pipeline {
         if (lane < CLUSTER) {
             asm volatile(
                 "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * (q % STAGES)),
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * (q % STAGES)),
                 "r"(lane)
                 : "memory");
         }

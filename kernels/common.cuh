@@ -43,16 +43,22 @@ struct Geometry {
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
 };
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit.
+// A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
+template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
+
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit. `read`: from
+// device memory, as above; `widen`: of a value at hand.
 struct Double {
     using Stored = double;
     using Real = double;
-    static __device__ double read(double v) { return v; }
+    static __device__ double read(const double &v) { return fixed(v); }
+    static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
-    static __device__ float read(float v) { return v; }
+    static __device__ float read(const float &v) { return fixed(v); }
+    static __device__ float widen(float v) { return v; }
 };
 // The upper half of a float.
 struct Brain {
@@ -60,7 +66,8 @@ struct Brain {
         uint16_t bits;
     };
     using Real = float;
-    static __device__ float read(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
+    static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
@@ -287,22 +294,6 @@ __device__ inline int quotient(int n, int d) {
     if (q * d > n) --q;
     else if ((q + 1) * d <= n) ++q;
     return q;
-#endif
-}
-
-// Values that nobody reads again before the next iteration: first to leave the L2 cache, so that what the next pass reads stays.
-template <class T> __device__ inline T read_once(const T *place) {
-#ifdef RRB_EMULATED
-    return *place;
-#else
-    return __ldcs(place);
-#endif
-}
-template <class T> __device__ inline void write_once(T *place, T v) {
-#ifdef RRB_EMULATED
-    *place = v;
-#else
-    __stcs(place, v);
 #endif
 }
 

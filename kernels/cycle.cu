@@ -29,25 +29,16 @@ template <class F> struct SolveArgs {
 // Steps that a block keeps at hand.
 constexpr int AT_HAND = 64;
 
-// What a block keeps of its arguments: those in constant memory take as long as a step to come when they are new.
-template <class F> struct Hand {
+struct Hand {
     const Op *ops, *kept;
-    const Level<F> *grids;
-    int base;
     __device__ Op operator[](int k) const { return k < AT_HAND ? kept[k] : ops[k]; }
-    __device__ const Level<F> &grid(const Op &op) const { return grids[op.grid - base]; }
 };
 
-template <class F> __device__ inline Hand<F> take_in_hand(const CycleArgs<F> &a) {
+template <class F> __device__ inline Hand take_in_hand(const CycleArgs<F> &a) {
     __shared__ Op kept[AT_HAND];
-    __shared__ Level<F> grids[MOST_GRIDS];
     for (int k = thread_of_block(); k < min(a.count, AT_HAND); k += SWEEP_THREADS) kept[k] = a.ops[k];
-    static_assert(sizeof(Level<F>) % sizeof(uint64_t) == 0, "copied by words");
-    const uint64_t *from = reinterpret_cast<const uint64_t *>(a.grids);
-    uint64_t *to = reinterpret_cast<uint64_t *>(grids);
-    for (int k = thread_of_block(); k < int(sizeof(grids) / sizeof(uint64_t)); k += SWEEP_THREADS) to[k] = from[k];
     __syncthreads();
-    return {a.ops, kept, grids, a.base};
+    return {a.ops, kept};
 }
 
 // One step but those of the first grid and of the remainder; returns this thread's part of rho.
@@ -63,15 +54,16 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
 
 // One step but those of the first grid, and the meeting after it. `rho` gathers this thread's parts, and once this kernel has
 // its last one goes to `rho_partial`, a value a block. The turn is done by the last block: no other one waits for it.
-template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const Hand<F> &hand, const Op &op, double &rho, unsigned &phase) {
+template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const Op &op, double &rho, unsigned &phase) {
     const bool mine = !(op.flags & CREW) || int(blockIdx.x) < a.crew;
     double part = 0.0;
     if (op.kind == REMAINDER) {
-        // Blocks that have nothing to do before it, where they are enough: theirs to read are the rows meanwhile.
-        const int idle = (int(gridDim.x) - a.crew) * (SWEEP_THREADS / 32) < a.rest.n ? 0 : a.crew;
-        part = multiply_remainder(a.rest, idle, [&] { meet(a.meeting, phase); });
+        // By blocks that have nothing to do before it, as far as they are enough: they read its rows meanwhile.
+        const int needed = (a.rest.n + SWEEP_THREADS / 32 - 1) / (SWEEP_THREADS / 32);
+        const int first = max(0, min(a.crew, int(gridDim.x) - needed));
+        part = multiply_remainder(a.rest, first, [&] { meet(a.meeting, phase); });
     } else if (mine) {
-        part = do_step(hand.grid(op), op);
+        part = do_step(a.grids[op.grid - a.base], op);
     }
     if ((op.flags & RHO) && a.turn.how != NOTHING) rho += part;
     if ((op.flags & PART) && a.turn.how != NOTHING) {
@@ -92,23 +84,23 @@ template <class F> __device__ inline void take_step(const CycleArgs<F> &a, const
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
     if (a.turn.how == LOOP && a.turn.scalars->done) return;
-    const Hand<F> hand = take_in_hand(a);
+    const Hand ops = take_in_hand(a);
     unsigned phase = 0;
     double rho = 0.0;
-    for (int k = 0; k < a.count; ++k) take_step(a, hand, hand[k], rho, phase);
+    for (int k = 0; k < a.count; ++k) take_step(a, ops[k], rho, phase);
     leave(a.meeting, phase);
 }
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
-    const Hand<F> hand = take_in_hand(c);
+    const Hand ops = take_in_hand(c);
     Scalars &s = *c.turn.scalars;
     unsigned phase = 0;
     bool again;
     do {
         double rho = 0.0;
         for (int k = 0; k < c.count; ++k) {
-            const Op op = hand[k];
+            const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
                 descend_first(a.first, rho, norm2);
@@ -117,7 +109,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 if (!(op.flags & UNMET)) meet(c.meeting, phase);
             } else if (op.kind == ADVANCE_FIRST) {
                 const bool ended = c.turn.how == LOOP && s.code != RUNNING;
-                const double part = block_sum(advance_first<TILE_Y>(a.first));
+                const double part = block_sum(advance_first<TILE_X, TILE_Y>(a.first));
                 if (ended) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 meet(c.meeting, phase, [&] {
@@ -125,7 +117,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                     if (thread_of_block() == 0) end_of_iteration(s, sigma, c.turn.how);
                 });
             } else {
-                take_step(c, hand, op, rho, phase);
+                take_step(c, op, rho, phase);
             }
         }
         again = c.turn.how == LOOP && *static_cast<volatile int32_t *>(&s.code) == RUNNING;
@@ -133,10 +125,10 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     leave(c.meeting, phase);
 }
 
-// One block for each multiprocessor at least, two with what they need.
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 2) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
+// One block for each multiprocessor: with two, registers are spilled, and meetings take longer.
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }

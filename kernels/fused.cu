@@ -7,7 +7,7 @@
 #include "common.cuh"
 
 // Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
-constexpr int BIG_ROWS = 16;
+constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
 
 struct SchurArrays {
     Geometry g;             // of the first grid
@@ -59,11 +59,11 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
             out1[c] = sw;
             a.v.r_b2[c] = own;
         }
-        const Real scaled = h[c] * Real(sw);
+        const Real scaled = fixed(h[c]) * Real(sw);
         rho += sw * scaled;
         norm2 += sw * sw + own * own;
-        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (h[c + 1] * Real(se))) +
-                          (F::read(d[SE * p + c + n]) * (h[c + n] * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (h[c + n + 1] * Real(ne)));
+        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
+                          (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
         a.k.kept.put(i, j, Real(own) - near);
     });
 }
@@ -76,7 +76,7 @@ __device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int
     const typename F::Stored *d = a.k.d;
     const Real near = (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
                       (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
-    return a.k.h[B1 * p + c] * (Real(r) - near);
+    return fixed(a.k.h[B1 * p + c]) * (Real(r) - near);
 }
 
 // z on b1 and b2 from the kept values, for the plain steps.
@@ -113,14 +113,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first
 __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
-    const auto of = [&](int plane, int64_t at) { return read_once(far + plane * p + at); };
+    const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
     const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) + (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
-    const double near1 = (d[SW * p + c] * v2[-m - 1] + d[SE * p + c] * v2[-m]) + (d[NW * p + c] * v2[-1] + d[NE * p + c] * v2[0]);
-    q1 = read_once(a.center + c) * v1[0] + (far1 + near1);
+    const double ne = fixed(d[NE * p + c]);
+    const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) + (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
+    q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
     const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) + (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
-    const double near2 = (d[NE * p + c] * v1[0] + d[NW * p + c + 1] * v1[1]) +
-                         (d[SE * p + c + n] * v1[m] + d[SW * p + c + n + 1] * v1[m + 1]);
-    q2 = read_once(a.center + p + c) * v2[0] + (far2 + near2);
+    const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
+                         (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
+    q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
 __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
@@ -132,9 +133,9 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 }
 
 // B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone. A block has TILE_X x ROWS places of p in shared memory, and those around them.
-template <int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
-    constexpr int M = TILE_X + 2, AROUND = 2 * M + 2 * ROWS;
+// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them.
+template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
+    constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
     __shared__ double p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
     const Scalars &s = *a.v.scalars;
@@ -145,43 +146,46 @@ template <int ROWS, class F> __device__ inline double advance_first(const FirstA
     const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
     double *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + ROWS - 1) / ROWS;
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + ROWS - 1) / ROWS;
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * ROWS;
+        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
         // The new p at a place of the tile, from -1 on.
         const auto renew = [&](int di, int dj, bool own) {
             const int i = i0 + di, j = j0 + dj;
             double v1 = 0.0, v2 = 0.0;
             if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
                 const int64_t c = g.at(i, j);
+                // All reads before the first write.
                 const double o1 = step ? old1[c] : 0.0, o2 = step ? old2[c] : 0.0;
-                if (own && step) {
-                    write_once(a.v.x_b1 + c, read_once(a.v.x_b1 + c) + alpha * o1);
-                    write_once(a.v.x_b2 + c, read_once(a.v.x_b2 + c) + alpha * o2);
+                const double x1 = own && step ? a.v.x_b1[c] : 0.0, x2 = own && step ? a.v.x_b2[c] : 0.0;
+                if (!ended) {
+                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                    v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
+                    v2 = step ? per_unit * here + beta * o2 : per_unit * here;
                 }
-                if (ended) return;
-                const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
-                v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
-                v2 = step ? per_unit * here + beta * o2 : per_unit * here;
-                if (own) {
-                    write_once(new1 + c, v1);
-                    write_once(new2 + c, v2);
+                if (own && step) {
+                    a.v.x_b1[c] = x1 + alpha * o1;
+                    a.v.x_b2[c] = x2 + alpha * o2;
+                }
+                if (own && !ended) {
+                    new1[c] = v1;
+                    new2[c] = v2;
                 }
             }
             const int at = (dj + 1) * M + di + 1;
             p1[at] = v1;
             p2[at] = v2;
         };
-        for (int e = t; e < ROWS * TILE_X; e += threads) renew(e % TILE_X, e / TILE_X, true);
+        for (int e = t; e < ROWS * COLUMNS; e += threads) renew(e % COLUMNS, e / COLUMNS, true);
         if (ended) continue;
         for (int e = t; e < AROUND; e += threads) {
             if (e < 2 * M) renew(e % M - 1, e < M ? -1 : ROWS, false);
-            else renew((e & 1) ? TILE_X : -1, (e - 2 * M) / 2, false);
+            else renew((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
         }
         __syncthreads();
-        for (int e = t; e < ROWS * TILE_X; e += threads) {
-            const int di = e % TILE_X, dj = e / TILE_X, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
+        for (int e = t; e < ROWS * COLUMNS; e += threads) {
+            const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
             if (i >= g.cx || j >= g.cy) continue;
             const int64_t c = g.at(i, j);
             double q1, q2;
@@ -211,7 +215,7 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    const double sigma = advance_first<BIG_ROWS>(a);
+    const double sigma = advance_first<BIG_COLUMNS, BIG_ROWS>(a);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {

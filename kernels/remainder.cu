@@ -276,7 +276,7 @@ template <class Real, class Ready> __device__ inline double multiply_remainder(c
     __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     const auto place = [&](int k) {
-        const int j = k / a.g.nx, ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
+        const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
         const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
         return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
     };

@@ -185,8 +185,9 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
                 });
                 for step in 0..3 {
                     let error = max_difference(&fused.1[step], &plain.1[step]) / max_abs(&plain.1[step]);
-                    // In double precision the projections of a closed basin count too, ten times the rounding there.
-                    let projected = if name == "closed" && precision == "f64" { 10.0 } else { 1.0 };
+                    // In double precision the projections of a closed basin count too: ten times the rounding there, and
+                    // as much for the mean of z, several times its spread, which fused stages leave in p for a step.
+                    let projected = if name == "closed" && precision == "f64" { 20.0 } else { 1.0 };
                     let allowed = projected * sweep_error(precision);
                     assert!(error <= allowed, "{what} iteration {step}: {error:e}");
                 }
@@ -457,6 +458,29 @@ fn automatic_choices() {
             let solver = Solver::of(&poisson(70, 50), &options);
             let said = (solver.int(key::INFO_PRECISION), solver.int(key::INFO_CYCLE));
             assert_eq!(said, (k as i64 / 3 + 1, k as i64 % 3 + 1), "{options}");
+        }
+    }
+}
+
+/// Where `auto` ends at the V-cycle, the levels too many are left out: what stays is what the V-cycle alone makes.
+#[test]
+fn v_by_choice_is_v_as_asked() {
+    for threads in [1, 2] {
+        let (a, b) = by_name("random_1e3", 255, 255);
+        let [auto, asked] = ["", "cycle=v precision=bf16"]
+            .map(|options| Solver::of(&a, &format!("backend=cpu threads={threads} {options}")));
+        for round in 0..2 {
+            for info in [key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_CYCLE, key::INFO_PRECISION, key::INFO_BYTES_HOST]
+            {
+                assert_eq!(auto.int(info), asked.int(info), "{info}, round {round}");
+            }
+            assert_eq!(auto.solve_from_zero(&b), asked.solve_from_zero(&b), "round {round}");
+            // New values in the same memory.
+            let mut stiffer = a.clone();
+            stiffer.center.iter_mut().for_each(|c| *c *= 1.25);
+            for solver in [&auto, &asked] {
+                solver.factorize(&stiffer).unwrap();
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod iccg;
 mod isa;
 pub mod machine;
 pub mod march;
+pub mod mixed;
 pub mod overhead;
 pub mod page;
 pub mod problem;

@@ -63,6 +63,13 @@ pub struct Bounds {
     pub high: f64,
 }
 
+impl Bounds {
+    /// high / low.
+    pub fn condition(&self) -> f64 {
+        self.high / self.low
+    }
+}
+
 /// Sections at most: a grid of 2^31 nodes has fewer than 64 levels, and recursions are two apart at least.
 pub const SECTIONS: usize = 33;
 
@@ -227,8 +234,9 @@ const SETTLED: f64 = 1.02;
 const ABOVE: f64 = 1.08;
 const BELOW: f64 = 0.95;
 
-/// Eigenvalues of M_k^-1 A_k from conjugate gradients on A_k u = A_k v, v with all frequencies.
-pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) -> Bounds {
+/// Eigenvalues of M_k^-1 A_k from conjugate gradients on A_k u = A_k v, v with all frequencies. Ritz values only move
+/// apart: bounds whose condition is above `enough` need not be known better.
+pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
     let (mut done, mut largest) = (0, 0.0);
     s.draw_direction(k);
@@ -255,20 +263,24 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) -> Boun
         let alpha = rho / sigma;
         coefficients[done] = (alpha, beta);
         done += 1;
-        let high = lanczos_extremes(&coefficients[..done]).map_or(0.0, |(_, high)| high);
-        if done >= ESTIMATE_STEPS && high <= SETTLED * largest {
+        let (low, high) = lanczos_extremes(&coefficients[..done]).unwrap_or((1.0, 0.0));
+        let settled = done >= ESTIMATE_STEPS && high <= SETTLED * largest;
+        if settled || (low > 0.0 && bounds_of(low, high).condition() > enough) {
             break;
         }
         largest = high;
         s.advance(k, alpha, false, true);
     }
     match lanczos_extremes(&coefficients[..done]) {
-        Some((low, high)) if low > 0.0 && high.is_finite() => {
-            Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
-        }
+        Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
         // One node, or no eliminations that lump.
         _ => EXACT,
     }
+}
+
+/// Bounds from Ritz values.
+fn bounds_of(low: f64, high: f64) -> Bounds {
+    Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
 }
 
 /// A recursion is worth it below this condition number of M_k^-1 A_k: above, two inner iterations do not contract
@@ -286,7 +298,7 @@ pub fn choose(first: f64, worst: f64) -> Kind {
 impl Recursion {
     /// high / low on a recursion grid.
     pub fn condition(&self, k: usize) -> f64 {
-        self.bounds[k].high / self.bounds[k].low
+        self.bounds[k].condition()
     }
 
     /// The largest.
@@ -304,9 +316,10 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
         return Recursion::V;
     }
     let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
+    let enough = if cycle.kind.is_none() { WORTH_RECURSION } else { f64::INFINITY };
     for k in recursions.clone().rev() {
         if kind == Kind::Amli && s.takes_part(k) {
-            recursion.bounds[k] = estimate(s, k, &recursion);
+            recursion.bounds[k] = estimate(s, k, &recursion, enough);
         }
     }
     let first = recursions.start;

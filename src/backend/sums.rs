@@ -26,6 +26,7 @@ pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
 }
 
 /// Sum of a.
+#[inline(always)]
 pub fn sum<R: Real>(a: &[R]) -> f64 {
     let mut lanes = [0.0; LANES];
     let chunks = a.chunks_exact(LANES);

@@ -235,7 +235,7 @@ impl Rrb {
             let own = made(setup.storage, plain)?;
             if own.levels != setup.levels {
                 setup = own;
-                rrb.backend.factorize(a, &setup, components)?;
+                rrb.backend.shorten(a, &setup, components)?;
             }
         }
         rrb.found = Found {

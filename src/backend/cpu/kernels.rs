@@ -31,10 +31,11 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap.
+/// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap. A sum, since a
+/// compiler may divide by both values of an `if` and choose afterwards.
 #[inline(always)]
 fn inverse_of(center: f64) -> f64 {
-    1.0 / if center > 0.0 { center } else { 1.0 }
+    1.0 / (center + f64::from(u8::from(center <= 0.0)))
 }
 
 for_each_isa! {
@@ -46,6 +47,18 @@ for_each_isa! {
     /// sum of a b, in the type of b.
     fn dot_mixed<R: Real>(a: &[f64], b: &[R]) -> f64 {
         sums::dot(a, b)
+    }
+
+    /// sum of v.
+    fn total(v: &[f64]) -> f64 {
+        sums::sum(v)
+    }
+
+    /// v = v + by.
+    fn shift_row(v: &mut [f64], by: f64) {
+        for v in v {
+            *v += by;
+        }
     }
 
     /// out = y / d; returns y' out.
@@ -478,13 +491,14 @@ for_each_isa! {
         }
     }
 
-    /// inverse = 1 / center, e = e / center.
-    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64]) {
+    /// inverse = 1 / center, e = row sums of A as M takes them / center; zero in padding.
+    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
         let n = inverse.len();
-        let (e, center) = (&mut e[..n], &center[..n]);
+        let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));
         for i in 0..n {
-            inverse[i] = 1.0 / center[i];
-            e[i] *= inverse[i];
+            let h = inverse_of(center[i]);
+            inverse[i] = if center[i] > 0.0 { h } else { 0.0 };
+            e[i] = excess(center[i], total4(&a, i), zero) * inverse[i];
         }
     }
 
@@ -549,12 +563,13 @@ for_each_isa! {
         }
     }
 
-    /// out = c - sum of a (a h).
-    fn schur_centers(out: &mut [f64], c: &[f64], a: Rows, h: Rows) {
+    /// Of black nodes, e = row sums of A as M takes them - sum of a t, out = c - sum of a (a h).
+    fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
         let n = out.len();
-        let (c, a, h) = (&c[..n], cut(a, n), cut(h, n));
+        let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
             let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
             out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
         }

@@ -5,7 +5,11 @@
 //! `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
+mod block_dense;
 mod block_kernels;
+mod block_member;
+mod block_rows;
+mod block_transforms;
 mod blocks;
 mod cycle;
 mod format;
@@ -114,6 +118,15 @@ impl RrbBackend for Cpu {
         Ok(())
     }
 
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        if let Solver::Packed(packed) = &mut self.solver
+            && packed.shorten(a, setup, components)?
+        {
+            return Ok(());
+        }
+        self.factorize(a, setup, components)
+    }
+
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         match &mut self.solver {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
@@ -158,6 +171,8 @@ trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     fn useful_members(&self, wanted: usize) -> usize;
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// See [`RrbBackend::shorten`]; `false`, and nothing done, where the grids that are there do not serve.
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool>;
     fn run(
         &mut self,
         team: &mut Team,
@@ -189,6 +204,10 @@ impl<F: Format> PackedSolver for Packed<F> {
         )?;
         self.fresh = false;
         result
+    }
+
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool> {
+        Self::shorten(self, setup, &PivotContext { a, components }, Shape::new(a, setup))
     }
 
     fn run(

@@ -33,7 +33,7 @@ pub struct Shape {
     block: usize,
     /// CG runs on S1.
     pub schur: bool,
-    /// Fused stages: of an iteration where CG runs on a regular S1, else of the sweeps alone.
+    /// Fused stages: of an iteration where CG runs on S1, else of the sweeps alone.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
@@ -267,6 +267,30 @@ impl<F: Format> Packed<F> {
         })
     }
 
+    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are as
+    /// `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
+    pub fn leave_out(&mut self, shape: Shape) -> Result<bool> {
+        let Shape { levels, grids, cycle, .. } = shape;
+        // What the first grid of S1 was made of is gone.
+        let first = usize::from(self.shape.schur);
+        if shape != (Shape { levels, grids, cycle, ..self.shape }) || grids <= first || grids > self.grids.len() {
+            return Ok(false);
+        }
+        if cycle.grids(levels).next().is_some() {
+            return Ok(false);
+        }
+        let last = &self.grids[grids - 1];
+        let (grid, embedding) = (last.layout.grid, last.embedding);
+        let natural = NaturalLevels::new(grid.coarse(), embedding.coarse(grid), 2 * grids, levels, &cycle, false)?;
+        self.natural = Mutex::new(natural);
+        self.grids.truncate(grids);
+        self.grids.iter_mut().for_each(|grid| grid.recursion = None);
+        self.sections.truncate(1);
+        self.recursion = Mutex::new(Recursion::V);
+        self.shape = shape;
+        Ok(true)
+    }
+
     /// Members that have something to do.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let layout = &self.grids[0].layout;
@@ -353,9 +377,9 @@ impl<F: Format> Packed<F> {
         })
     }
 
-    /// Stages are fused where CG runs on S1 and nothing is projected between them.
+    /// Stages are fused where CG runs on S1.
     pub fn fused(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty()
+        self.shape.fused && self.shape.schur
     }
 
     /// Before a run.

@@ -2,6 +2,7 @@
 //! component by component in a fixed order.
 
 use super::area::{Four, Number, Shared};
+use super::kernels::{shift_row, total};
 use super::team::Me;
 use crate::backend::storage::Real;
 use crate::backend::sums::sum;
@@ -50,8 +51,23 @@ pub struct Projection {
     sums: Option<[Shared; 2]>,
     /// Means and kept means, a set per member.
     means: Option<Shared>,
+    /// Sums of the vectors of fused stages over each run, and over each component, a set per member.
+    fused: Option<([Shared; VECTORS], Shared)>,
     components: usize,
 }
+
+/// Vectors whose sums fused stages take along.
+#[derive(Clone, Copy)]
+pub enum Vector {
+    /// The residual.
+    R = 0,
+    /// The direction.
+    P = 1,
+    /// S1 p.
+    Q = 2,
+}
+
+const VECTORS: usize = 3;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 
@@ -62,7 +78,7 @@ impl Projection {
         if self.components == 0 {
             self.whole = Runs::default();
             self.system = Runs::default();
-            (self.sums, self.means) = (None, None);
+            (self.sums, self.means, self.fused) = (None, None, None);
             return Ok(());
         }
         self.whole.find(layout, components, &ALL)?;
@@ -75,12 +91,72 @@ impl Projection {
         if self.means.as_ref().is_none_or(|m| m.bytes() < 8 * per_member * members) {
             self.means = Some(Shared::zeroed(per_member * members)?);
         }
+        if schur {
+            let (slots, all) = (self.system.runs.len(), VECTORS * self.components * members);
+            if self.fused.as_ref().is_none_or(|(runs, totals)| runs[0].bytes() < 8 * slots || totals.bytes() < 8 * all)
+            {
+                let runs = || Shared::zeroed(slots);
+                self.fused = Some(([runs()?, runs()?, runs()?], Shared::zeroed(all)?));
+            }
+        }
         Ok(())
     }
 
-    /// Nothing is projected.
-    pub fn is_empty(&self) -> bool {
-        self.components == 0
+    /// Runs of a row of one colour among those that CG works on, with their numbers.
+    fn runs_of(&self, colour: Colour, row: usize) -> impl Iterator<Item = (usize, &Run)> {
+        let runs = &self.system;
+        let all = runs.row_start[row]..runs.row_start[row + 1];
+        all.map(|k| (k, &runs.runs[k])).filter(move |(_, run)| run.colour == colour)
+    }
+
+    /// Sums of a row of a vector of a fused stage.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nobody may ask for totals of this vector before the next barrier.
+    pub unsafe fn note(&self, which: Vector, colour: Colour, row: usize, v: &Four) {
+        let Some((sums, _)) = &self.fused else { return };
+        for (k, run) in self.runs_of(colour, row) {
+            // SAFETY: as the caller promised; a run's sum is written by the owner of its row.
+            unsafe { sums[which as usize].slice_mut(k, 1)[0] = total(run.values(v)) };
+        }
+    }
+
+    /// Adds what all members noted of a vector.
+    ///
+    /// # Safety
+    /// A barrier must stand between this and what was noted, and between this and what is noted next.
+    pub unsafe fn add(&self, me: Me, which: Vector) {
+        let Some((sums, totals)) = &self.fused else { return };
+        for component in 0..self.components {
+            let runs = &self.system;
+            let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
+            // SAFETY: as the caller promised; each member has totals of its own.
+            unsafe {
+                let sum = list.iter().map(|&k| sums[which as usize].slice(k as usize, 1)[0]).sum();
+                totals.slice_mut(self.place(me, which, component), 1)[0] = sum;
+            }
+        }
+    }
+
+    fn place(&self, me: Me, which: Vector, component: usize) -> usize {
+        (VECTORS * me.index + which as usize) * self.components + component
+    }
+
+    /// v = v - (mean of `which` - alpha mean of q, where there is an alpha) on a row of v, with the means of `add`.
+    ///
+    /// # Safety
+    /// The row must be this member's.
+    pub unsafe fn subtract(&self, me: Me, which: Vector, alpha: Option<f64>, colour: Colour, row: usize, v: &Four) {
+        let Some((_, totals)) = &self.fused else { return };
+        for (_, run) in self.runs_of(colour, row) {
+            let component = run.component as usize;
+            // SAFETY: as the caller promised; totals of this member.
+            unsafe {
+                let of = |which| totals.slice(self.place(me, which, component), 1)[0];
+                let sum = of(which) - alpha.map_or(0.0, |alpha| alpha * of(Vector::Q));
+                shift_row(run.values_mut(v), -sum / self.system.count[component]);
+            }
+        }
     }
 
     fn runs(&self, nodes: Nodes) -> &Runs {
@@ -182,6 +258,7 @@ impl Projection {
             + of(&self.system)
             + self.sums.as_ref().map_or(0, |s| s[0].bytes() + s[1].bytes())
             + self.means.as_ref().map_or(0, Shared::bytes)
+            + self.fused.as_ref().map_or(0, |(runs, all)| VECTORS * runs[0].bytes() + all.bytes())
     }
 }
 

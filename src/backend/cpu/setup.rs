@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!     spread    on the first grid, A: row J, and what its nodes hold for r2 and b1 of row J + 1
-//!     start     on the first grid, M before the levels    A J - 1, J, spread
+//!     start     on the first grid, M before the levels;   A J - 1, J, spread
+//!               of S1 the next two take its row sums
 //!     reds      pivots of r1 and r2; couplings at         A, M J - 1 .. J + 1, before their skew
 //!               distance two over r1 J and r2 J
 //!     skew      the rest of the skew stencil, S1          A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
@@ -28,7 +29,7 @@ use super::kernels::{
 use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
-use super::packed::{Making, Packed, PackedGrid};
+use super::packed::{Making, Packed, PackedGrid, Shape};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -136,13 +137,7 @@ impl<F: Format> Packed<F> {
             Levels::new(self, q, setup, context).form(me, &mut scratch);
         }
         if me.index == 0 {
-            let mut natural = self.natural();
-            let last = self.grids.len() - 1;
-            Levels::new(self, last, setup, context).form_natural(natural.input(), &mut scratch);
-            // Where finer grids recurse, they choose for all.
-            let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
-            let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
-            self.note(natural.factorize(&below, context, None));
+            self.note(self.factorize_natural(setup, context, &mut scratch));
         }
         drop(scratch);
         me.barrier();
@@ -156,6 +151,26 @@ impl<F: Format> Packed<F> {
         }
         self.prepare_cycle(me, setup);
         Ok(())
+    }
+
+    /// See [`RrbBackend::shorten`](crate::backend::RrbBackend::shorten).
+    pub fn shorten(&mut self, setup: &Setup, context: &PivotContext, shape: Shape) -> Result<bool> {
+        if !self.leave_out(shape)? {
+            return Ok(false);
+        }
+        self.factorize_natural(setup, context, &mut self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(true)
+    }
+
+    /// The levels below the last grid.
+    fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
+        let mut natural = self.natural();
+        let last = self.grids.len() - 1;
+        Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+        // Where finer grids recurse, they choose for all.
+        let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+        let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
+        natural.factorize(&below, context, None)
     }
 
     /// Bounds of the recursions, and the choice of the cycle.
@@ -351,18 +366,18 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must be this member's, and A of row J - 1 and J there.
     unsafe fn start(&self, row: usize) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
+        if self.exact.is_some() {
+            // Row sums are taken where they are used.
+            return;
+        }
         let nine_points = self.k.shape.nine_points;
-        let (center, straight) = self.exact.map_or((&m.center, &m.straight), |e| (&e.center, &e.straight));
         for colour in ALL {
             // SAFETY: as the caller promised.
             unsafe {
-                let (center, straight) = (center[colour].row(row, 0), straight.couplings(colour, row));
+                let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                 let corners = nine_points.then(|| m.corners(colour, row));
                 row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
-        }
-        if self.exact.is_some() {
-            return;
         }
         let copy = |sources: &[Area; 4], targets: &[Area; 4], rounds: bool| {
             for (source, target) in sources.iter().zip(targets) {
@@ -461,16 +476,13 @@ impl<'a, F: Format> Levels<'a, F> {
         for colour in [Colour::R2, Colour::R1] {
             // SAFETY: as the caller promised; the border is never written.
             unsafe {
-                if !grid.layout.rows(colour).contains(&row) {
-                    // On the first grid of S1 this may be a vector's memory.
-                    self.inverse[colour].row_mut(row, 0).fill(0.0);
-                    continue;
-                }
                 if let Some(matrix) = self.exact {
                     let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
-                    let columns = grid.layout.columns(colour);
-                    let center = &matrix.center[colour].row(row, 0)[columns.clone()];
-                    exact_pivots(&mut inverse[columns.clone()], &mut excess[columns], center);
+                    let (center, a) = (matrix.center[colour].row(row, 0), self.straight.couplings(colour, row));
+                    exact_pivots(inverse, excess, center, a, self.setup.zero_row_sum);
+                    continue;
+                }
+                if !grid.layout.rows(colour).contains(&row) {
                     continue;
                 }
                 let kept = self.straight.couplings(colour, row);
@@ -523,12 +535,15 @@ impl<'a, F: Format> Levels<'a, F> {
         // SAFETY: as the caller promised.
         unsafe {
             for (k, colour) in [Colour::B1, Colour::B2].into_iter().enumerate() {
-                let a = straight.couplings(colour, row);
-                subtract::<Double>(self.excess[colour].row_mut(row, 0), a, self.excess.straight(colour, row));
+                let (a, t) = (straight.couplings(colour, row), self.excess.straight(colour, row));
+                let excess = self.excess[colour].row_mut(row, 0);
                 if let Some(matrix) = self.exact {
                     // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
                     let (center, h) = (matrix.center[colour].row(row, 0), self.inverse.straight(colour, row));
-                    schur_centers(matrix.schur_center[k].row_mut(row, 0), center, a, h);
+                    let out = matrix.schur_center[k].row_mut(row, 0);
+                    schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
+                } else {
+                    subtract::<Double>(excess, a, t);
                 }
             }
             let link = |r: &'a [Area; 4], h: &'a Area, to: [usize; 3], row: usize, shift: isize| {
@@ -702,7 +717,6 @@ mod tests {
     use super::*;
     use crate::backend::Lumping;
     use crate::backend::cpu::format::{Brain, Single};
-    use crate::backend::cpu::packed::Shape;
     use crate::backend::cpu::team::Team;
     use crate::backend::storage::Storage;
     use crate::grid::inspection::{Inspection, Questions};

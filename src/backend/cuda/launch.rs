@@ -820,7 +820,7 @@ pub struct NormArgs {
 /// formats.
 macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
-     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
+     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* $($tnumber,)* }
@@ -841,8 +841,8 @@ macro_rules! kernels {
         })*
 
         $($(#[doc = $fdoc])*
-        pub fn $fname(stream: &Stream, storage: Storage, $fa: &$farguments) -> Result<()> {
-            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + storage as usize;
+        pub fn $fname(stream: &Stream, $fs: Storage, $fa: &$farguments) -> Result<()> {
+            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + $fs as usize;
             // SAFETY: as above; the arrays were laid out for this format.
             unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
@@ -960,21 +960,21 @@ kernels! {
     }
     formats {
     /// Down a grid.
-    Descend descend(StepArgs) = "rrb_descend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
     /// Up a grid.
-    Ascend ascend(StepArgs) = "rrb_ascend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
     /// A step of the iteration on a recursion grid.
-    Inner inner(StepArgs) = "rrb_inner", |a| a.k.g.blocks(), OVER_AREA;
+    Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A product there.
-    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a| a.k.g.blocks(), OVER_AREA;
+    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A vector with all frequencies.
-    Draw draw(StepArgs) = "rrb_draw", |a| a.k.g.blocks(), OVER_AREA;
+    Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
     /// Up it, to z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
     /// Up it, to x and p, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_blocks(), OVER_AREA;
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.big_blocks(), OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
@@ -993,6 +993,13 @@ pub fn allow_dense(device: &Device) -> bool {
 fn dense_blocks(a: &RelaxArgs) -> u32 {
     let (groups, most) = (a.count.div_ceil(COLUMNS), (a.processors / CLUSTER * CLUSTER).max(CLUSTER));
     groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
+}
+
+/// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none waits for a
+/// second turn.
+pub fn sweep_blocks(g: &Geometry, storage: Storage) -> u32 {
+    let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
+    g.blocks().min(most)
 }
 
 /// Blocks of the remainder's product, each with one sum.

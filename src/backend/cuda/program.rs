@@ -227,19 +227,19 @@ impl Programs {
             let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
-        let base = base_with(together.blocks);
-        // Clusters, where they leave enough blocks for the same grids.
         if together.blocks > 0 && device.has_clusters() {
             for cluster in CLUSTERS {
                 let of = |kernel| device.together_in_clusters(kernel, launch::SWEEP_THREADS, cluster);
                 let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                 let blocks = blocks.min(MOST_BLOCKS / cluster * cluster);
-                if blocks > 0 && base_with(blocks) == base {
+                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
+                if blocks > 0 {
                     together = Together { blocks, cluster };
                     break;
                 }
             }
         }
+        let base = base_with(together.blocks);
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
         let crew = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::SWEEP_THREADS / 32) + crew;
@@ -342,6 +342,7 @@ impl Packed {
     fn blocks_of(&self, op: &Op) -> u32 {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
+            kind::DESCEND | kind::ASCEND => launch::sweep_blocks(&self.grids[op.grid as usize].k.g, self.shape.storage),
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }

@@ -14,6 +14,25 @@ use crate::backend::{Pivot, PivotContext};
 use crate::error::{Result, zeroed};
 use crate::grid::levels::{Embedding, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
+use crate::isa::for_each_isa;
+
+for_each_isa! {
+    /// Takes a node out: row, its couplings, from those of the nodes behind it, `rest`, and their excesses.
+    fn eliminate(rest: &mut [f64], excess: &mut [f64], row: &[f64], inverse: f64, handed: f64) {
+        let w = row.len();
+        for (p, &c) in row.iter().enumerate() {
+            // The couplings of the last nodes to nodes that are not there are zero.
+            if c != 0.0 {
+                let l = c * inverse;
+                let later = &mut rest[p * w..][..w - p - 1];
+                for (target, m) in later.iter_mut().zip(&row[p + 1..]) {
+                    *target -= l * m;
+                }
+                excess[p] -= l * handed;
+            }
+        }
+    }
+}
 
 /// Neighbours that a half stencil couples a node to: east, north, northeast, northwest.
 const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
@@ -92,16 +111,7 @@ impl Band {
             let d = pivot.accepted(pivot.d, floating, || context.node(level, embedding.fine(i, j)))?.d;
             let inverse = 1.0 / d;
             self.inverse_pivot[k] = inverse;
-            for (p, &c) in row.iter().enumerate() {
-                if c != 0.0 {
-                    let l = c * inverse;
-                    let later = &mut rest[p * w..][..w - p - 1];
-                    for (target, &m) in later.iter_mut().zip(&row[p + 1..]) {
-                        *target -= l * m;
-                    }
-                    self.excess[k + 1 + p] -= l * pivot.excess;
-                }
-            }
+            eliminate(rest, &mut self.excess[k + 1..], row, inverse, pivot.excess);
         }
         Ok(())
     }

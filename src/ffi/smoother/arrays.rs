@@ -82,12 +82,15 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// No pointer is NULL, and no array that is written overlaps another.
+/// No pointer is NULL or astray between two values, and no array that is written overlaps another.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {
         if start == 0 {
             return Err(Error::NullOfPatch { name, patch });
+        }
+        if !start.is_multiple_of(align_of::<f64>()) {
+            return Err(Error::AlignmentOfPatch { name, patch });
         }
         extents.push(Extent { start, end: start.saturating_add(len * size_of::<f64>()), written, name, patch });
         Ok(())

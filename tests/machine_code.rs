@@ -1,0 +1,231 @@
+//! The machine code of the row loops: packed arithmetic as wide as the instruction set has it, no calls inside, nothing of
+//! a wider set in the portable forms. Read from this test's own program with `objdump`, which comes with every gcc;
+//! without it there is nothing to check here.
+#![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+
+mod common;
+
+use common::Solver;
+use common::problems::poisson;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// Loops of `for_each_isa` whose work is to move numbers or to look at their bits.
+const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
+
+/// Loops between double precision and the sweeps' single precision: as many lanes as doubles fill, so that their single
+/// precision arithmetic is half as wide.
+const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "difference", "solve", "dot_mixed"];
+
+/// The loops of an iteration, which are compiled for the portable set as functions of their own.
+const OF_AN_ITERATION: [&str; 9] = [
+    "advance",
+    "advance_and_scale",
+    "difference",
+    "difference_form",
+    "dot",
+    "nine_points",
+    "solve",
+    "solve_in_place",
+    "subtract",
+];
+
+/// Names of the functions in `for_each_isa! { .. }` of a source, from its lines that begin one: four spaces and `fn`.
+fn names(source: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in source.lines() {
+        match line {
+            "for_each_isa! {" => inside = true,
+            "}" => inside = false,
+            _ => {}
+        }
+        if let Some(rest) = line.strip_prefix("    fn ").filter(|_| inside) {
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            names.push(rest[..end].to_owned());
+        }
+    }
+    names
+}
+
+struct Instruction<'a> {
+    address: u64,
+    operation: &'a str,
+    operands: &'a str,
+}
+
+/// The instruction of a line of objdump: "  address:\toperation operands".
+fn instruction(line: &str) -> Option<Instruction<'_>> {
+    let (address, rest) = line.trim_start().split_once(":\t")?;
+    let (operation, operands) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+    Some(Instruction { address: u64::from_str_radix(address, 16).ok()?, operation, operands: operands.trim() })
+}
+
+/// The path of a mangled name, legacy or v0: its identifiers, each of which its length comes before.
+fn identifiers(symbol: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = symbol;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = rest[start..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - start);
+        let (number, behind) = rest[start..].split_at(digits);
+        let behind_mark = behind.strip_prefix('_').unwrap_or(behind);
+        match number.parse::<usize>().ok().and_then(|n| behind_mark.get(..n)) {
+            Some(name) if name.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+                found.push(name);
+                rest = &behind_mark[name.len()..];
+            }
+            _ => rest = behind,
+        }
+    }
+    found
+}
+
+/// Of a loop over rows: its name and instruction set.
+fn kernel(symbol: &str) -> Option<(&str, &str)> {
+    let path = identifiers(symbol);
+    let at = path.iter().position(|&name| name == "kernels").filter(|&at| at > 0 && path[at - 1] == "cpu")?;
+    let set = path.get(at + 2).copied().filter(|set| ["avx2", "avx512"].contains(set)).unwrap_or("portable");
+    Some((path.get(at + 1)?, set))
+}
+
+/// Additions, multiplications, divisions and the like of floating-point numbers, by the form of their operands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arithmetic {
+    packed: [usize; 3],
+    scalar: usize,
+    calls: usize,
+}
+
+const REGISTERS: [&str; 3] = ["%xmm", "%ymm", "%zmm"];
+
+fn arithmetic(body: &[Instruction]) -> Arithmetic {
+    let mut found = Arithmetic::default();
+    for i in body {
+        let operation = i.operation.strip_prefix('v').unwrap_or(i.operation);
+        let is = ["add", "sub", "mul", "div", "max", "min", "fmadd", "fnmadd"].iter().any(|o| operation.starts_with(o));
+        found.calls += usize::from(operation.starts_with("call"));
+        match operation.get(operation.len().saturating_sub(2)..) {
+            Some("pd" | "ps") if is => {
+                let width = (0..3).rev().find(|&w| i.operands.contains(REGISTERS[w])).unwrap_or(0);
+                found.packed[width] += 1;
+            }
+            Some("sd" | "ss") if is => found.scalar += 1,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Innermost loops: from the target of a jump backwards to the jump.
+fn loops<'a>(body: &'a [Instruction<'a>]) -> Vec<&'a [Instruction<'a>]> {
+    let place: BTreeMap<u64, usize> = body.iter().enumerate().map(|(k, i)| (i.address, k)).collect();
+    let mut all = Vec::new();
+    for (end, i) in body.iter().enumerate().filter(|(_, i)| i.operation.starts_with('j')) {
+        let target = i.operands.split_whitespace().next().and_then(|t| u64::from_str_radix(t, 16).ok());
+        if let Some(&start) = target.and_then(|t| place.get(&t)).filter(|&&start| start <= end) {
+            all.push((start, end));
+        }
+    }
+    let holds_another = |l: &(usize, usize)| all.iter().any(|o| o != l && l.0 <= o.0 && o.1 <= l.1);
+    all.iter().filter(|l| !holds_another(l)).map(|l| &body[l.0..=l.1]).collect()
+}
+
+/// What is wrong with a function, if anything.
+fn fault(name: &str, set: &str, body: &[Instruction]) -> Option<String> {
+    let width = ["portable", "avx2", "avx512"].iter().position(|s| *s == set)?;
+    if let Some(i) = body.iter().find(|i| REGISTERS[width + 1..].iter().any(|wider| i.operands.contains(wider))) {
+        return Some(format!("uses {} {}", i.operation, i.operands));
+    }
+    let loops = loops(body);
+    let found: Vec<Arithmetic> = loops.iter().map(|body| arithmetic(body)).collect();
+    // The portable forms of short loops are part of those that call them, as their calls to other sets remain here.
+    if set == "portable" && !OF_AN_ITERATION.contains(&name) {
+        return None;
+    }
+    if MOVES.contains(&name) {
+        // Copies are left to memcpy; doubles become numbers half as wide.
+        let wide = |i: &Instruction| REGISTERS[width.saturating_sub(1)..].iter().any(|r| i.operands.contains(r));
+        let moves = loops.is_empty() || loops.iter().any(|body| body.iter().any(wide));
+        return (!moves).then(|| format!("moves nothing by {}", REGISTERS[width]));
+    }
+    let least = if OF_TWO_WIDTHS.contains(&name) { width.saturating_sub(1) } else { width };
+    let as_wanted = |a: &Arithmetic| a.packed[least..=width].iter().sum::<usize>() > 0 && a.scalar == 0 && a.calls == 0;
+    (!found.iter().any(as_wanted)).then(|| format!("has no loop in {}: {found:?}", REGISTERS[width]))
+}
+
+#[test]
+fn row_loops_are_vectors() {
+    // So that the solver is a part of this program.
+    let a = poisson(20, 20);
+    Solver::of(&a, "backend=cpu threads=1").solve_from_zero(&vec![1.0; a.len()]);
+
+    let program = std::env::current_exe().expect("the path of this program");
+    let Ok(output) = Command::new("objdump").args(["-d", "--no-show-raw-insn", "-j", ".text"]).arg(program).output()
+    else {
+        eprintln!("no objdump here: the machine code is not checked");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("objdump writes text");
+
+    let wanted = names(include_str!("../src/backend/cpu/kernels.rs"));
+    assert!(wanted.len() > 30, "{wanted:?}");
+    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for function in text.split("\n\n") {
+        let mut lines = function.trim_start().lines();
+        let symbol = lines.next().and_then(|l| l.split_once('<')).map_or("", |(_, symbol)| symbol);
+        let Some((name, set)) = kernel(symbol).filter(|(name, _)| wanted.iter().any(|w| w == name)) else { continue };
+        let body: Vec<Instruction> = lines.filter_map(instruction).collect();
+        *seen.entry((name, set)).or_default() += 1;
+        if let Some(fault) = fault(name, set, &body) {
+            faults.push(format!("{name}, {set}: {fault}"));
+        }
+    }
+    for name in &wanted {
+        for set in ["avx512", "avx2"] {
+            if !seen.contains_key(&(name, set)) {
+                faults.push(format!("{name} is not there for {set}"));
+            }
+        }
+    }
+    for name in OF_AN_ITERATION {
+        if !seen.contains_key(&(name, "portable")) {
+            faults.push(format!("{name} is not there for all machines"));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {} functions:\n{}",
+        faults.len(),
+        seen.values().sum::<usize>(),
+        faults.join("\n")
+    );
+}
+
+#[test]
+fn listings_are_understood() {
+    assert_eq!(
+        kernel("_ZN9rrbsolver7backend3cpu7kernels5scale6avx51217h8658edb200ffb4e0E>:"),
+        Some(("scale", "avx512"))
+    );
+    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu7kernels3dot17h8658edb200ffb4e0E>:"), Some(("dot", "portable")));
+    assert_eq!(
+        kernel("_RINvNvNtNtNtCs1_9rrbsolver7backend3cpu7kernels5scale4avx2NtNtB8_6format5BrainEBa_"),
+        Some(("scale", "avx2"))
+    );
+    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu5fused6avx51217h8658edb200ffb4e0E>:"), None);
+    let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
+    let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
+    let inner = loops(&body);
+    assert_eq!(inner.len(), 1);
+    let found = arithmetic(inner[0]);
+    assert_eq!((found.packed, found.scalar, found.calls), ([0, 0, 0], 1, 1));
+    assert_eq!(arithmetic(&body).packed, [0, 0, 1]);
+    assert!(fault("dot", "avx512", &body).is_some_and(|f| f.starts_with("has no loop")));
+    assert!(fault("dot", "avx2", &body).is_some_and(|f| f.starts_with("uses vaddpd")));
+    let listing = "  10:\tvaddpd %ymm1,%ymm2,%ymm3\n  16:\tjne    10 <g>\n  18:\tret";
+    let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
+    assert_eq!(fault("dot", "avx2", &body), None);
+    assert!(fault("dot", "avx512", &body).is_some());
+}
