@@ -913,6 +913,7 @@ mod tests {
         for (grid, sweep) in [(first, F::sweep(first)), (second, F::sweep(second))] {
             for row in grid.layout.rows(Colour::B1) {
                 for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
+                    // SAFETY: as above.
                     let values = unsafe { area.row(row, 0) };
                     bits.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide().to_bits()));
                 }
