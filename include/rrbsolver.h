@@ -460,7 +460,7 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
  * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
  * starts no thread.
- * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 85 flops a cell.
+ * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
  * Source: Rodriguez et al., algorithms 1 to 3.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to

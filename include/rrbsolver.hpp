@@ -85,6 +85,18 @@ inline rrb_status check(rrb_status status) {
     return status;
 }
 
+/// The value of a whole-number option; one that does not fit is refused.
+template <class Integer>
+std::int64_t whole(std::int32_t key, Integer value) {
+    if constexpr (std::is_unsigned_v<Integer> && sizeof(Integer) >= sizeof(std::int64_t)) {
+        if (value > static_cast<Integer>(std::numeric_limits<std::int64_t>::max())) {
+            throw error(RRB_ERR_ARGUMENT, "the value of option " + std::to_string(key) +
+                                              " must be at most 9223372036854775807, got " + std::to_string(value));
+        }
+    }
+    return static_cast<std::int64_t>(value);
+}
+
 template <class T>
 void check_size(const char *name, view<T> array, std::int64_t nx, std::int64_t ny, std::int64_t ld) {
     const auto columns = static_cast<std::size_t>(nx), rows = static_cast<std::size_t>(ny), row = static_cast<std::size_t>(ld);
@@ -129,13 +141,7 @@ public:
     /// An integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM, RRB_NORM_PRECONDITIONED).
     template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
     void set(std::int32_t key, Integer value) {
-        if constexpr (std::is_unsigned_v<Integer> && sizeof(Integer) >= sizeof(std::int64_t)) {
-            if (value > static_cast<Integer>(std::numeric_limits<std::int64_t>::max())) {
-                throw error(RRB_ERR_ARGUMENT, "the value of option " + std::to_string(key) +
-                                                  " must be at most 9223372036854775807, got " + std::to_string(value));
-            }
-        }
-        detail::check(rrb_set_int(handle(), key, static_cast<std::int64_t>(value)));
+        detail::check(rrb_set_int(handle(), key, detail::whole(key, value)));
     }
     /// A real option: set(RRB_OPT_REL_TOL, 1e-8).
     void set(std::int32_t key, double value) { detail::check(rrb_set_real(handle(), key, value)); }
@@ -264,9 +270,16 @@ struct box {
     std::array<std::int64_t, 3> size;
 };
 
-/// Tables of one pointer a patch.
+/// Tables of one pointer a patch: arrays on the host, or on the device of a smoother with backend=cuda, all of a call in one
+/// place.
 using patches = view<double *const>;
 using const_patches = view<const double *const>;
+
+/// The library's arrays of smoother::upload, one pointer a patch.
+struct resident_patches {
+    std::vector<double *> u;
+    std::vector<double *> f;
+};
 
 /// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top) or 27
 /// (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other use throws
@@ -286,7 +299,7 @@ public:
     /// A whole-number option, a switch or a choice: set(RRB_OPT_METHOD, RRB_METHOD_BLOCK_JACOBI).
     template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
     void set(std::int32_t key, Integer value) {
-        detail::check(smoother_set_int(handle(), key, static_cast<std::int64_t>(value)));
+        detail::check(smoother_set_int(handle(), key, detail::whole(key, value)));
     }
     /// A real option: set(RRB_OPT_OMEGA, 0.85).
     void set(std::int32_t key, double value) { detail::check(smoother_set_real(handle(), key, value)); }
@@ -313,11 +326,13 @@ public:
             lower.insert(lower.end(), b.lower.begin(), b.lower.end());
             size.insert(size.end(), b.size.begin(), b.size.end());
         }
-        count_ = boxes.size();
+        known_ = false;
         using triples = const std::int64_t (*)[3];
-        detail::check(smoother_set_patches(handle(), static_cast<std::int64_t>(count_),
+        detail::check(smoother_set_patches(handle(), static_cast<std::int64_t>(boxes.size()),
                                            reinterpret_cast<triples>(lower.data()),
                                            reinterpret_cast<triples>(size.data())));
+        count_ = boxes.size();
+        known_ = true;
     }
 
     /// `sweeps` sweeps: u in and out. Returns RRB_OK or RRB_STOPPED.
@@ -334,35 +349,59 @@ public:
         check_count("u", u.size());
         detail::check(smoother_exchange(handle(), u.data()));
     }
+    /// The same on the patches of upload.
+    void exchange() { detail::check(smoother_exchange(handle(), nullptr)); }
 
     /// ||f - A u||_2 over all patches, with fresh ghost cells.
     double residual(patches u, const_patches f) {
         check_count("u", u.size());
         check_count("f", f.size());
-        double norm2 = 0;
-        finish(smoother_residual(handle(), u.data(), f.data(), nullptr, &norm2));
-        return norm2;
+        return norm_of(u.data(), f.data(), nullptr);
     }
     /// The same, and r = f - A u.
     double residual(patches u, const_patches f, patches r) {
         check_count("u", u.size());
         check_count("f", f.size());
         check_count("r", r.size());
-        double norm2 = 0;
-        finish(smoother_residual(handle(), u.data(), f.data(), r.data(), &norm2));
-        return norm2;
+        return norm_of(u.data(), f.data(), r.data());
+    }
+    /// Of the patches of upload.
+    double residual() { return norm_of(nullptr, nullptr, nullptr); }
+    /// The same, and r = f - A u: where the patches are, on the device or on the host.
+    double residual(patches r) {
+        check_count("r", r.size());
+        return norm_of(nullptr, nullptr, r.data());
     }
 
-    /// Keeps patches in the library's memory, on the device where there is one.
+    /// Keeps patches in the library's memory, on the device where there is one. Called again, it takes new values.
     void upload(patches u, const_patches f) {
         check_count("u", u.size());
         check_count("f", f.size());
         detail::check(smoother_upload(handle(), u.data(), f.data()));
     }
-    /// Brings them back.
+    /// New values of u alone, or of f alone; the other stays as it is.
+    void upload_u(patches u) {
+        check_count("u", u.size());
+        detail::check(smoother_upload(handle(), u.data(), nullptr));
+    }
+    void upload_f(const_patches f) {
+        check_count("f", f.size());
+        detail::check(smoother_upload(handle(), nullptr, f.data()));
+    }
+    /// Brings u back.
     void download(patches u) {
         check_count("u", u.size());
         detail::check(smoother_download(handle(), u.data()));
+    }
+    /// Where the patches of upload are, for kernels of your own: device pointers, or host pointers with a CPU backend. Good
+    /// until the next set_patches.
+    resident_patches device_pointers() {
+        // At least one: NULL says that the table is not wanted.
+        resident_patches where{std::vector<double *>(count_ + 1), std::vector<double *>(count_ + 1)};
+        detail::check(smoother_device_pointers(handle(), where.u.data(), where.f.data()));
+        where.u.pop_back();
+        where.f.pop_back();
+        return where;
     }
 
     /// The relative residuals that the monitor was given in the last apply.
@@ -426,6 +465,12 @@ private:
         return guarded(user, [&](callbacks &state) { return state.watch(sweep, relative_residual); });
     }
 
+    double norm_of(double *const *u, const double *const *f, double *const *r) {
+        double norm2 = 0;
+        finish(smoother_residual(handle(), u, f, r, &norm2));
+        return norm2;
+    }
+
     rrb_status finish(rrb_status status) {
         if (state_ && state_->thrown) {
             std::rethrow_exception(std::exchange(state_->thrown, nullptr));
@@ -433,8 +478,9 @@ private:
         return detail::check(status);
     }
 
+    /// Without a list of patches the call itself says so, before it reads a table.
     void check_count(const char *name, std::size_t size) const {
-        if (size != count_) {
+        if (handle() != nullptr && known_ && size != count_) {
             throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold a pointer for each of " +
                                                std::to_string(count_) + " patches, got " + std::to_string(size));
         }
@@ -444,6 +490,7 @@ private:
     std::unique_ptr<callbacks> state_;
     std::unique_ptr<smoother_handle, destroyer> handle_;
     std::size_t count_ = 0;
+    bool known_ = false; // The last set_patches succeeded.
 };
 
 /// What solve_once did.

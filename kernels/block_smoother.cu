@@ -48,13 +48,15 @@ struct Item {
     unsigned shape;
     int wait;          // place in `totals` of what must be done in the chunk before, the own one and the next; -1: nothing
     int done;          // place of the own chunk in `progress` and `totals`
-    int advances;      // counts in it
+    unsigned faces;    // sides that touch a tile of another patch, of which this one's first face has a number from bit 7 on
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
+// Sides in the order west, east, south, north, bottom, top; whether an item counts in `progress`.
+constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
 
 // Tables of a shape, at ((lz-1)*8 + ly-1)*8 + lx-1.
 struct Tables {
-    const double *reciprocals, *before, *after, *dense;
+    const double *reciprocals, *before, *after, *dense, *packed;
 };
 
 // Part of the ghost layer of one patch that another covers, at most BOX_CELLS cells.
@@ -80,7 +82,14 @@ struct RelaxArgs {
     double eigenvalues[24];   // of 8^3 blocks of a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;            // of three inverse transforms
     int points, dense;        // dense inverses
+    // Faces between tiles of different patches, 64 values each: those that came with the sweep before, to be read instead of
+    // ghost cells, and those for the next sweep; or NULL. Whose face it is on the other side.
+    const double *arrived;
+    double *leaving;
+    const int *partners;
+    int keep;                 // what arrived is written to the ghost cells too
 };
+constexpr int FACE = 64;
 
 #ifdef RRB_EMULATED
 __device__ __forceinline__ double load_relaxed(const double *p) { return *p; }
@@ -89,7 +98,23 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p;
 __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
+__device__ __forceinline__ int bits(unsigned v) { return __builtin_popcount(v); }
+__device__ __forceinline__ void let_next_begin() {}
+__device__ __forceinline__ void wait_for_previous() {}
 #else
+__device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
+// A launch that is allowed to (`Stream::launch`) begins when all blocks of the one before have begun, and fills the places of
+// those that end; what that one writes is there, and what it reads may be written, after the second function.
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ __forceinline__ double load_relaxed(const double *p) {
     double v;
     asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(v) : "l"(p));
@@ -125,12 +150,69 @@ __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
 }
 
 __device__ __forceinline__ void advance(const RelaxArgs &a, const Item &item) {
-    if (!item.advances) return;
+    if (!(item.faces & ADVANCES)) return;
     __syncthreads();
     if (threadIdx.x == 0) add_release(a.progress + item.done);
 }
 
 __device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
+
+// Where the first values of the face on a side begin.
+__device__ __forceinline__ int64_t face_of(unsigned faces, int side) { return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1))); }
+
+// The six faces around a tile of 8^3, a value of each: of (y, z), (x, z) or (x, y) = (s, t).
+struct Around {
+    double west, east, south, north, bottom, top;
+};
+
+// From the cells at `corner` of u, or from what arrived from other patches.
+__device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, const Patch &patch, int64_t corner) {
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const unsigned sides = a.arrived ? item.faces & SIDES : 0;
+    const double *u = patch.u[a.from] + corner;
+    const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
+    auto load = [&](int side, int64_t cell) {
+        return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
+    };
+    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane), load(5, z + 8 * plane)};
+    if (a.keep && sides) {
+        double *ghosts = patch.u[a.to] + corner;
+        if (sides & 1) store_relaxed(ghosts + x - 1, v.west);
+        if (sides & 2) store_relaxed(ghosts + x + 8, v.east);
+        if (sides & 4) store_relaxed(ghosts + y - row, v.south);
+        if (sides & 8) store_relaxed(ghosts + y + 8 * row, v.north);
+        if (sides & 16) store_relaxed(ghosts + z - plane, v.bottom);
+        if (sides & 32) store_relaxed(ghosts + z + 8 * plane, v.top);
+    }
+    return v;
+}
+
+// Who gets the faces of this tile; read long before they are known. Followed by a barrier of the block before `leave`.
+__device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
+    if (a.leaving && threadIdx.x < bits(item.faces & SIDES)) partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
+}
+
+// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for their
+// next sweep: each cell is relaxed once a sweep.
+__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
+    const unsigned sides = item.faces & SIDES;
+    if (!a.leaving || !sides) return;
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    auto face = [&](int side) { return a.leaving + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
+    auto line = [&](double *to) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            if (active >> k & 1) to[k * 8] = v[k];
+        }
+    };
+    if (sides & 1 && s == 0) line(face(0) + t);
+    if (sides & 2 && s == 7) line(face(1) + t);
+    if (sides & 4 && t == 0) line(face(2) + s);
+    if (sides & 8 && t == 7) line(face(3) + s);
+    if (sides & 16 && active & 1) face(4)[threadIdx.x] = v[0];
+    if (sides & 32 && active >> 7 & 1) face(5)[threadIdx.x] = v[7];
+}
 
 // sin(20 k degrees), k = 1, 2, 3; the fourth is the sum of the first two.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
@@ -220,7 +302,7 @@ __device__ __forceinline__ void transform(double (&v)[8], int length) {
 // south and north at z*8 + x.
 constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
 
-__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
@@ -235,19 +317,17 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
     }
+    find_partners(a, item, partners);
+    wait_for_previous();
     wait(a, item);
     {
-        const double *u = patch.u[a.from] + corner;
-        const double *column = u + t * row + s, *layer = u + t * plane;
-        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
-        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
-        const double bottom = load_relaxed(column - plane), top = load_relaxed(column + 8 * plane);
-        halo[threadIdx.x] = west;
-        halo[EAST + threadIdx.x] = east;
-        halo[SOUTH + threadIdx.x] = south;
-        halo[NORTH + threadIdx.x] = north;
-        v[0] -= a.legs[4] * bottom;
-        v[7] -= a.legs[22] * top;
+        const Around u = around(a, item, patch, corner);
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
+        v[0] -= a.legs[4] * u.bottom;
+        v[7] -= a.legs[22] * u.top;
     }
     __syncthreads();
     if (s == 0 || s == 7) {
@@ -313,6 +393,7 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
     for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
     advance(a, item);
+    leave(a, item, partners, v, 255);
 }
 
 // Cells of an item along one direction.
@@ -339,6 +420,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     const bool masked = item.shape & MASKED;
     auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
 
+    wait_for_previous();
     wait(a, item);
     double own[8], v[8];
     unsigned active = 0;
@@ -455,7 +537,7 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
 
 // A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
 // bit, but u comes once, into shared memory.
-__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo) {
+__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
     // Logarithms.
@@ -478,18 +560,20 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
     }
+    find_partners(a, item, partners);
+    wait_for_previous();
     wait(a, item);
     {
-        const double *u = patch.u[a.from] + corner;
-        const double *column = u + t * row + s, *layer = u + t * plane;
+        const double *column = patch.u[a.from] + corner + t * row + s;
 #pragma unroll
-        for (int k = 0; k < 10; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
-        const double west = load_relaxed(layer + s * row - 1), east = load_relaxed(layer + s * row + 8);
-        const double south = load_relaxed(layer + s - row), north = load_relaxed(layer + s + 8 * row);
-        halo[threadIdx.x] = west;
-        halo[EAST + threadIdx.x] = east;
-        halo[SOUTH + threadIdx.x] = south;
-        halo[NORTH + threadIdx.x] = north;
+        for (int k = 1; k < 9; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const Around u = around(a, item, patch, corner);
+        line[0] = u.bottom;
+        line[9] = u.top;
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
     }
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
@@ -542,16 +626,28 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
     double *out = patch.u[a.to] + corner + t * row + s;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        if (active >> k & 1) store_relaxed(out + k * plane, line[k + 1] + a.omega * v[k]);
+        v[k] = line[k + 1] + a.omega * v[k];
+        if (active >> k & 1) store_relaxed(out + k * plane, v[k]);
     }
     advance(a, item);
+    leave(a, item, partners, v, active);
 }
 
-// Dense inverses of blocks of 8^3, COLUMNS of them as one matrix product: 512 x 512 times 512 x 40 by the tensor cores. The
-// right-hand sides lie in shared memory, 165 KB, rows padded so that the fragments of B come without bank conflicts; the
-// inverse, 2 MB, comes from L2, 13 flops a byte. A warp has 32 rows of the result. Devices with less shared memory take
-// `relax_any`, which reads the inverse once a block.
-constexpr int COLUMNS = 40, DENSE_THREADS = 512, COLUMN = TILE_CELLS + 4;
+// Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay and take
+// group after group of COLUMNS blocks. A warp has 32 rows of the result in registers. The inverse comes in steps of eight of
+// its columns, 32 KB, by bulk copies into STAGES places of shared memory; the two blocks of threads of a cluster fetch one
+// half each and get both, so that L2 delivers it once for 64 columns: 16 flops a byte. Right-hand sides, f - A u, are
+// computed a layer of the blocks ahead of the product, by all threads, between their products.
+//
+// `packed` of the tables: the inverse in the order in which a warp's lanes take it, 16 bytes a lane: element (row, column) =
+// (32 w + 16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at ((((q*16 + w)*2 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: layer by layer,
+// PITCH values apart, so that 16 bytes a lane come without bank conflicts.
+//
+// Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory take `relax_any`, which reads the inverse
+// once a block.
+constexpr int COLUMNS = 32, DENSE_THREADS = 512, LAYER = 64, PITCH = LAYER + 8;
+constexpr int STEP = 8 * TILE_CELLS, STEPS = TILE_CELLS / 8, STAGES = 4, AHEAD = STAGES - 2, WARPS = DENSE_THREADS / 32;
+constexpr int CLUSTER = 2;
 
 // c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
@@ -584,6 +680,92 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
+// Steps of the inverse on their way through shared memory. `full` of a place: both halves are there. `empty`: all warps of
+// both blocks of threads have read it.
+#if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 900
+#define RRB_CLUSTER __cluster_dims__(2, 1, 1)
+struct Pipeline {
+    unsigned inverse, full, empty, rank;   // addresses in shared memory; of the block in the cluster
+    const double *packed;
+    unsigned steps;
+
+    static __device__ __forceinline__ void meet() {
+        asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    }
+
+    static __device__ __forceinline__ void until(unsigned barrier, unsigned parity) {
+        asm volatile(
+            "{\n.reg .pred done;\n"
+            "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+            "@done bra over;\nbra again;\nover:\n}" ::"r"(barrier), "r"(parity)
+            : "memory");
+    }
+
+    __device__ __forceinline__ Pipeline(double *places, unsigned long long *barriers, const double *packed, unsigned steps)
+        : inverse(__cvta_generic_to_shared(places)), full(__cvta_generic_to_shared(barriers)), empty(full + 8 * STAGES), packed(packed), steps(steps) {
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        if (threadIdx.x == 0) {
+            for (int q = 0; q < STAGES; ++q) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * q) : "memory");
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * q), "n"(CLUSTER * WARPS) : "memory");
+            }
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        }
+        meet();
+        for (unsigned q = 0; q < AHEAD; ++q) fetch(q);
+    }
+
+    // By one thread. Its half goes to both blocks.
+    __device__ __forceinline__ void fetch(unsigned q) const {
+        if (threadIdx.x != 0 || q >= steps) return;
+        const unsigned place = q % STAGES, use = q / STAGES;
+        if (use > 0) until(empty + 8 * place, use - 1 & 1);
+        constexpr unsigned HALF = 8 * STEP / CLUSTER;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * place), "n"(8 * STEP) : "memory");
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
+                inverse + place * 8 * STEP + rank * HALF),
+            "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full + 8 * place), "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
+            : "memory");
+    }
+
+    __device__ __forceinline__ void wait(unsigned q) const { until(full + 8 * (q % STAGES), q / STAGES & 1); }
+
+    // Two neighbouring values of a fragment.
+    __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(inverse + 8 * (q % STAGES * STEP + at)));
+    }
+
+    // This warp has read it.
+    __device__ __forceinline__ void release(unsigned q) const {
+        __syncwarp();
+        const int lane = threadIdx.x & 31;
+        if (lane < CLUSTER) {
+            asm volatile(
+                "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * (q % STAGES)),
+                "r"(lane)
+                : "memory");
+        }
+    }
+};
+#else
+#define RRB_CLUSTER
+// From where it is: emulated devices, and those that lack clusters or the shared memory for them.
+struct Pipeline {
+    const double *packed;
+    __device__ __forceinline__ Pipeline(double *, unsigned long long *, const double *packed, unsigned) : packed(packed) {}
+    static __device__ __forceinline__ void meet() {}
+    __device__ __forceinline__ void fetch(unsigned) const {}
+    __device__ __forceinline__ void wait(unsigned) const {}
+    __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
+        first = __ldg(packed + q % STEPS * STEP + at);
+        second = __ldg(packed + q % STEPS * STEP + at + 1);
+    }
+    __device__ __forceinline__ void release(unsigned) const {}
+};
+#endif
+
 // Where a column's block lies.
 struct Column {
     const double *u, *f;
@@ -591,86 +773,149 @@ struct Column {
     int64_t row, plane, f_row, f_plane;
 };
 
-template <int POINTS> __device__ __forceinline__ double residual(const RelaxArgs &a, const Column &c, int i, int j, int k) {
-    const double *u = c.u + k * c.plane + j * c.row + i;
-    double r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
-    if (POINTS == 7) {
-        r -= a.legs[13] * u[0];
-        r -= a.legs[12] * u[-1];
-        r -= a.legs[14] * u[1];
-        r -= a.legs[10] * u[-c.row];
-        r -= a.legs[16] * u[c.row];
-        r -= a.legs[4] * u[-c.plane];
-        r -= a.legs[22] * u[c.plane];
-    } else {
-#pragma unroll
-        for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
-    }
-    return r;
-}
+// f - A u of a cell in two halves, whose values are on their way while something else is done; 27 points are too many to hold.
+template <int POINTS> struct Residual {
+    double v[4], r;
 
-template <int POINTS> __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *r, Column *column) {
-    const unsigned first = blockIdx.x * COLUMNS;
-    const int columns = static_cast<int>(min(a.count - first, static_cast<unsigned>(COLUMNS)));
-    if (threadIdx.x < COLUMNS) {
+    template <int HALF> __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
+        if (POINTS != 7) return;
+        const double *u = c.u + k * c.plane + j * c.row + i;
+        if (HALF == 0) {
+            v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+            v[1] = u[0];
+            v[2] = u[-1];
+            v[3] = u[1];
+        } else {
+            v[0] = u[-c.row];
+            v[1] = u[c.row];
+            v[2] = u[-c.plane];
+            v[3] = u[c.plane];
+        }
+    }
+
+    template <int HALF> __device__ __forceinline__ void end(const RelaxArgs &a, const Column &c, int i, int j, int k) {
+        if (POINTS == 7 && HALF == 0) {
+            r = v[0];
+            r -= a.legs[13] * v[1];
+            r -= a.legs[12] * v[2];
+            r -= a.legs[14] * v[3];
+        } else if (POINTS == 7) {
+            r -= a.legs[10] * v[0];
+            r -= a.legs[16] * v[1];
+            r -= a.legs[4] * v[2];
+            r -= a.legs[22] * v[3];
+        } else if (HALF == 1) {
+            const double *u = c.u + k * c.plane + j * c.row + i;
+            r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+#pragma unroll 9
+            for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
+        }
+    }
+};
+
+// Shared memory: places of the inverse, two layers of right-hand sides, the columns of two groups, barriers.
+template <int POINTS>
+__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *places, double *right, Column (*columns)[COLUMNS], unsigned long long *barriers) {
+    const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
+    const Pipeline inverse(places, barriers, a.tables[TILE_CELLS - 1].packed, rounds * STEPS);
+    auto begin_group = [&](unsigned round) {
+        if (threadIdx.x >= COLUMNS) return;
         // Those beyond the last one repeat it, so that loops need not ask.
-        const Item &item = a.items[first + min(static_cast<int>(threadIdx.x), columns - 1)];
+        const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + threadIdx.x, a.count - 1)];
         const Patch &patch = a.patches[item.patch];
         const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
         const int64_t at = (item.z + 1) * plane + (item.y + 1) * row + item.x + 1;
-        column[threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
-                               row,                  plane,                                                            patch.nx, f_plane};
+        columns[round & 1][threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
+                                           row,                  plane,                                                            patch.nx, f_plane};
+    };
+    // A thread has one cell of a layer, of every eighth column.
+    constexpr int APART = DENSE_THREADS / LAYER, EACH = COLUMNS / APART;
+    const int cell = threadIdx.x & LAYER - 1, column = threadIdx.x / LAYER;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
+
+    begin_group(0);
+    wait_for_previous();
+    __syncthreads();
+    for (int n = 0; n < EACH; ++n) {
+        const Column &of = columns[0][column + n * APART];
+        Residual<POINTS> r;
+        r.template begin<0>(of, cell & 7, cell >> 3, 0);
+        r.template end<0>(a, of, cell & 7, cell >> 3, 0);
+        r.template begin<1>(of, cell & 7, cell >> 3, 0);
+        r.template end<1>(a, of, cell & 7, cell >> 3, 0);
+        right[(column + n * APART) * PITCH + cell] = r.r;
     }
     __syncthreads();
-    const int cell = threadIdx.x, i = cell & 7, j = cell >> 3 & 7, k = cell >> 6;
-#pragma unroll 4
-    for (int n = 0; n < COLUMNS; ++n) r[n * COLUMN + cell] = residual<POINTS>(a, column[n], i, j, k);
-    __syncthreads();
-
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, rows = threadIdx.x / 32 * 32;
-    double sum[2][COLUMNS / 8][4] = {};
-    // Columns of the inverse are contiguous: eight rows, 64 bytes, of four columns at a time.
-    const double *inverse = a.tables[TILE_CELLS - 1].dense + t * TILE_CELLS + rows + g;
-    const double *right = r + g * COLUMN + t;
+    unsigned q = 0;
+    for (unsigned round = 0; round < rounds; ++round) {
+        double sum[2][COLUMNS / 8][4] = {};
+        auto multiply = [&](unsigned step, const double *rows) {
+            inverse.fetch(step + AHEAD);
+            inverse.wait(step);
+            double left[2][4];
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+#pragma unroll
+                for (int h = 0; h < 2; ++h) inverse.load(step, (((warp * 2 + m) * 2 + h) * 32 + lane) * 2, left[m][2 * h], left[m][2 * h + 1]);
+            }
+#pragma unroll
+            for (int c = 0; c < COLUMNS / 8; ++c) {
+                const double2 pair = *reinterpret_cast<const double2 *>(rows + c * 8 * PITCH);
+                const double b[2] = {pair.x, pair.y};
+                multiply_add(sum[0][c], left[0], b);
+                multiply_add(sum[1][c], left[1], b);
+            }
+            inverse.release(step);
+        };
 #pragma unroll 1
-    for (int q = 0; q < TILE_CELLS; q += 8, inverse += 8 * TILE_CELLS, right += 8) {
-        double left[2][4];
+        for (int layer = 0; layer < 8; ++layer) {
+            const double *here = right + (layer & 1) * COLUMNS * PITCH + g * PITCH + 2 * t;
+            double *next = right + (layer + 1 & 1) * COLUMNS * PITCH + cell;
+            const bool more = layer < 7 || round + 1 < rounds;
+            const Column *of = columns[round + (layer == 7) & 1] + column;
+            if (layer == 6 && round + 1 < rounds) begin_group(round + 1);
+#pragma unroll 1
+            for (int n = 0; n < EACH; ++n) {
+                Residual<POINTS> r;
+                const int k = layer + 1 & 7;
+                if (more) r.template begin<0>(of[n * APART], cell & 7, cell >> 3, k);
+                multiply(q++, here + 2 * n * 8);
+                if (more) {
+                    r.template end<0>(a, of[n * APART], cell & 7, cell >> 3, k);
+                    r.template begin<1>(of[n * APART], cell & 7, cell >> 3, k);
+                }
+                multiply(q++, here + (2 * n + 1) * 8);
+                if (more) {
+                    r.template end<1>(a, of[n * APART], cell & 7, cell >> 3, k);
+                    next[(column + n * APART) * PITCH] = r.r;
+                }
+            }
+            __syncthreads();
+        }
+        // Row 32 w + 16 m + 8 e + g of the result is x = g of a row of the block.
+        const unsigned first = (round * gridDim.x + blockIdx.x) * COLUMNS;
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) left[m][e] = __ldg(inverse + m * 16 + e % 2 * 8 + e / 2 * 4 * TILE_CELLS);
-        }
+            for (int e = 0; e < 2; ++e) {
+                const int j = warp * 4 + m * 2 + e & 7, k = warp / 2;
+                double old[COLUMNS / 4];
 #pragma unroll
-        for (int n = 0; n < COLUMNS / 8; ++n) {
-            const double b[2] = {right[n * 8 * COLUMN], right[n * 8 * COLUMN + 4]};
-            multiply_add(sum[0][n], left[0], b);
-            multiply_add(sum[1][n], left[1], b);
-        }
-    }
-    __syncthreads();
+                for (int n = 0; n < COLUMNS / 4; ++n) {
+                    const Column &c = columns[round & 1][n / 2 * 8 + 2 * t + n % 2];
+                    old[n] = c.u[k * c.plane + j * c.row + g];
+                }
 #pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-        for (int n = 0; n < COLUMNS / 8; ++n) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) r[(n * 8 + 2 * t + e % 2) * COLUMN + rows + m * 16 + g + e / 2 * 8] = sum[m][n][e];
-        }
-    }
-    __syncthreads();
-    constexpr int TOGETHER = 8;
-    for (int begin = 0; begin < columns; begin += TOGETHER) {
-        double old[TOGETHER];
-#pragma unroll
-        for (int n = 0; n < TOGETHER; ++n) {
-            const Column &c = column[begin + n];
-            old[n] = c.u[k * c.plane + j * c.row + i];
-        }
-#pragma unroll
-        for (int n = 0; n < TOGETHER; ++n) {
-            const Column &c = column[begin + n];
-            if (begin + n < columns) c.out[k * c.plane + j * c.row + i] = old[n] + a.omega * r[(begin + n) * COLUMN + cell];
+                for (int n = 0; n < COLUMNS / 4; ++n) {
+                    const int number = n / 2 * 8 + 2 * t + n % 2;
+                    const Column &c = columns[round & 1][number];
+                    if (first + number < a.count) c.out[k * c.plane + j * c.row + g] = old[n] + a.omega * sum[m][n / 2][2 * e + n % 2];
+                }
+            }
         }
     }
+    // Nobody leaves while the other one may still write here.
+    Pipeline::meet();
 }
 
 // One whole block of 8^3.
@@ -692,13 +937,16 @@ __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, in
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
     const int cells = c.nx * c.ny * c.nz;
+    // q / n as q m / 2^20, exact below 512.
+    const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
     int64_t place[BOX_CELLS / TILE_THREADS];
+    wait_for_previous();
 #pragma unroll
     for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
         const int q = threadIdx.x + n * TILE_THREADS;
         if (q >= cells) continue;
-        const int rows = q / c.nx, i = q - rows * c.nx, k = rows / c.ny, j = rows - k * c.ny;
+        const int rows = q * in_x >> 20, i = q - rows * c.nx, k = rows * in_y >> 20, j = rows - k * c.ny;
         v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
         place[n] = c.to + k * to_plane + j * to_row + i;
     }
@@ -758,15 +1006,19 @@ constexpr int NORM_THREADS = 256;
 // Blocks of 8^3 and a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
-    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo);
+    __shared__ int partners[6];
+    blocks::let_next_begin();
+    blocks::relax_cube(a, a.items[blockIdx.x], tile, halo, partners);
 }
 
 // Any blocks and a 7-point stencil; an item of 8^3 with transforms goes the way of the others.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
+    __shared__ int partners[6];
+    blocks::let_next_begin();
     const blocks::Item item = a.items[blockIdx.x];
-    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo);
-    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo);
+    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo, partners);
+    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo, partners);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
@@ -774,26 +1026,31 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 // Any blocks and a 27-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
+    blocks::let_next_begin();
     const blocks::Item item = a.items[blockIdx.x];
     if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
 
 // Blocks of 8^3 with dense inverses, of one stage.
-extern "C" __global__ void __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_relax_dense_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_relax_dense_f64(const blocks::RelaxArgs a) {
+    constexpr int INVERSE = blocks::STAGES * blocks::STEP, RIGHT = 2 * blocks::COLUMNS * blocks::PITCH;
 #ifdef RRB_EMULATED
-    static double r[blocks::COLUMNS * blocks::COLUMN];
+    static double memory[INVERSE + RIGHT];
 #else
-    extern __shared__ double r[];
+    extern __shared__ __align__(128) double memory[];
 #endif
-    __shared__ blocks::Column column[blocks::COLUMNS];
-    if (a.points == 7) blocks::relax_dense_cubes<7>(a, r, column);
-    else blocks::relax_dense_cubes<27>(a, r, column);
+    __shared__ blocks::Column columns[2][blocks::COLUMNS];
+    __shared__ unsigned long long barriers[2 * blocks::STAGES];
+    blocks::let_next_begin();
+    if (a.points == 7) blocks::relax_dense_cubes<7>(a, memory, memory + INVERSE, columns, barriers);
+    else blocks::relax_dense_cubes<27>(a, memory, memory + INVERSE, columns, barriers);
 }
 
 // Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
 // is no ghost cell.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
+    blocks::let_next_begin();
     blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
 }
 

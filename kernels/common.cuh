@@ -43,16 +43,22 @@ struct Geometry {
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
 };
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit.
+// A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
+template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
+
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit. `read`: from
+// device memory, as above; `widen`: of a value at hand.
 struct Double {
     using Stored = double;
     using Real = double;
-    static __device__ double read(double v) { return v; }
+    static __device__ double read(const double &v) { return fixed(v); }
+    static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
-    static __device__ float read(float v) { return v; }
+    static __device__ float read(const float &v) { return fixed(v); }
+    static __device__ float widen(float v) { return v; }
 };
 // The upper half of a float.
 struct Brain {
@@ -60,7 +66,8 @@ struct Brain {
         uint16_t bits;
     };
     using Real = float;
-    static __device__ float read(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
+    static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
@@ -114,7 +121,7 @@ template <class F> struct Level {
 };
 
 // A step of the preconditioner (src/backend/cuda/program.rs). A program is an array of them in device memory.
-enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST, MULTIPLY_FIRST };
+enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,        // down: r = right-hand side
     KEEP_TOO = 2,    // down: and q
@@ -127,6 +134,12 @@ enum Flag {
     STORE = 256,     // product: q = A d
     GO_ON = 512,     // product, step: r -= alpha q, z = r
     ADVANCED = 1024, // up: u as above
+    // In a kernel of several steps (cycle.cu):
+    CREW = 2048,        // the blocks of the first cluster alone do it
+    CREW_MEETS = 4096,  // and they alone meet after it
+    UNMET = 8192,       // no meeting after it: the step that follows has one
+    PART = 16384,       // the last part of rho of this kernel
+    AWAITED = 32768,    // the step that follows needs the turn
 };
 struct Op {
     int32_t kind, grid, flags, partial;  // partial: where its blocks put their sums
@@ -194,12 +207,22 @@ __device__ inline bool last_block(unsigned *ticket) {
     return last;
 }
 
-// Sum of an array by one block, each thread its places in order.
-__device__ inline double sum_of(const double *values, int count) {
+// Sum of this thread's places of an array, in order; eight loads at once.
+__device__ inline double part_of(const double *values, int count) {
+    const int step = blockDim.x * blockDim.y;
     double sum = 0.0;
-    for (int k = thread_of_block(); k < count; k += blockDim.x * blockDim.y) sum += __ldcg(values + k);
-    return block_sum(sum);
+    for (int first = thread_of_block(); first < count; first += 8 * step) {
+        double v[8];
+#pragma unroll
+        for (int u = 0; u < 8; ++u) v[u] = first + u * step < count ? __ldcg(values + first + u * step) : 0.0;
+#pragma unroll
+        for (int u = 0; u < 8; ++u) sum += v[u];
+    }
+    return sum;
 }
+
+// Sum of an array by one block.
+__device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
 
 // Order of magnitudes by their bits, NaN on top.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
@@ -262,13 +285,30 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     s.alpha = s.rho / sigma;
 }
 
+// n / d of small numbers, in fewer steps than a division.
+__device__ inline int quotient(int n, int d) {
+#ifdef RRB_EMULATED
+    return n / d;
+#else
+    int q = int(__fdividef(float(n), float(d)));
+    if (q * d > n) --q;
+    else if ((q + 1) * d <= n) ++q;
+    return q;
+#endif
+}
+
+// The passes of an iteration go over their tiles in turns forwards and backwards, each beginning with what the one before it
+// has left in the L2 cache.
+enum Way { FORWARDS, BACKWARDS };
+
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.
-template <class F>
+template <Way WAY = FORWARDS, class F>
 __device__ inline void over_area(const Geometry &g, F f) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + ti, j = tile / across * TILE_Y + tj;
+    for (int k = blockIdx.x; k < tiles; k += gridDim.x) {
+        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
+        const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
     }
 }
@@ -284,7 +324,9 @@ struct TurnArgs {
 // By one block, when the parts are there.
 __device__ inline void turn_of(const TurnArgs &a) {
     if (a.how == LOOP && a.scalars->done) return;
-    const double rho = sum_of(a.rho_partial, a.rho_count), norm2 = sum_of(a.norm_partial, a.norm_count);
+    double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
+    rho = block_sum(rho);
+    norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
         if (a.how == LOOP) a.scalars->parity ^= 1;
@@ -414,6 +456,22 @@ template <class Action> __device__ inline void meet(Meeting *m, unsigned &phase,
         while (look(&m->released) < phase) {}
     }
     __syncthreads();
+}
+
+// The blocks of a cluster, all of which come here before any goes on, in a third of the time.
+__device__ inline void meet_crew() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+// A line is on its way to the L2 cache.
+__device__ inline void prefetch(const void *place) {
+#ifndef RRB_EMULATED
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
+#endif
 }
 
 // The last thing a block does: nobody waits any more when all have come.

@@ -2,15 +2,20 @@
 // the plain steps on b1 and b2.
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
-// says which one is current. Bytes per (I, J): F0 12 values, update of x and p 15, S1 p 13.
+// says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
+// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours.
 #include "common.cuh"
+
+// Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
+constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
 
 struct SchurArrays {
     Geometry g;             // of the first grid
     const double *d, *far;  // couplings of S1
     const double *center;   // planes of b1, b2
     double *r_b1[2], *r_b2;
-    double *x_b1, *x_b2, *p_b1, *p_b2, *q_b1, *q_b2;
+    double *x_b1, *x_b2, *q_b1, *q_b2;
+    double *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
@@ -20,7 +25,9 @@ template <class F> struct FirstArgs {
     Level<F> k;
     const double *in_b1, *in_b2;  // for the plain steps; null: the current r
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
+    double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first
+    uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
@@ -40,7 +47,7 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    over_area(g, [&](int i, int j) {
+    over_area<BACKWARDS>(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         double sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
         if (update) {
@@ -52,11 +59,11 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
             out1[c] = sw;
             a.v.r_b2[c] = own;
         }
-        const Real scaled = h[c] * Real(sw);
+        const Real scaled = fixed(h[c]) * Real(sw);
         rho += sw * scaled;
         norm2 += sw * sw + own * own;
-        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (h[c + 1] * Real(se))) +
-                          (F::read(d[SE * p + c + n]) * (h[c + n] * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (h[c + n + 1] * Real(ne)));
+        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
+                          (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
         a.k.kept.put(i, j, Real(own) - near);
     });
 }
@@ -69,7 +76,7 @@ __device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int
     const typename F::Stored *d = a.k.d;
     const Real near = (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
                       (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
-    return a.k.h[B1 * p + c] * (Real(r) - near);
+    return fixed(a.k.h[B1 * p + c]) * (Real(r) - near);
 }
 
 // z on b1 and b2 from the kept values, for the plain steps.
@@ -81,28 +88,6 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
         const typename F::Real own = a.k.kept.get(i, j);
         a.k.z[B1 * g.plane + c] = solve_first(a, i, j, c, in1[c], own);
         a.k.z[B2 * g.plane + c] = own;
-    });
-}
-
-// First half of B0: z as above, x += alpha p, p = z / unit + beta p. When the loop has ended, x alone.
-template <class F> __device__ inline void advance_first(const FirstArgs<F> &a) {
-    const Geometry &g = a.v.g;
-    const Scalars &s = *a.v.scalars;
-    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
-    if (step && s.done) return;
-    const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
-    const double *r1 = a.v.r_b1[s.parity];
-    over_area(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        const double p1 = step ? a.v.p_b1[c] : 0.0, p2 = step ? a.v.p_b2[c] : 0.0;
-        if (step) {
-            a.v.x_b1[c] += alpha * p1;
-            a.v.x_b2[c] += alpha * p2;
-        }
-        if (ended) return;
-        const typename F::Real own = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], own);
-        a.v.p_b1[c] = step ? per_unit * z1 + beta * p1 : per_unit * z1;
-        a.v.p_b2[c] = step ? per_unit * own + beta * p2 : per_unit * own;
     });
 }
 
@@ -124,23 +109,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_firs
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first(a); }
-
-// Row c of S1 v, on b1 and on b2.
-__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int64_t c, double &q1, double &q2) {
+// Row c of S1 v, on b1 and on b2. v1 and v2: its place there, in rows of `m` values.
+__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
-    const double far1 = (far[B1_EAST * p + c - 1] * v1[c - 1] + far[B1_EAST * p + c] * v1[c + 1]) +
-                        (far[B1_NORTH * p + c - n] * v1[c - n] + far[B1_NORTH * p + c] * v1[c + n]);
-    const double near1 = (d[SW * p + c] * v2[c - n - 1] + d[SE * p + c] * v2[c - n]) + (d[NW * p + c] * v2[c - 1] + d[NE * p + c] * v2[c]);
-    q1 = a.center[c] * v1[c] + (far1 + near1);
-    const double far2 = (far[B2_EAST * p + c - 1] * v2[c - 1] + far[B2_EAST * p + c] * v2[c + 1]) +
-                        (far[B2_NORTH * p + c - n] * v2[c - n] + far[B2_NORTH * p + c] * v2[c + n]);
-    const double near2 = (d[NE * p + c] * v1[c] + d[NW * p + c + 1] * v1[c + 1]) +
-                         (d[SE * p + c + n] * v1[c + n] + d[SW * p + c + n + 1] * v1[c + n + 1]);
-    q2 = a.center[p + c] * v2[c] + (far2 + near2);
+    const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
+    const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) + (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
+    const double ne = fixed(d[NE * p + c]);
+    const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) + (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
+    q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
+    const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) + (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
+    const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
+                         (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
+    q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
 __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
@@ -151,6 +132,102 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 #endif
 }
 
+// B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
+// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them.
+template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
+    constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
+    __shared__ double p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
+    const Geometry &g = a.v.g;
+    const Scalars &s = *a.v.scalars;
+    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
+    if (step && s.done) return 0.0;
+    const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
+    const int parity = s.parity;
+    const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
+    double *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
+    const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + ROWS - 1) / ROWS;
+    double sigma = 0.0;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
+        // The new p at a place of the tile, from -1 on.
+        const auto renew = [&](int di, int dj, bool own) {
+            const int i = i0 + di, j = j0 + dj;
+            double v1 = 0.0, v2 = 0.0;
+            if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
+                const int64_t c = g.at(i, j);
+                // All reads before the first write.
+                const double o1 = step ? old1[c] : 0.0, o2 = step ? old2[c] : 0.0;
+                const double x1 = own && step ? a.v.x_b1[c] : 0.0, x2 = own && step ? a.v.x_b2[c] : 0.0;
+                if (!ended) {
+                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                    v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
+                    v2 = step ? per_unit * here + beta * o2 : per_unit * here;
+                }
+                if (own && step) {
+                    a.v.x_b1[c] = x1 + alpha * o1;
+                    a.v.x_b2[c] = x2 + alpha * o2;
+                }
+                if (own && !ended) {
+                    new1[c] = v1;
+                    new2[c] = v2;
+                }
+            }
+            const int at = (dj + 1) * M + di + 1;
+            p1[at] = v1;
+            p2[at] = v2;
+        };
+        for (int e = t; e < ROWS * COLUMNS; e += threads) renew(e % COLUMNS, e / COLUMNS, true);
+        if (ended) continue;
+        for (int e = t; e < AROUND; e += threads) {
+            if (e < 2 * M) renew(e % M - 1, e < M ? -1 : ROWS, false);
+            else renew((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
+        }
+        __syncthreads();
+        for (int e = t; e < ROWS * COLUMNS; e += threads) {
+            const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
+            if (i >= g.cx || j >= g.cy) continue;
+            const int64_t c = g.at(i, j);
+            double q1, q2;
+            schur_rows(a.v, p1 + at, p2 + at, M, c, q1, q2);
+            a.v.q_b1[c] = q1;
+            a.v.q_b2[c] = q2;
+            sigma += p1[at] * q1 + p2[at] * q2;
+        }
+        __syncthreads();
+    }
+    return sigma;
+}
+
+// The end of an iteration, once <p, q> is known: by the last block.
+template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma) {
+    Scalars &s = *a.v.scalars;
+    sigma = block_sum(sigma);
+    if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
+    if (!last_block(&s.ticket)) return;
+    sigma = sum_of(partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        end_of_iteration(s, sigma, a.how);
+        if (a.how == LOOP && a.conditional) set_loop(a.conditional, s);
+    }
+}
+
+template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
+    Scalars &s = *a.v.scalars;
+    const bool ended = a.how == LOOP && s.code != RUNNING;
+    const double sigma = advance_first<BIG_COLUMNS, BIG_ROWS>(a);
+    if (!ended) {
+        end_by_last(a, a.sigma_partial, sigma);
+    } else if (last_block(&s.ticket) && thread_of_block() == 0) {
+        s.done = 1;
+        if (a.conditional) set_loop(a.conditional, s);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step(a); }
+
 struct SchurArgs {
     SchurArrays v;
     double *partial;
@@ -158,21 +235,7 @@ struct SchurArgs {
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
-// Second half of B0: q = S1 p; returns this thread's part of <p, q>.
-__device__ inline double multiply_first(const SchurArrays &v) {
-    double sigma = 0.0;
-    over_area(v.g, [&](int i, int j) {
-        const int64_t c = v.g.at(i, j);
-        double q1, q2;
-        schur_rows(v, v.p_b1, v.p_b2, c, q1, q2);
-        v.q_b1[c] = q1;
-        v.q_b2[c] = q2;
-        sigma += v.p_b1[c] * q1 + v.p_b2[c] * q2;
-    });
-    return sigma;
-}
-
-// And the end of an iteration.
+// q = S1 p, of the plain steps, and the end of an iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
@@ -182,14 +245,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
         }
         return;
     }
-    double sigma = block_sum(multiply_first(a.v));
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sigma;
-    if (!last_block(&s.ticket)) return;
-    sigma = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        end_of_iteration(s, sigma, a.how);
-        if (a.how == LOOP && a.conditional) set_loop(a.conditional, s);
-    }
+    const double *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
+    double sigma = 0.0;
+    over_area(a.v.g, [&](int i, int j) {
+        const int64_t c = a.v.g.at(i, j);
+        double q1, q2;
+        schur_rows(a.v, p1 + c, p2 + c, a.v.g.stride, c, q1, q2);
+        a.v.q_b1[c] = q1;
+        a.v.q_b2[c] = q2;
+        sigma += p1[c] * q1 + p2[c] * q2;
+    });
+    end_by_last(a, a.partial, sigma);
 }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
@@ -202,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
     over_area(a.v.g, [&](int i, int j) {
         const int64_t c = a.v.g.at(i, j);
         double q1, q2;
-        schur_rows(a.v, a.v.x_b1, a.v.x_b2, c, q1, q2);
+        schur_rows(a.v, a.v.x_b1 + c, a.v.x_b2 + c, a.v.g.stride, c, q1, q2);
         q1 = a.v.b_b1[c] - q1;
         q2 = a.v.b_b2[c] - q2;
         r1[c] = q1;

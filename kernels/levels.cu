@@ -21,7 +21,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
         Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
@@ -29,9 +29,9 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
             const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + c, *h2 = k.h + (R2 * p + c);
             const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
             const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1], in2_north = z2[n];
-            const Real pivot1 = h1[0], pivot1_east = h1[1], pivot1_south = h1[-n];
-            const Real pivot2 = h2[0], pivot2_west = h2[-1], pivot2_north = h2[n];
-            const Real b1 = z1[B1 * p], b2 = z1[B2 * p], pivot = h1[B1 * p];
+            const Real pivot1 = fixed(h1[0]), pivot1_east = fixed(h1[1]), pivot1_south = fixed(h1[-n]);
+            const Real pivot2 = fixed(h2[0]), pivot2_west = fixed(h2[-1]), pivot2_north = fixed(h2[n]);
+            const Real b1 = z1[B1 * p], b2 = z1[B2 * p], pivot = fixed(h1[B1 * p]);
             const Real from_west = F::read(r2[E * p - 1]), from_east = F::read(r2[W * p]);
             const Real from_south = F::read(r1[N * p - n]), from_north = F::read(r1[S * p]);
             const Real to_west = F::read(r1[E * p]), to_east = F::read(r1[W * p + 1]);
@@ -67,18 +67,31 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     return rho;
 }
 
+// What the iteration on a recursion grid has at one place, as far as a step reads it: all of it is read before any is written.
+template <class Real> struct Before {
+    Real direction, u, g;
+};
+
+template <class F> __device__ inline Before<typename F::Real> before(const Level<F> &k, const Op &op, int at) {
+    Before<typename F::Real> b = {0, 0, 0};
+    if (op.flags & WITH_BETA) b.direction = k.direction[at];
+    if ((op.flags & (ADVANCED | FIRST_STEP)) == ADVANCED) b.u = k.u[at];
+    if (op.flags & RHO) b.g = k.q[at];
+    return b;
+}
+
 // What becomes of z at one place on the way up.
-template <class F> __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename F::Real v, double &rho) {
+template <class F>
+__device__ inline void finish(const Level<F> &k, const Op &op, int at, typename F::Real v, const Before<typename F::Real> &b, double &rho) {
     using Real = typename F::Real;
     if (!(op.flags & DIRECTED)) {
         k.z[at] = v;
         return;
     }
-    if (op.flags & WITH_BETA) v += Real(op.beta) * k.direction[at];
+    v += Real(op.beta) * b.direction;
     if (op.flags & ADVANCED) {
-        Real u = Real(op.alpha) * v;
-        if (!(op.flags & FIRST_STEP)) u += k.u[at];
-        if (op.flags & RHO) rho += double(k.q[at]) * u;
+        const Real u = Real(op.alpha) * v + b.u;
+        rho += double(b.g) * u;
         if (op.flags & TAKE) {
             k.z[at] = u;
             return;
@@ -96,22 +109,26 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int p = int(g.plane), n = g.stride;
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = tile / across, i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    for (int back = blockIdx.x; back < tiles; back += gridDim.x) {
+        const int tile = tiles - 1 - back, row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
         Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, to1[2] = {0, 0}, to2[2] = {0, 0}, here = 0, b1 = 0;
+        Before<Real> had[4] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+        if (own && (op.flags & DIRECTED)) {
+            for (int colour = 0; colour < 4; ++colour) had[colour] = before(k, op, colour * p + c);
+        }
         if (inside) {
             const Real *z = k.z + c, *h = k.h + c;
             const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
             const Real southwest = k.kept.get(i - 1, j - 1), south = k.kept.get(i, j - 1), west = k.kept.get(i - 1, j);
             here = k.kept.get(i, j);
-            const Real y = k.y[c], pivot = h[B1 * p], red1 = z[0], red2 = z[R2 * p];
+            const Real y = k.y[c], pivot = fixed(h[B1 * p]), red1 = z[0], red2 = z[R2 * p];
             const Real near[4] = {F::read(d[SW * p]), F::read(d[SE * p]), F::read(d[NW * p]), F::read(d[NE * p])};
             const Real a1[2] = {F::read(r1[W * p]), F::read(r1[E * p])}, a2[2] = {F::read(r2[S * p]), F::read(r2[N * p])};
-            pivot1 = h[0];
-            pivot2 = h[R2 * p];
+            pivot1 = fixed(h[0]);
+            pivot2 = fixed(h[R2 * p]);
             to1[0] = F::read(r1[S * p]);
             to1[1] = F::read(r1[N * p]);
             to2[0] = F::read(r2[W * p]);
@@ -124,10 +141,10 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
         __syncthreads();
         if (own) {
             const Real *v = w + t;
-            finish(k, op, B1 * p + c, b1, rho);
-            finish(k, op, B2 * p + c, here, rho);
-            finish(k, op, c, pivot1 * (left1 - (to1[0] * v[0] + to1[1] * v[TILE_X + 1])), rho);
-            finish(k, op, R2 * p + c, pivot2 * (left2 - (to2[0] * v[0] + to2[1] * v[1])), rho);
+            finish(k, op, B1 * p + c, b1, had[B1], rho);
+            finish(k, op, B2 * p + c, here, had[B2], rho);
+            finish(k, op, c, pivot1 * (left1 - (to1[0] * v[0] + to1[1] * v[TILE_X + 1])), had[R1], rho);
+            finish(k, op, R2 * p + c, pivot2 * (left2 - (to2[0] * v[0] + to2[1] * v[1])), had[R2], rho);
         }
         __syncthreads();
     }
@@ -240,12 +257,12 @@ template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     else advance_inner(a.k, op);
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_f32(StepArgs<Single> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_descend_bf16(StepArgs<Brain> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_f64(StepArgs<Double> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_f32(StepArgs<Single> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) { descend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }
@@ -288,7 +305,7 @@ template <class F> __device__ inline void draw(const Level<F> &k) {
             diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, b);
             const int64_t at = colour * k.g.plane + c;
             const auto sum = [](const typename F::Stored t[4]) {
-                return (double(F::read(t[0])) + F::read(t[1])) + (double(F::read(t[2])) + F::read(t[3]));
+                return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
             const double center = double(F::read(k.excess[at])) - (sum(a) + sum(b));
             const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x, y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;

@@ -271,32 +271,42 @@ template <class Real> struct Rest {
 };
 
 // z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
-template <class Real> __device__ inline double multiply_remainder(const Rest<Real> &a) {
+// Blocks before `first_block` have no rows. `ready` comes back when r is there: rows are read before that.
+template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready) {
     __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     const auto place = [&](int k) {
-        const int j = k / a.g.nx, ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
+        const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
         const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
         return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
     };
     double product = 0.0;
-    int row = blockIdx.x * (threads / 32) + t / 32;
-    // Sixteen loads at once, so that few wait for others; the first ones before r is there.
-    Real v[16];
+    const int own = int(blockIdx.x) - first_block, blocks = gridDim.x - first_block, rows = threads / 32;
+    int row = own * rows + t / 32;
+    const bool any = own >= 0 && own * rows < a.n;
+    // A row, or half of it in double precision, at once; the first before r is there, and the rest is on its way then.
+    constexpr int CHUNK = 128 / sizeof(Real);
+    Real v[CHUNK];
     const auto load = [&](int first) {
         const Real *values = a.inverse + int64_t(row) * a.n;
 #pragma unroll
-        for (int u = 0; u < 16; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : Real(0);
+        for (int u = 0; u < CHUNK; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : Real(0);
     };
-    if (row < a.n) load(lane);
+    if (any && row < a.n) {
+        load(lane);
+        const int rest = 32 * CHUNK + lane * CHUNK;
+        if (rest < a.n) prefetch(a.inverse + int64_t(row) * a.n + rest);
+    }
+    ready();
+    if (!any) return 0.0;
     for (int k = t; k < a.n; k += threads) r[k] = a.r[place(k)];
     __syncthreads();
-    for (bool first_row = true; row < a.n; row += gridDim.x * (threads / 32), first_row = false) {
+    for (bool first_row = true; row < a.n; row += blocks * rows, first_row = false) {
         Real sum = 0;
-        for (int first = lane; first < a.n; first += 32 * 16) {
+        for (int first = lane; first < a.n; first += 32 * CHUNK) {
             if (!first_row || first != lane) load(first);
 #pragma unroll
-            for (int u = 0; u < 16; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : Real(0));
+            for (int u = 0; u < CHUNK; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : Real(0));
         }
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
         if (lane == 0) {
@@ -315,7 +325,7 @@ template <class Real> struct RemainderArgs {
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
 template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
-    double product = multiply_remainder(a.rest);
+    double product = multiply_remainder(a.rest, 0, [] {});
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;

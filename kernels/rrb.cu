@@ -6,5 +6,6 @@
 #include "fused.cu"
 #include "cycle.cu"
 #include "steps.cu"
+#include "ends.cu"
 #include "projection.cu"
 #include "block_smoother.cu"

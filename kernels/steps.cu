@@ -249,7 +249,7 @@ __device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
 // out = A v; with `partial` sigma = <v, A v> and the end of an iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductOfA a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
-        if (blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
+        if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
         return;
     }
     double sigma = 0.0;

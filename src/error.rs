@@ -163,6 +163,13 @@ pub enum Error {
         /// The cell, in the index space of the level.
         cell: [i64; 3],
     },
+    /// An array of a patch whose address no double can have.
+    AlignmentOfPatch {
+        /// Name of the array.
+        name: &'static str,
+        /// Number of the patch.
+        patch: usize,
+    },
     /// Two patches cover the same cell.
     Patches {
         /// Number of the one.
@@ -226,6 +233,7 @@ impl Error {
             | Self::Overlap { .. }
             | Self::Patches { .. }
             | Self::OverlapOfPatches { .. }
+            | Self::AlignmentOfPatch { .. }
             | Self::SpaceOfPatch { .. } => RRB_ERR_ARGUMENT,
             Self::Dimension(_) | Self::PatchSize { .. } | Self::PatchLower { .. } => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
@@ -266,6 +274,9 @@ impl Error {
                 format!("{name} holds {value} at {}; all inputs must be finite", *index as i64 + base)
             }
             Self::NullOfPatch { name, patch } => format!("{name} of patch {} must not be NULL", *patch as i64 + base),
+            Self::AlignmentOfPatch { name, patch } => {
+                format!("{name} of patch {} must lie at a multiple of 8 bytes", *patch as i64 + base)
+            }
             Self::SpaceOfPatch { name, patch, place, allowed } => {
                 format!("{name} of patch {} must lie {allowed}, got an array on {place}", *patch as i64 + base)
             }

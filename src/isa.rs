@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 /// An instruction set that loops are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// What the target has at least.
     Portable,
@@ -16,19 +16,37 @@ pub enum Isa {
     Avx512,
 }
 
+/// Names an instruction set for the whole process.
+pub const ISA_VARIABLE: &str = "RRBSOLVER_ISA";
+
+/// Names, and what they mean, from the least.
+const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
+
 /// The best one this machine has, or the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
 /// machine has it.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
-    *ISA.get_or_init(|| choose(std::env::var("RRBSOLVER_ISA").ok().as_deref()))
+    *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE).ok().as_deref()))
 }
 
 fn choose(wanted: Option<&str>) -> Isa {
     let best = best();
-    match wanted {
-        Some("portable") => Isa::Portable,
-        Some("avx2") if best != Isa::Portable => Isa::Avx2,
-        _ => best,
+    named(wanted.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
+}
+
+fn named(name: &str) -> Option<Isa> {
+    NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
+}
+
+/// Why a value of `RRBSOLVER_ISA` is passed over.
+pub fn complaint(wanted: &str) -> Option<String> {
+    let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
+    match named(wanted) {
+        None => {
+            Some(format!("unknown instruction set '{wanted}': avx512, avx2 and portable are known; {best} is used"))
+        }
+        Some(isa) if isa > self::best() => Some(format!("this machine has no {wanted}; {best} is used")),
+        Some(_) => None,
     }
 }
 
@@ -94,6 +112,8 @@ mod tests {
         assert_eq!(choose(Some("portable")), Isa::Portable);
         assert_eq!(choose(None), best());
         assert_eq!(choose(Some("nonsense")), best());
+        assert!(complaint("nonsense").is_some_and(|sentence| sentence.contains("'nonsense'")));
+        assert_eq!(complaint("portable"), None);
         if best() == Isa::Avx512 {
             assert_eq!(choose(Some("avx2")), Isa::Avx2);
         }

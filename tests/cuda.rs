@@ -8,7 +8,8 @@ use common::problems::{
     random_rhs, rot,
 };
 use common::{
-    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, rrbsolver_cuda_device_count, run, status,
+    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply,
+    rrbsolver_cuda_device_count, run, status, unpadded,
 };
 
 /// Without short formats and recursive cycles.
@@ -300,6 +301,132 @@ fn formats_and_recursive_cycles() {
                 let difference = max_difference(&device.x, &other.x) / max_abs(&other.x);
                 eprintln!("{what}: {} {} M {error:.1e} x {difference:.1e}", device.iterations, other.iterations);
             }
+        }
+    }
+}
+
+/// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
+/// and errors those of any backend.
+#[test]
+fn one_solve_after_another() {
+    if devices() == 0 {
+        return;
+    }
+    let (nx, ny) = (37, 42);
+    let a = random_m_matrix(nx, ny, false, 11);
+    let b = random_rhs(a.len(), 11);
+    let times = |v: &[f64], factor: f64| v.iter().map(|v| factor * v).collect::<Vec<_>>();
+    let with = |v: &[f64], at: usize, value: f64| {
+        let mut v = v.to_vec();
+        v[at] = value;
+        v
+    };
+    let zero = vec![0.0; a.len()];
+    let guess = random_rhs(a.len(), 12);
+    let options = "precision=f64 cycle=v levels=4";
+    let (first, last) = (5, a.len() - 1);
+    let cases = [
+        ("plain", b.clone(), zero.clone(), ""),
+        ("again", b.clone(), zero.clone(), ""),
+        ("a guess", b.clone(), guess.clone(), ""),
+        ("a guess again", times(&b, 1.1), guess.clone(), ""),
+        ("no guess", times(&b, 1.1), zero.clone(), ""),
+        ("large", times(&b, 1e250), zero.clone(), ""),
+        ("small", times(&b, 1e-250), zero.clone(), ""),
+        ("small after it", times(&b, 1e-250), times(&guess, 1e-250), ""),
+        ("NaN in b", with(&b, last, f64::NAN), zero.clone(), ""),
+        ("after NaN", b.clone(), zero.clone(), ""),
+        ("infinity in x", b.clone(), with(&zero, first, f64::INFINITY), ""),
+        ("both", with(&b, first, f64::NAN), with(&guess, first, f64::NAN), ""),
+        ("unchecked", with(&b, first, f64::NAN), zero.clone(), "check_input=0"),
+        ("zero", zero.clone(), guess.clone(), ""),
+        ("far", b.clone(), times(&guess, 1e200), ""),
+        ("after it", b.clone(), guess.clone(), ""),
+        ("no iterations", b.clone(), guess.clone(), "max_iter=0"),
+        ("few", b.clone(), guess.clone(), "max_iter=4"),
+        ("none needed", b.clone(), guess.clone(), "rel_tol=0.99"),
+        ("absolute", b.clone(), zero.clone(), "abs_tol=1e-3 rel_tol=1e-16"),
+        ("too much", b.clone(), zero.clone(), "rel_tol=1e-17 max_iter=300"),
+        ("the papers' norm", b.clone(), guess.clone(), "norm=preconditioned"),
+        ("and from zero", b.clone(), zero.clone(), "norm=preconditioned"),
+        ("initial", b.clone(), guess, "reference=initial"),
+    ];
+    let old = Solver::of(&a, &format!("backend=cuda {options}"));
+    for (name, b, x, more) in cases {
+        let solve = |solver: &Solver| {
+            let usual = "rel_tol=1e-9 max_iter=100 norm=true2 reference=rhs abs_tol=0 check_input=1";
+            solver.options(&format!("{usual} {more}")).unwrap();
+            let mut x = x.clone();
+            let outcome = solver.solve(&b, &mut x).map_err(|f| (f.status, f.sentence));
+            (x.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), outcome, solver.history())
+        };
+        let [new, oracle] =
+            ["cuda", "reference"].map(|backend| Solver::of(&a, &format!("backend={backend} {options}")));
+        let (expected, found, on_host) = (solve(&new), solve(&old), solve(&oracle));
+        assert!(expected.0 == found.0 && expected.1 == found.1, "{name}: {:?} {:?}", expected.1, found.1);
+        let bits = |h: &[f64]| h.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&expected.2), bits(&found.2), "{name}");
+        assert_eq!(found.1, on_host.1, "{name}");
+        assert!(found.2.len().abs_diff(on_host.2.len()) <= 1, "{name}");
+        if found.1.is_err() {
+            assert!(found.0 == on_host.0, "{name}: the output stays as it was");
+        }
+    }
+}
+
+/// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one thread and
+/// with many, page-locked or not.
+#[test]
+fn arrays_of_the_host() {
+    use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
+    use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
+    if devices() == 0 {
+        return;
+    }
+    // A x leaves the least to compute; each value shows where it comes from.
+    for (nx, ny, ld, threads) in [
+        (5, 4, 5, 1),
+        (300, 217, 300, 1),
+        (300, 217, 311, 2),
+        (1, 70_001, 3, 2),
+        (66_000, 2, 66_001, 5),
+        (520, 521, 520, 3),
+        (520, 521, 527, 16),
+    ] {
+        let what = format!("{nx}x{ny} {ld} {threads}");
+        let a = poisson(nx, ny);
+        let x: Vec<f64> = (0..a.len()).map(|k| k as f64).collect();
+        let expected = a.multiply(&x);
+        let solver = Solver::new(nx, ny, &format!("backend=cuda precision=f64 cycle=v threads={threads} max_iter=1"));
+        solver.set_int(key::LEADING_DIMENSION, ld as i64).unwrap();
+        let [center, east, north] = [&a.center, &a.east, &a.north].map(|v| padded(v, nx, ld, f64::NAN));
+        solver.factorize_arrays(&center, &east, &north, None).unwrap();
+        let wide = padded(&x, nx, ld, f64::NAN);
+        for _ in 0..2 {
+            let mut y = vec![-1.0; wide.len()];
+            // SAFETY: both hold all rows.
+            assert_eq!(unsafe { rrb_multiply(solver.handle, wide.as_ptr(), y.as_mut_ptr()) }, status::OK, "{what}");
+            assert!(unpadded(&y, nx, ld) == expected, "{what}");
+            let between = (0..y.len()).filter(|k| k % ld >= nx);
+            assert!(between.into_iter().all(|k| y[k] == -1.0), "{what}: what lies between rows stays");
+        }
+        let bytes = 8 * wide.len();
+        let (mut locked, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the driver was started by the library; pointers outlive the calls, and arrays hold all rows.
+        unsafe {
+            assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuMemHostAlloc(&mut locked, bytes, 0), CUresult::CUDA_SUCCESS);
+            let y: *mut f64 = locked.cast();
+            for k in 0..wide.len() {
+                y.add(k).write(-1.0);
+            }
+            assert_eq!(rrb_multiply(solver.handle, wide.as_ptr(), y), status::OK, "{what}");
+            let found = std::slice::from_raw_parts(y, wide.len());
+            assert!(unpadded(found, nx, ld) == expected, "{what}");
+            assert!((0..wide.len()).filter(|k| k % ld >= nx).all(|k| found[k] == -1.0), "{what}");
+            assert_eq!(cuMemFreeHost(locked), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
         }
     }
 }

@@ -20,7 +20,9 @@ fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     }
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, test).env_remove("RUST_BACKTRACE");
-    for name in ["RRBSOLVER_OPTIONS", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"] {
+    for name in
+        ["RRBSOLVER_OPTIONS", "RRBSOLVER_ISA", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"]
+    {
         command.env_remove(name);
     }
     let output = command.envs(variables.iter().copied()).output().expect("a child process");
@@ -188,6 +190,33 @@ fn instruction_sets_agree() {
             println!("{} {hash:x} {:x}", run.iterations, run.lambda_max.to_bits());
         }
     }
+}
+
+/// Values of other variables that cannot be used are logged once a handle, of either family, and fail nothing.
+#[test]
+fn what_is_passed_over_is_said() {
+    let test = "what_is_passed_over_is_said";
+    let cases: [&[(&str, &str)]; 2] = [
+        &[("RRBSOLVER_ISA", "avx1024"), ("RRBSOLVER_NUM_THREADS", "many"), ("EXPECTED", "2")],
+        &[("RRBSOLVER_ISA", "portable"), ("RRBSOLVER_NUM_THREADS", "2"), ("EXPECTED", "0")],
+    ];
+    if child(test, cases[0]).is_some() {
+        drop(child(test, cases[1]));
+        return;
+    }
+    let expected: usize = std::env::var("EXPECTED").unwrap().parse().unwrap();
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let solver = Solver::of(&poisson(20, 20), "max_iter=50");
+    assert_eq!(lines.0.len(), expected, "{:?}", lines.0);
+    let level = smoother::Level::cube(4);
+    drop(smoother::Smoother::of(&smoother::stencil("poisson7"), [4; 3], "omega=0.9", &level));
+    assert_eq!(lines.0.len(), 2 * expected, "{:?}", lines.0);
+    if let [(0, set), (0, threads), ..] = &lines.0[..] {
+        assert!(set.contains("RRBSOLVER_ISA: unknown instruction set 'avx1024'") && set.contains("portable"), "{set}");
+        assert!(threads.contains("RRBSOLVER_NUM_THREADS") && threads.contains("'many'"), "{threads}");
+    }
+    assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
 }
 
 unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, _: i64, _: f64) -> i32 {

@@ -202,7 +202,7 @@ fn no_forbidden_edge() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Concrete backends are named at the boundary: in `make_backend`, and where it asks for devices.
+/// Concrete backends are named at the boundary: in `make_backend`, and where it asks for devices and for what lies on them.
 #[test]
 fn concrete_backends_are_named_once() {
     let mut naming: Vec<String> = modules()
@@ -217,7 +217,7 @@ fn concrete_backends_are_named_once() {
         .map(|(module, _)| module.join("::"))
         .collect();
     naming.sort();
-    assert_eq!(naming, ["ffi::library", "ffi::rrb", "ffi::smoother"]);
+    assert_eq!(naming, ["ffi::library", "ffi::rrb", "ffi::smoother::arrays", "ffi::smoother::handle"]);
 }
 
 /// `unsafe` stays at the boundary, in the cpu backend's helpers and in the choice of an instruction set; threads in the cpu
@@ -226,11 +226,12 @@ fn concrete_backends_are_named_once() {
 fn unsafe_threads_and_printing_stay_in_their_places() {
     let mut with_unsafe = 0;
     for (module, text) in modules() {
-        let tokens = tokens(&text);
+        // Its own tests are no part of the library.
+        let tokens = tokens(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
         let has = |words: &[&str]| tokens.windows(words.len()).any(|w| w.iter().zip(words).all(|(a, b)| a == b));
         let name = module.join("::");
         let at = |prefix: &str| name.starts_with(prefix);
-        let cuda_calls = name == "backend::cuda::driver" || name == "backend::cuda::launch";
+        let cuda_calls = ["driver", "launch", "staging"].iter().any(|part| name == format!("backend::cuda::{part}"));
         if has(&["unsafe"]) {
             with_unsafe += 1;
             assert!(at("ffi") || at("backend::cpu") || cuda_calls || name == "isa", "unsafe in {name}");

@@ -8,28 +8,6 @@ use std::ffi::c_void;
 
 const STENCILS: [&str; 5] = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
 
-fn bits(level: &Level) -> Vec<u64> {
-    level.u.iter().flatten().map(|v| v.to_bits()).collect()
-}
-
-fn difference(a: &Level, b: &Level) -> f64 {
-    a.u.iter().zip(&b.u).map(|(a, b)| max_difference(a, b)).fold(0.0, f64::max)
-}
-
-/// Patches of awkward sizes and places, some beside each other.
-fn awkward() -> Level {
-    let mut level = Level::new(&[
-        ([-3, 2, 0], [9, 7, 5]),
-        ([6, 2, 0], [11, 13, 3]),
-        ([-3, 9, 0], [9, 1, 5]),
-        ([40, 40, 40], [1, 1, 1]),
-        ([100, -20, -31], [16, 17, 19]),
-        ([-3, 2, 5], [20, 8, 17]),
-    ]);
-    level.random(7);
-    level
-}
-
 /// Every method, with every option, on every backend and thread count, against the reference.
 #[test]
 fn backends_agree() {

@@ -190,6 +190,9 @@ fn arrays() {
         refused(smoother_apply(h, [u[0], u[0]].as_ptr(), f.as_ptr(), 1), status::ARGUMENT, overlap);
         refused(smoother_apply(h, [u[0], u[0].add(999)].as_ptr(), f.as_ptr(), 1), status::ARGUMENT, overlap);
         refused(smoother_apply(h, u.as_ptr(), [u[1].cast_const(), f[1]].as_ptr(), 1), status::ARGUMENT, overlap);
+        let astray = [u[0], u[1].byte_add(4)];
+        let sentence: &[&str] = &["u of patch 1", "multiple of 8 bytes"];
+        refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
         let (table, norm) = ([r[0], f[1].cast_mut()], null_mut());
         refused(smoother_residual(h, u.as_ptr(), f.as_ptr(), table.as_ptr(), norm), status::ARGUMENT, overlap);
         refused(smoother_residual(h, u.as_ptr(), no_f, r.as_ptr(), norm), status::NULL, &["f"]);

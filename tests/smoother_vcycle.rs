@@ -1,6 +1,15 @@
 //! Convergence factors of V-cycles with block smoothers (`tests/golden/vcycle.csv`, rows bj and rb): start 2u - 1 from
 //! SplitMix64 seeded 42, grids halved to 2^3 with 60 point sweeps there, restriction = average of 8 times 4, trilinear
 //! interpolation, ghosts = -inner before each sweep, rho = (r16 / r8)^(1/8).
+//!
+//! Two things about the program that made the numbers follow from the numbers themselves, and are repeated here:
+//! - It stopped at the first cycle m <= 16 with r_m <= 1e-13 r_0, and gave (r_m / r_8)^(1/(m-8)). Where fewer
+//!   than 16 cycles were needed, and a slow mode still grows beside fast ones, this differs from (r16 / r8)^(1/8) by up to 11 %:
+//!   fe27, rb, 1x1x1, V(2,1), omega 0.85 stopped at m = 12 with 0.1157; at m = 16 it would have been 0.1280.
+//! - Its count of sweeps, by which blocks are staggered, ran on from row to row. With an odd number of sweeps a cycle (64^3,
+//!   V(2,1)) and an odd number of cycles, later rows begin with a shifted sweep.
+//!
+//! With both, rows agree to all digits given, staggered ones to 0.25 %.
 
 mod common;
 
@@ -148,17 +157,24 @@ impl Cycle {
         let mut random = Random(42);
         let values: Vec<f64> = (0..n * n * n).map(|_| 2.0 * random.uniform() - 1.0).collect();
         self.grids[0].level.set(|[i, j, k]| values[((k * n + j) * n + i) as usize], |_| 0.0);
-        let mut norms = Vec::new();
-        for _ in 0..16 {
+        let norm = |grids: &mut [Grid]| grids[0].before.norm(&mut grids[0].level);
+        let mut norms = vec![norm(&mut self.grids)];
+        while norms.len() <= 16 && (norms.len() <= 9 || norms[norms.len() - 1] > CONVERGED * norms[0]) {
             self.run(0);
-            let finest = &mut self.grids[0];
-            norms.push(finest.before.norm(&mut finest.level));
+            norms.push(norm(&mut self.grids));
         }
-        (norms[15] / norms[7]).powf(1.0 / 8.0)
+        let last = norms.len() - 1;
+        (norms[last] / norms[8]).powf(1.0 / (last - 8) as f64)
     }
 }
 
-/// Within 5 percent, and half a unit of the last digit that is given.
+/// Relative residual at which the program behind the golden numbers stopped.
+const CONVERGED: f64 = 1e-13;
+
+/// A fifth of what is asked for: four times the largest difference, that of staggered rows.
+const BOUND: f64 = 0.01;
+
+/// Within the bound, and half a unit of the last digit that is given.
 fn check(wanted: impl Fn(&[&str]) -> bool) {
     let text = include_str!("golden/vcycle.csv");
     let mut checked = 0;
@@ -177,15 +193,14 @@ fn check(wanted: impl Fn(&[&str]) -> bool) {
             format!("omega={} {method}", word[6]),
             format!("omega={} {method} reverse={}", word[6], i32::from(reverse)),
         ];
+        // Rows that begin with a shifted sweep.
+        let shifted = staggered && word[1] == "64" && block[0] >= 4;
         let mut cycle =
             Cycle::new(&stencil(word[0]), number(1) as i64, [block[0], block[1], block[2]], sweeps, staggered, options);
+        cycle.done = i32::from(shifted);
         let (rho, expected) = (cycle.factor(), number(9));
         checked += 1;
-        // Two rows of 224 are off by 11 and 6 percent, and nobody knows why: their neighbours with other omega, sweeps and
-        // blocks agree.
-        let odd = word[0] == "fe27" && word[2] == "rb" && sweeps == [2, 1] && word[6] == "0.85" && block[0] <= 2;
-        let bound = if odd { 0.12 } else { 0.05 };
-        if (rho - expected).abs() > bound * expected + 5e-5 {
+        if (rho - expected).abs() > BOUND * expected + 5e-5 {
             wrong.push(format!("{line}: {rho:.4}"));
         }
     }

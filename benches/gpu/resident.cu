@@ -3,12 +3,15 @@
 //     nvcc -O2 -Iinclude benches/gpu/resident.cu -Ltarget/release -lrrbsolver -o resident
 //     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
 //
-// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0.
+// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with "pageable" or
+// "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the library says of it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <vector>
 #include <cuda_runtime.h>
 #include <rrbsolver.h>
@@ -26,16 +29,28 @@ static double seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-static double *on_device(const std::vector<double> &v) {
+enum Place { DEVICE, PAGEABLE, LOCKED };
+
+static double *placed(const std::vector<double> &v, Place place) {
     double *p = nullptr;
-    if (cudaMalloc(&p, 8 * v.size()) != cudaSuccess) std::exit(1);
-    cudaMemcpy(p, v.data(), 8 * v.size(), cudaMemcpyHostToDevice);
+    const size_t bytes = 8 * v.size();
+    if (place == DEVICE && cudaMalloc(&p, bytes) != cudaSuccess) std::exit(1);
+    if (place == LOCKED && cudaMallocHost(&p, bytes) != cudaSuccess) std::exit(1);
+    if (place == PAGEABLE) p = static_cast<double *>(std::malloc(bytes));
+    if (place == DEVICE) cudaMemcpy(p, v.data(), bytes, cudaMemcpyHostToDevice);
+    else std::memcpy(p, v.data(), bytes);
     return p;
+}
+
+static void release(double *p, Place place) {
+    if (place == DEVICE) cudaFree(p);
+    else if (place == LOCKED) cudaFreeHost(p);
+    else std::free(p);
 }
 
 int main(int argc, char **argv) {
     const int repeats = argc > 1 ? std::atoi(argv[1]) : 20;
-    std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "setup ms", "solve ms", "lowest", "highest", "B/node", "options");
+    std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "handle ms", "setup ms", "solve ms", "lowest", "highest", "copies ms", "B/node", "options");
     for (int a = 2; a + 1 < argc; a += 2) {
         const int64_t n = std::atoll(argv[a]), m = n * n;
         std::vector<double> center(m, 4.0), east(m, -1.0), u(m), b(m);
@@ -51,25 +66,38 @@ int main(int argc, char **argv) {
                 b[k] = 4 * u[k] - (i > 0 ? u[k - 1] : 0) - (i + 1 < n ? u[k + 1] : 0) - (j > 0 ? u[k - n] : 0) - (j + 1 < n ? u[k + n] : 0);
             }
         }
-        double *d_center = on_device(center), *d_east = on_device(east), *d_b = on_device(b), *d_x = on_device(b);
+        std::string options = argv[a + 1];
+        Place place = DEVICE;
+        for (Place p : {PAGEABLE, LOCKED}) {
+            const std::string word = p == PAGEABLE ? "pageable" : "locked";
+            if (options.rfind(word, 0) == 0) {
+                place = p;
+                options.erase(0, word.size());
+            }
+        }
+        double *d_center = placed(center, place), *d_east = placed(east, place), *d_b = placed(b, place), *d_x = placed(b, place);
         rrb_handle *h = nullptr;
+        const double made = seconds();
         must(rrb_create(n, n, &h));
         must(rrb_set_options(h, "backend=cuda rel_tol=1e-6"));
-        must(rrb_set_options(h, argv[a + 1]));
+        must(rrb_set_options(h, options.c_str()));
+        double handle = 0.0;
         std::vector<double> setup, solve;
         for (int k = 0; k < repeats / 2 + 2; ++k) {
             const double start = seconds();
             must(rrb_factorize(h, d_center, d_east, d_east, nullptr, nullptr));
+            if (k == 0) handle = 1e3 * (seconds() - made);
             if (k >= 2) setup.push_back(1e3 * (seconds() - start));
         }
         for (int k = 0; k < repeats + 2; ++k) {
-            cudaMemset(d_x, 0, 8 * m);
+            if (place == DEVICE) cudaMemset(d_x, 0, 8 * m);
+            else std::memset(d_x, 0, 8 * m);
             const double start = seconds();
             must(rrb_solve(h, d_b, d_x));
             if (k >= 2) solve.push_back(1e3 * (seconds() - start));
         }
         std::vector<double> x(m);
-        cudaMemcpy(x.data(), d_x, 8 * m, cudaMemcpyDeviceToHost);
+        cudaMemcpy(x.data(), d_x, 8 * m, cudaMemcpyDefault);
         double r2 = 0.0, b2 = 0.0;
         for (int64_t j = 0; j < n; ++j) {
             for (int64_t i = 0; i < n; ++i) {
@@ -85,16 +113,18 @@ int main(int argc, char **argv) {
         must(rrb_get_int(h, RRB_INFO_PRECISION, &precision));
         must(rrb_get_int(h, RRB_INFO_CYCLE, &cycle));
         must(rrb_get_int(h, RRB_INFO_BYTES_DEVICE, &bytes));
+        double copies = 0.0;
+        must(rrb_get_real(h, RRB_INFO_SECONDS_TRANSFER, &copies));
         std::sort(setup.begin(), setup.end());
         std::sort(solve.begin(), solve.end());
-        std::printf("%6lld %5lld %6lld %2lld%2lld %10.3f %10.3f %10.3f %10.3f %7.1f  %s (residual %.1e)\n", (long long)n, (long long)its, (long long)levels,
-                    (long long)precision, (long long)cycle, setup[setup.size() / 2], solve[solve.size() / 2], solve.front(), solve.back(), double(bytes) / m, argv[a + 1], std::sqrt(r2 / b2));
+        std::printf("%6lld %5lld %6lld %2lld%2lld %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7.1f  %s (residual %.1e)\n", (long long)n, (long long)its, (long long)levels,
+                    (long long)precision, (long long)cycle, handle, setup[setup.size() / 2], solve[solve.size() / 2], solve.front(), solve.back(), 1e3 * copies, double(bytes) / m, argv[a + 1], std::sqrt(r2 / b2));
         std::fflush(stdout);
         rrb_destroy(&h);
-        cudaFree(d_center);
-        cudaFree(d_east);
-        cudaFree(d_b);
-        cudaFree(d_x);
+        release(d_center, place);
+        release(d_east, place);
+        release(d_b, place);
+        release(d_x, place);
     }
     return 0;
 }

@@ -22,6 +22,8 @@ pub enum Topic {
     Convergence,
     /// Figure 5: speed-up over threads of the parallel forms.
     Threads,
+    /// Speed-up of a coloured sweep over threads, against what the triad with as many threads allows.
+    Cores,
     /// Figure 7: seconds for three sweeps over patch sizes, patch counts and block sizes.
     Parameters,
     /// Figure 8 and table 2: eighty patches of one size and of mixed sizes.
@@ -226,6 +228,7 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
     let charts = match topic {
         Topic::Convergence => convergence()?,
         Topic::Threads => threads(effort)?,
+        Topic::Cores => cores_in_use(effort)?,
         Topic::Parameters => vec![parameters(effort)?],
         Topic::Mixed => vec![mixed(effort)?],
         Topic::Blocks => vec![blocks(effort)?],
@@ -330,6 +333,59 @@ fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
         }
     }
     Ok(charts)
+}
+
+/// Speed-up over threads: at 24 bytes a cell and sweep the triad allows triad(t) / 24 cells a second, and t threads allow t
+/// times one; efficiency is told against t, and against the lesser of both.
+fn cores_in_use(effort: Effort) -> Result<Vec<Chart>, String> {
+    let most = cores();
+    let mut counts: Vec<usize> = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128].into_iter().collect();
+    counts.retain(|&t| t < most);
+    counts.push(most);
+    let mut level = Level::cubes(&vec![64; effort.patches]);
+    let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
+    let mut rows = Vec::new();
+    for t in counts {
+        // The memory before and after, since other guests of the machine come and go.
+        let triad = || stream::measure(t, &[stream::FROM_MEMORY_MEGABYTES]);
+        let before = triad();
+        let time = seconds(&mut level, [8; 3], &format!("threads={t}"), SWEEPS, effort.repeats)?;
+        let rate = ceiling(&stream::both(before, &triad()), t).unwrap_or(f64::NAN);
+        rows.push((t as f64, time, rate));
+    }
+    let one = rows[0].1;
+    let curve = |name: &str, value: &dyn Fn(f64, f64, f64) -> f64| Curve {
+        name: name.to_owned(),
+        points: rows.iter().map(|&(t, time, rate)| (t, value(t, time, rate))).collect(),
+    };
+    let allowed = |rate: f64| one * rate / bytes;
+    let chart = |name: &str, title: &str, y: &str, curves| Chart {
+        name: name.to_owned(),
+        title: format!("{title}: coloured, blocks of 8^3, {} patches of 64^3", effort.patches),
+        x: "threads".to_owned(),
+        y: y.to_owned(),
+        logarithmic: false,
+        places: Vec::new(),
+        curves,
+    };
+    let speedups =
+        vec![curve("coloured", &|_, time, _| one / time), curve("triad allows", &|_, _, rate| allowed(rate))];
+    let percent = vec![
+        curve("of the threads", &|t, time, _| 100.0 * one / time / t),
+        curve("of the triad at 24 bytes", &|_, time, rate| 100.0 * bytes / time / rate),
+        curve("of the lesser of both", &|t, time, rate| 100.0 * one / time / t.min(allowed(rate))),
+    ];
+    let cell_sweeps = level.cells() * f64::from(SWEEPS);
+    let times = vec![
+        curve("ns a cell and sweep", &|_, time, _| 1e9 * time / cell_sweeps),
+        curve("GB/s at 24 bytes", &|_, time, _| bytes / time),
+        curve("triad, GB/s", &|_, _, rate| rate),
+    ];
+    Ok(vec![
+        chart("cores_speedup", "Speed-up over one thread", "speed-up", speedups),
+        chart("cores_efficiency", "Efficiency", "percent", percent),
+        chart("cores_rates", "Times and rates", "ns, GB/s", times),
+    ])
 }
 
 pub(crate) const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
@@ -459,11 +515,11 @@ fn exchange(effort: Effort) -> Result<Chart, String> {
 }
 
 fn forms(effort: Effort) -> Result<Chart, String> {
-    // The paper's form is slow: a few patches show it.
-    let mut level = Level::cubes(&[64; 4]);
+    let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let forms = [
         ("sine transforms", "block_solver=fast_diagonalization", effort.repeats),
+        // These are slow, and far from what the memory's noise could change: one call after one to warm up.
         ("batched matrix products", "block_solver=dense", 1),
         ("matrix-vector products", "block_solver=dense method=chaotic_gauss_seidel parallel=patch", 1),
     ];
@@ -478,7 +534,7 @@ fn forms(effort: Effort) -> Result<Chart, String> {
     }
     Ok(Chart {
         name: "block_products".to_owned(),
-        title: "The product with the inverse of an 8^3 block, three ways".to_owned(),
+        title: format!("The product with the inverse of an 8^3 block, three ways, {} patches of 64^3", effort.patches),
         x: "threads".to_owned(),
         y: "ns a cell and sweep".to_owned(),
         logarithmic: true,

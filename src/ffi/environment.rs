@@ -1,4 +1,6 @@
-//! What is read from the process environment: thread counts and `RRBSOLVER_OPTIONS`.
+//! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
+
+use crate::isa::{ISA_VARIABLE, complaint};
 
 /// Variables that say how many threads to use, first found wins (`threads = 0`).
 const THREAD_VARIABLES: [&str; 3] = ["RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"];
@@ -24,6 +26,16 @@ fn count(text: &str) -> Option<usize> {
 /// Options for every handle of the process.
 pub fn options() -> Option<String> {
     std::env::var("RRBSOLVER_OPTIONS").ok()
+}
+
+/// Sentences about values that are passed over, beside those of `RRBSOLVER_OPTIONS`.
+pub fn complaints() -> Vec<String> {
+    // An empty value is none.
+    let value = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
+    let instruction_set = value(ISA_VARIABLE).and_then(|name| complaint(&name));
+    let threads = value(THREAD_VARIABLES[0]).filter(|text| count(text).is_none());
+    let threads = threads.map(|text| format!("{} must be a whole number above 0, got '{text}'", THREAD_VARIABLES[0]));
+    instruction_set.map(|sentence| format!("{ISA_VARIABLE}: {sentence}")).into_iter().chain(threads).collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod guard;
 mod library;
 mod log;
 mod rrb;
+mod settings;
 mod smoother;
 
 pub use library::*;

@@ -5,6 +5,7 @@
 
 use super::guard::{entry, entry_ok, quietly};
 use super::log::Log;
+use super::settings::{self, Handle, Settings, checked};
 use super::{environment, rrb_monitor_fn, rrb_status};
 use crate::backend::cuda::driver::Space;
 use crate::backend::{self, Arrays};
@@ -16,28 +17,19 @@ use crate::report::{History, Nobody, Observer, Outcome, StopReason};
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
-use std::ffi::CStr;
 use std::time::Instant;
 
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
     grid: Grid,
-    options: Options,
+    settings: Settings,
     core: Option<Rrb>,
     /// Why `solve` must wait for a `factorize`.
     stale: Option<&'static str>,
-    monitor: rrb_monitor_fn,
-    monitor_user: *mut c_void,
-    stream: *mut c_void,
-    log: Log,
-    /// Bad entries of `RRBSOLVER_OPTIONS` were logged.
-    complained: bool,
-    history: History,
     outcome: Outcome,
     seconds_setup: f64,
     seconds_solve: f64,
-    process: u32,
 }
 
 /// Numbers of the option `memory`.
@@ -59,15 +51,8 @@ const MOST_NODES: i128 = u32::MAX as i128;
 /// `out` must be NULL or point to a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
-    entry_ok(|| {
-        if out.is_null() {
-            return Err(Error::Null("out"));
-        }
-        let handle = Box::new(rrb_handle::new(nx, ny)?);
-        // SAFETY: not NULL, and the caller gave a pointer.
-        unsafe { *out = Box::into_raw(handle) };
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::create(out, || rrb_handle::new(nx, ny)) }
 }
 
 /// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
@@ -143,8 +128,8 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
         let core = h.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(h.stream as usize)?;
-        core.apply(arrays, &h.options, &mut Nobody)
+        core.use_stream(h.settings.stream as usize)?;
+        core.apply(arrays, &h.settings.options, &mut Nobody)
     })
 }
 
@@ -160,8 +145,8 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
         let core = h.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(h.stream as usize)?;
-        core.multiply(arrays, &h.options, &mut Nobody)
+        core.use_stream(h.settings.stream as usize)?;
+        core.multiply(arrays, &h.settings.options, &mut Nobody)
     })
 }
 
@@ -171,23 +156,8 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 /// `h` must be NULL or point to NULL or to a pointer from `rrb_create` that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_destroy(h: *mut *mut rrb_handle) -> rrb_status {
-    entry_ok(|| {
-        if h.is_null() {
-            return Ok(());
-        }
-        // SAFETY: not NULL; what it points to is NULL or ours, and set to NULL so that it is freed once.
-        unsafe {
-            let inner = std::mem::replace(&mut *h, std::ptr::null_mut());
-            if !inner.is_null() {
-                let handle = Box::from_raw(inner);
-                if handle.process != std::process::id() {
-                    // After a fork the threads of the team are not there to be joined.
-                    std::mem::forget(handle);
-                }
-            }
-        }
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::destroy(h) }
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
@@ -243,10 +213,8 @@ pub unsafe extern "C" fn rrb_solve_once(
 /// `h` must be NULL or come from `rrb_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_int(key, value))
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_int(h, key, value) }
 }
 
 /// Sets a real option. Errors as for `rrb_set_int`.
@@ -255,10 +223,8 @@ pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -
 /// `h` must be NULL or come from `rrb_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_real(key, value))
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_real(h, key, value) }
 }
 
 /// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
@@ -268,16 +234,8 @@ pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) 
 /// `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        if text.is_null() {
-            return Err(Error::Null("text"));
-        }
-        // SAFETY: not NULL, and the caller promised NUL at the end.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        h.set(|o| o.set_text(&text))
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_options(h, text) }
 }
 
 /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
@@ -287,21 +245,8 @@ pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char
 /// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut i64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if value.is_null() {
-            return Err(Error::Null("value"));
-        }
-        let v = match h.result(key) {
-            Some((r, _)) if r.real => return Err(Error::Option(format!("{} is real: use get_real", r.name))),
-            Some((_, v)) => v as i64,
-            None => h.options.get_int(key)?,
-        };
-        // SAFETY: not NULL, and the caller gave an int64_t.
-        unsafe { *value = v };
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::get_int(h, key, value) }
 }
 
 /// Reads a real option or result; whole numbers are converted. Errors as for `rrb_get_int`.
@@ -310,20 +255,8 @@ pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut
 /// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to a `double`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mut f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if value.is_null() {
-            return Err(Error::Null("value"));
-        }
-        let v = match h.result(key) {
-            Some((_, v)) => v,
-            None => h.options.get_real(key)?,
-        };
-        // SAFETY: not NULL, and the caller gave a double.
-        unsafe { *value = v };
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe { settings::get_real(h, key, value) }
 }
 
 /// The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
@@ -334,7 +267,7 @@ pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mu
 pub unsafe extern "C" fn rrb_set_stream(h: *mut rrb_handle, cuda_stream: *mut c_void) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.stream = cuda_stream;
+        unsafe { checked(h)? }.settings.stream = cuda_stream;
         Ok(())
     })
 }
@@ -354,7 +287,7 @@ pub unsafe extern "C" fn rrb_set_monitor(
     entry_ok(|| {
         // SAFETY: as our caller promised.
         let h = unsafe { checked(h)? };
-        (h.monitor, h.monitor_user) = (callback, user);
+        (h.settings.monitor, h.settings.monitor_user) = (callback, user);
         Ok(())
     })
 }
@@ -373,47 +306,8 @@ pub unsafe extern "C" fn rrb_get_history(
     capacity: i64,
     count: *mut i64,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if count.is_null() {
-            return Err(Error::Null("count"));
-        }
-        if capacity < 0 {
-            return Err(Error::Range { name: "capacity", value: capacity.to_string(), allowed: "be >= 0".to_owned() });
-        }
-        if residuals.is_null() && capacity > 0 {
-            return Err(Error::Null("residuals"));
-        }
-        let kept = h.history.residuals();
-        let n = kept.len().min(capacity as usize);
-        // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
-        unsafe {
-            if n > 0 {
-                std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
-            }
-            *count = kept.len() as i64;
-        }
-        Ok(())
-    })
-}
-
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`.
-unsafe fn checked<'a>(h: *mut rrb_handle) -> Result<&'a mut rrb_handle> {
     // SAFETY: as our caller promised.
-    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle"))?;
-    h.check_process()?;
-    Ok(h)
-}
-
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`.
-unsafe fn checked_const<'a>(h: *const rrb_handle) -> Result<&'a rrb_handle> {
-    // SAFETY: as our caller promised.
-    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle"))?;
-    h.check_process()?;
-    Ok(h)
+    unsafe { settings::get_history(h, residuals, capacity, count) }
 }
 
 /// Neither is NULL, and the one that is written overlaps no other.
@@ -452,85 +346,28 @@ impl rrb_handle {
         }
         let mut h = Self {
             grid: Grid { nx: nx as usize, ny: ny as usize },
-            options: Options::new(Family::Rrb),
+            settings: Settings::new(Family::Rrb),
             core: None,
             stale: Some(NO_FACTORIZATION),
-            monitor: None,
-            monitor_user: std::ptr::null_mut(),
-            stream: std::ptr::null_mut(),
-            log: Log::default(),
-            complained: false,
-            history: History::default(),
             outcome: Outcome::default(),
             seconds_setup: 0.0,
             seconds_solve: 0.0,
-            process: std::process::id(),
         };
         h.set(|_| Ok(()))?;
         Ok(h)
     }
 
-    fn check_process(&self) -> Result<()> {
-        if self.process == std::process::id() {
-            Ok(())
-        } else {
-            Err(Error::Unsupported("the handle was made before a fork: make a new one in the child process".to_owned()))
-        }
-    }
-
-    /// Changes options; `RRBSOLVER_OPTIONS` is applied on top, so that it wins.
-    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
-        let mut next = self.options.clone();
-        change(&mut next)?;
-        self.check_leading_dimension(&next)?;
-        let mut log = self.open_log(&next)?;
-        let mut complaints = Vec::new();
-        if let Some(text) = environment::options() {
-            let own = next.clone();
-            next.set_text_leniently(&text, |e| complaints.push(e.clone()));
-            if next.log() != own.log() {
-                match self.open_log(&next) {
-                    Ok(opened) => log = opened,
-                    Err(e) => {
-                        complaints.push(e);
-                        next.take_log(&own);
-                    }
-                }
-            }
-        }
-        if let Some(log) = log {
-            self.log = log;
-        }
-        // Once a handle, though the text is applied at every change.
-        if !std::mem::replace(&mut self.complained, true) {
-            for complaint in complaints {
-                self.log.line(0, format_args!("RRBSOLVER_OPTIONS: {complaint}"));
-            }
-        }
-        self.history.reserve(next.int(opt::MAX_ITER) as usize)?;
-        if !next.same_setup(&self.options) && self.stale.is_none() {
-            self.stale = Some(CHANGED);
-        }
-        self.options = next;
-        Ok(())
-    }
-
-    fn check_leading_dimension(&self, options: &Options) -> Result<()> {
+    fn check_leading_dimension(grid: Grid, options: &Options) -> Result<()> {
         let ld = options.int(opt::LEADING_DIMENSION);
-        if ld == 0 || ld >= self.grid.nx as i64 {
+        if ld == 0 || ld >= grid.nx as i64 {
             return Ok(());
         }
-        let allowed = format!("be 0 or at least nx = {}", self.grid.nx);
+        let allowed = format!("be 0 or at least nx = {}", grid.nx);
         Err(Error::Range { name: "leading_dimension", value: ld.to_string(), allowed })
     }
 
-    /// The log of `options`, where it is not the one in use.
-    fn open_log(&self, options: &Options) -> Result<Option<Log>> {
-        if options.log() == self.options.log() { Ok(None) } else { Log::open(options.log()).map(Some) }
-    }
-
     fn ld(&self) -> usize {
-        match self.options.int(opt::LEADING_DIMENSION) {
+        match self.settings.options.int(opt::LEADING_DIMENSION) {
             0 => self.grid.nx,
             ld => ld as usize,
         }
@@ -563,7 +400,7 @@ impl rrb_handle {
     ) -> Result<()> {
         self.stale = Some(FAILED);
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
-        let kind = choose_backend(&self.options, grid, backend::cuda::device_count());
+        let kind = choose_backend(&self.settings.options, grid, backend::cuda::device_count());
         let view = |name, pointer: *const f64| {
             if pointer.is_null() {
                 return Err(Error::Null(name));
@@ -588,9 +425,9 @@ impl rrb_handle {
         };
 
         let start = Instant::now();
-        let threads = environment::threads(self.options.int(opt::THREADS) as usize);
-        let stream = self.stream as usize;
-        let core = Rrb::factorize(self.core.take(), &a, &self.options, kind, threads, stream, make_backend)?;
+        let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
+        let stream = self.settings.stream as usize;
+        let core = Rrb::factorize(self.core.take(), &a, &self.settings.options, kind, threads, stream, make_backend)?;
         self.core = Some(core);
         self.stale = None;
         self.seconds_setup = start.elapsed().as_secs_f64();
@@ -622,7 +459,7 @@ impl rrb_handle {
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.
     fn device_address(&self, name: &'static str, array: *const f64, kind: BackendKind) -> Result<u64> {
-        let memory = self.options.int(opt::MEMORY);
+        let memory = self.settings.options.int(opt::MEMORY);
         if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != BackendKind::Cuda) {
             return Ok(0);
         }
@@ -632,7 +469,7 @@ impl rrb_handle {
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
         }
-        let own = self.core.as_ref().and_then(Rrb::device).map_or(self.options.int(opt::DEVICE), i64::from);
+        let own = self.core.as_ref().and_then(Rrb::device).map_or(self.settings.options.int(opt::DEVICE), i64::from);
         match backend::cuda::driver::space_of(array as usize)? {
             Space::Device(ordinal) if i64::from(ordinal) == own => Ok(array as u64),
             Space::Device(ordinal) => {
@@ -646,20 +483,20 @@ impl rrb_handle {
 
     fn solve(&mut self, arrays: Arrays) -> Result<i32> {
         let start = Instant::now();
-        self.history.clear();
+        self.settings.history.clear();
         self.outcome = Outcome::default();
-        let verbosity = self.options.int(opt::VERBOSITY);
+        let verbosity = self.settings.options.int(opt::VERBOSITY);
         let mut watch = Watch {
-            history: &mut self.history,
-            monitor: self.monitor,
-            user: self.monitor_user,
-            log: &mut self.log,
+            history: &mut self.settings.history,
+            monitor: self.settings.monitor,
+            user: self.settings.monitor_user,
+            log: &mut self.settings.log,
             verbosity,
             failed: None,
         };
         let core = self.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(self.stream as usize)?;
-        let result = core.solve(arrays, &self.options, &mut watch);
+        core.use_stream(self.settings.stream as usize)?;
+        let result = core.solve(arrays, &self.settings.options, &mut watch);
         if let Some(error) = watch.failed {
             return Err(error);
         }
@@ -676,7 +513,7 @@ impl rrb_handle {
         };
         self.outcome = outcome;
         if verbosity >= 1 {
-            self.log.line(
+            self.settings.log.line(
                 1,
                 format_args!(
                     "rrb: {} x {}, {} iterations, relative residual {:.3e} -> {:.3e}, {:.3} ms",
@@ -695,13 +532,29 @@ impl rrb_handle {
             _ => RRB_OK,
         })
     }
+}
 
-    /// A result with its value; whole numbers fit a double here.
+impl Handle for rrb_handle {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+        let grid = self.grid;
+        let next = self.settings.changed(change, |asked| Self::check_leading_dimension(grid, asked))?;
+        self.settings.history.reserve(next.int(opt::MAX_ITER) as usize)?;
+        if !next.same_setup(&self.settings.options) && self.stale.is_none() {
+            self.stale = Some(CHANGED);
+        }
+        self.settings.options = next;
+        Ok(())
+    }
+
     fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)> {
         let entry = RESULTS.iter().find(|r| r.key == key)?;
         let done = self.core.as_ref().map(|c| c.done).unwrap_or_default();
         let used = |yes: f64| if self.core.is_some() { yes } else { 0.0 };
-        let extremes = || lanczos_extremes(self.history.coefficients()).unwrap_or((0.0, 0.0));
+        let extremes = || lanczos_extremes(self.settings.history.coefficients()).unwrap_or((0.0, 0.0));
         let value = match key {
             info::ITERATIONS => self.outcome.iterations as f64,
             info::STOP_REASON => f64::from(self.outcome.reason as i32),
@@ -737,7 +590,7 @@ pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Bo
     Ok(match kind {
         BackendKind::Reference => Box::new(backend::reference::Reference::default()),
         BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
-        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device)?),
+        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device, threads)?),
     })
 }
 

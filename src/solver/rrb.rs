@@ -127,8 +127,9 @@ impl BackendKind {
 /// Makes a backend (kind, threads, device): the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend = fn(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn RrbBackend>>;
 
-/// From so many nodes on, `backend=auto` takes a device where there is one: below, launches cost more than the work.
-const WORTH_A_DEVICE: usize = 65_536;
+/// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays on the
+/// host, a factorization and a solve take as long on either near 80 x 80, solves alone near 60 x 60 (docs/performance-gpu.md).
+const WORTH_A_DEVICE: usize = 10_000;
 
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
 /// reason to leave the CPU.

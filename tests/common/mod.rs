@@ -35,6 +35,7 @@ pub mod status {
     pub const INCOMPATIBLE: i32 = -23;
     pub const MEMORY: i32 = -30;
     pub const NO_DEVICE: i32 = -40;
+    pub const DEVICE: i32 = -41;
     pub const INTERNAL: i32 = -99;
 }
 

@@ -1,6 +1,6 @@
 //! The `smoother_` family as the tests use it.
 
-use super::{Failure, outcome};
+use super::{Failure, max_difference, outcome};
 pub use rrbsolver::ffi::smoother_handle as Handle;
 pub use rrbsolver::ffi::{
     smoother_apply, smoother_create, smoother_destroy, smoother_device_pointers, smoother_download, smoother_exchange,
@@ -8,6 +8,7 @@ pub use rrbsolver::ffi::{
     smoother_set_int, smoother_set_monitor, smoother_set_options, smoother_set_patches, smoother_set_real,
     smoother_set_stream, smoother_upload,
 };
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
@@ -164,6 +165,88 @@ impl Level {
     pub fn f_table(&self) -> Vec<*const f64> {
         self.f.iter().map(|f| f.as_ptr()).collect()
     }
+}
+
+/// Bits of all u.
+pub fn bits(level: &Level) -> Vec<u64> {
+    level.u.iter().flatten().map(|v| v.to_bits()).collect()
+}
+
+/// The largest difference of two u.
+pub fn difference(a: &Level, b: &Level) -> f64 {
+    a.u.iter().zip(&b.u).map(|(a, b)| max_difference(a, b)).fold(0.0, f64::max)
+}
+
+/// Patches of awkward sizes and places, some beside each other.
+pub fn awkward() -> Level {
+    let mut level = Level::new(&[
+        ([-3, 2, 0], [9, 7, 5]),
+        ([6, 2, 0], [11, 13, 3]),
+        ([-3, 9, 0], [9, 1, 5]),
+        ([40, 40, 40], [1, 1, 1]),
+        ([100, -20, -31], [16, 17, 19]),
+        ([-3, 2, 5], [20, 8, 17]),
+    ]);
+    level.random(7);
+    level
+}
+
+/// A row of `golden/smoother.csv` that is not of a random order.
+pub struct Record {
+    pub stencil: String,
+    pub method: String,
+    pub block: [i64; 3],
+    pub omega: f64,
+    /// Relative residuals after 1 and 3 sweeps.
+    pub after: [f64; 2],
+}
+
+/// All of them.
+pub fn records() -> Vec<Record> {
+    let text = include_str!("../golden/smoother.csv");
+    let number = |t: &str| t.parse::<f64>().expect("a number");
+    let record = |line: &str| {
+        let word: Vec<&str> = line.split(',').collect();
+        let block: Vec<i64> = word[3].split('x').map(|b| b.parse().expect("a block")).collect();
+        Record {
+            stencil: word[0].to_owned(),
+            method: word[2].to_owned(),
+            block: [block[0], block[1], block[2]],
+            omega: number(word[4]),
+            after: [number(word[5]), number(word[6])],
+        }
+    };
+    let all: Vec<Record> = text.lines().skip(1).map(record).collect();
+    assert_eq!(all.len(), 105);
+    all
+}
+
+/// Relative residuals after 1 and 3 sweeps of the wanted rows within 1e-9: what the prototype's reordering of sums leaves
+/// open. Says how many rows there were of each method.
+#[track_caller]
+pub fn check_golden(backend: &str, wanted: impl Fn(&Record) -> bool) -> HashMap<String, usize> {
+    let mut checked = HashMap::new();
+    for r in records().iter().filter(|r| wanted(r)) {
+        let mut level = Level::golden(64, 1);
+        let method = match r.method.as_str() {
+            "bj" => "method=block_jacobi",
+            "gs" => "method=chaotic_gauss_seidel parallel=patch",
+            "rb" => "method=coloured_gauss_seidel",
+            other => panic!("{other}"),
+        };
+        let text = format!("{backend} {method} omega={}", r.omega);
+        let smoother = Smoother::of(&stencil(&r.stencil), r.block, &text, &level);
+        let start = smoother.norm(&mut level);
+        for (sweeps, expected) in [(1, r.after[0]), (2, r.after[1])] {
+            smoother.apply(&mut level, sweeps).unwrap();
+            let relative = smoother.norm(&mut level) / start;
+            let off = (relative / expected - 1.0).abs();
+            assert!(off < 1e-9, "{} {:?} {}: {relative:e}, expected {expected:e}", r.stencil, r.block, r.method);
+        }
+        *checked.entry(r.method.clone()).or_insert(0) += 1;
+    }
+    assert!(!checked.is_empty());
+    checked
 }
 
 /// One handle.

@@ -16,6 +16,9 @@
 using std::max;
 using std::min;
 
+struct double2 {
+    double x, y;
+};
 struct dim3 {
     unsigned x, y, z;
 };

@@ -2,7 +2,7 @@
 // host (device.h). Memory is the host's, filled with NaN when it is taken; streams do their work at once; graphs are lists.
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
-//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet
+//     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -159,17 +159,22 @@ using Graph = std::vector<Node>;
 std::map<uint64_t, bool> conditionals;
 uint64_t next_handle = 1;
 std::recursive_mutex lock;
+struct Context;
 struct Stream {
     Graph *capturing;
-    int device;
+    Context *context;
 };
 // The default stream, which is null, records nothing.
 bool capturing(CUstream stream) { return stream && reinterpret_cast<Stream *>(stream)->capturing; }
 std::map<uintptr_t, std::pair<size_t, int>> memory;
 size_t used[16];
+// Page-locked memory.
+std::map<uintptr_t, size_t> locked;
 struct Context {
     int device;
+    unsigned long long id;  // 0: not active
 } contexts[16];
+unsigned long long next_id = 1;
 thread_local std::vector<Context *> pushed;
 
 // With EMULATED_ORDER=adverse, blocks of a sweep of the smoother run as late in their order as what they wait for allows, among
@@ -275,11 +280,50 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice) {
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
+    GUARD;
     contexts[d].device = d;
+    if (contexts[d].id == 0) contexts[d].id = next_id++;
     *c = reinterpret_cast<CUcontext>(&contexts[d]);
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+// Contexts of the program's own, one a device.
+CUresult cuCtxCreate_v4(CUcontext *c, CUctxCreateParams *, unsigned, CUdevice d) {
+    GUARD;
+    Context &own = contexts[8 + d];
+    own.device = d;
+    own.id = next_id++;
+    *c = reinterpret_cast<CUcontext>(&own);
+    pushed.push_back(&own);
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxDestroy_v2(CUcontext) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active) {
+    GUARD;
+    *flags = 0;
+    *active = contexts[d].id != 0;
+    return CUDA_SUCCESS;
+}
+CUresult cuCtxGetId(CUcontext c, unsigned long long *id) {
+    GUARD;
+    *id = reinterpret_cast<Context *>(c)->id;
+    return CUDA_SUCCESS;
+}
+// All memory of the device is gone.
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
+    GUARD;
+    contexts[d].id = 0;
+    for (auto m = memory.begin(); m != memory.end();) {
+        if (m->second.second == d) {
+            std::free(reinterpret_cast<void *>(m->first));
+            m = memory.erase(m);
+        } else {
+            ++m;
+        }
+    }
+    used[d] = 0;
+    return CUDA_SUCCESS;
+}
 CUresult cuCtxPushCurrent_v2(CUcontext c) {
     pushed.push_back(reinterpret_cast<Context *>(c));
     return CUDA_SUCCESS;
@@ -338,10 +382,14 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
+    GUARD;
     *p = std::malloc(n);
+    locked[reinterpret_cast<uintptr_t>(*p)] = n;
     return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void *p) {
+    GUARD;
+    locked.erase(reinterpret_cast<uintptr_t>(p));
     std::free(p);
     return CUDA_SUCCESS;
 }
@@ -385,7 +433,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
 }
 CUresult cuStreamCreate(CUstream *s, unsigned) {
     CONTEXT;
-    *s = reinterpret_cast<CUstream>(new Stream{nullptr, device});
+    *s = reinterpret_cast<CUstream>(new Stream{nullptr, pushed.back()});
     return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy_v2(CUstream s) {
@@ -394,7 +442,7 @@ CUresult cuStreamDestroy_v2(CUstream s) {
 }
 CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
 CUresult cuStreamGetCtx(CUstream s, CUcontext *c) {
-    *c = reinterpret_cast<CUcontext>(&contexts[reinterpret_cast<Stream *>(s)->device]);
+    *c = reinterpret_cast<CUcontext>(reinterpret_cast<Stream *>(s)->context);
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, CUstream s, void **arguments, void **) {
@@ -412,9 +460,23 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **arguments) {
     return cuLaunchKernel(f, 1, gy, gz, bx, by, bz, shared, s, arguments, nullptr);
 }
+// So do those of a cluster.
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **) {
+    unsigned blocks = c->gridDimX;
+    for (unsigned k = 0; k < c->numAttrs; ++k) {
+        if (c->attrs[k].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) blocks = 1;
+    }
+    return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, nullptr);
+}
+// Clusters of eight blocks, as portable code may count on.
+CUresult cuOccupancyMaxActiveClusters(int *v, CUfunction, const CUlaunchConfig *c) {
+    *v = c->gridDimX <= 8 ? 1 : 0;
+    return CUDA_SUCCESS;
+}
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice) {
-    const char *text = std::getenv("EMULATED_COOPERATIVE");
+    const char *text = std::getenv("EMULATED_COOPERATIVE"), *clusters = std::getenv("EMULATED_CLUSTERS");
     if (attribute == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) *v = !text || std::atoi(text);
+    else if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) *v = !clusters || std::atoi(clusters);
     else if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) *v = 0;
     else *v = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 9;
     return CUDA_SUCCESS;
@@ -469,6 +531,11 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream) {
 }
 CUresult cuPointerGetAttribute(void *v, CUpointer_attribute attribute, CUdeviceptr p) {
     GUARD;
+    auto host = locked.upper_bound(p);
+    if (host != locked.begin() && p < (--host)->first + host->second && attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+        *static_cast<unsigned *>(v) = CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    }
     auto after = memory.upper_bound(p);
     if (after == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
     --after;
@@ -501,6 +568,8 @@ CUresult cuEventRecord(CUevent e, CUstream) {
     *reinterpret_cast<Clock::time_point *>(e) = Clock::now();
     return CUDA_SUCCESS;
 }
+CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
     *ms = std::chrono::duration<float, std::milli>(*reinterpret_cast<Clock::time_point *>(b) - *reinterpret_cast<Clock::time_point *>(a)).count();
     return CUDA_SUCCESS;

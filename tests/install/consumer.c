@@ -261,6 +261,128 @@ static void smooths(void) {
     CHECK(smoother_destroy(&h) == RRB_OK && h == NULL);
 }
 
+static int32_t stops(void *user, int32_t sweep, double *const *u) {
+    (void)u;
+    *(int32_t *)user = sweep;
+    return sweep == 1;
+}
+
+/* Two patches of 4^3 cells side by side that stay with the library. */
+static void keeps(void) {
+    static double u[2][216], f[2][64], r[2][64];
+    const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};
+    const int64_t lower[2][3] = {{-4, 0, 0}, {0, 0, 0}}, size[2][3] = {{4, 4, 4}, {4, 4, 4}};
+    double *us[2] = {u[0], u[1]}, *rs[2] = {r[0], r[1]}, *ours[2] = {NULL, NULL}, *right[2] = {NULL, NULL};
+    const double *fs[2] = {f[0], f[1]};
+    double start = -1, end = -1, sum = 0;
+    int32_t sweep = -9;
+    smoother_handle *h = NULL;
+    for (int c = 0; c < 216; ++c) u[0][c] = u[1][c] = 1 + c % 5;
+    CHECK(smoother_create(7, stencil, 2, 4, 3, &h) == RRB_OK);
+    CHECK(smoother_upload(h, us, fs) == RRB_ERR_STATE);
+    CHECK(smoother_set_patches(h, 2, lower, size) == RRB_OK);
+    CHECK(smoother_download(h, us) == RRB_ERR_STATE && smoother_residual(h, NULL, NULL, NULL, &start) == RRB_ERR_STATE);
+    CHECK(start == -1);
+    CHECK(smoother_upload(h, us, fs) == RRB_OK);
+    CHECK(smoother_device_pointers(h, ours, right) == RRB_OK && ours[0] != NULL && ours[0] != us[0] && right[1] != NULL);
+    CHECK(smoother_device_pointers(h, ours, NULL) == RRB_OK);
+    CHECK(smoother_residual(h, NULL, NULL, rs, &start) == RRB_OK && start > 1);
+    for (int c = 0; c < 64; ++c) sum += r[0][c] * r[0][c] + r[1][c] * r[1][c];
+    CHECK(fabs(sqrt(sum) - start) <= 1e-14 * start); /* rounding of 128 terms */
+    CHECK(smoother_apply(h, NULL, NULL, 20) == RRB_OK && smoother_exchange(h, NULL) == RRB_OK);
+    CHECK(smoother_residual(h, NULL, NULL, NULL, &end) == RRB_OK && end < 0.1 * start);
+    CHECK(u[0][43] == 1 + 43 % 5 && smoother_download(h, us) == RRB_OK && u[0][43] != 1 + 43 % 5);
+    CHECK(smoother_residual(h, us, fs, NULL, &start) == RRB_OK && start == end);
+    CHECK(smoother_residual(h, ours, fs, NULL, &start) == RRB_OK && start == end); /* ours are the caller's to read */
+    /* The ghost function stops before the second sweep; a residual asks it with -1. */
+    CHECK(smoother_set_ghost_fill(h, stops, &sweep) == RRB_OK);
+    CHECK(smoother_apply(h, NULL, NULL, 5) == RRB_STOPPED && sweep == 1);
+    CHECK(smoother_residual(h, NULL, NULL, NULL, NULL) == RRB_OK && sweep == -1);
+    CHECK(smoother_destroy(&h) == RRB_OK && h == NULL && smoother_destroy(&h) == RRB_OK);
+}
+
+/* Arrays that are not const: C before C23 wants to be told, where it is pedantic. */
+static rrb_status set_patches(smoother_handle *h, int64_t count, int64_t (*lower)[3], int64_t (*size)[3]) {
+    return smoother_set_patches(h, count, (const int64_t(*)[3])lower, (const int64_t(*)[3])size);
+}
+
+/* What the header says of wrong calls. */
+static void smoother_misuse(void) {
+    static double u[2][216], f[2][64];
+    double stencil[7] = {6, -1, -1, -1, -1, -1, -1}, norm = 0;
+    int64_t lower[2][3] = {{0, 0, 0}, {4, 0, 0}}, size[2][3] = {{4, 4, 4}, {4, 4, 4}}, number = -5;
+    double *us[2] = {u[0], NULL};
+    const double *fs[2] = {f[0], f[1]};
+    char sentence[256];
+    smoother_handle *h = NULL;
+    CHECK(smoother_create(8, stencil, 4, 4, 4, &h) == RRB_ERR_ARGUMENT && smoother_create(7, NULL, 4, 4, 4, &h) == RRB_ERR_NULL);
+    CHECK(smoother_create(7, stencil, 4, 0, 4, &h) == RRB_ERR_DIMENSION && smoother_create(7, stencil, 4, 4, 9, &h) == RRB_ERR_ARGUMENT);
+    stencil[3] = (double)NAN;
+    CHECK(smoother_create(7, stencil, 4, 4, 4, &h) == RRB_ERR_NOT_FINITE && h == NULL);
+    CHECK(smoother_apply(NULL, us, fs, 1) == RRB_ERR_NULL && smoother_set_options(NULL, "omega=1") == RRB_ERR_NULL);
+    memset(stencil, 0, sizeof stencil); /* zero blocks */
+    CHECK(smoother_create(7, stencil, 4, 4, 4, &h) == RRB_OK && set_patches(h, 1, lower, size) == RRB_ERR_MATRIX);
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_ERR_STATE && smoother_destroy(&h) == RRB_OK);
+    stencil[0] = 6;
+    for (int leg = 1; leg < 7; ++leg) stencil[leg] = -1;
+    CHECK(smoother_create(7, stencil, 4, 4, 4, &h) == RRB_OK);
+    CHECK(smoother_residual(h, us, fs, NULL, &norm) == RRB_ERR_STATE && smoother_exchange(h, us) == RRB_ERR_STATE);
+    CHECK(set_patches(h, -1, lower, size) == RRB_ERR_DIMENSION && set_patches(h, 1, NULL, size) == RRB_ERR_NULL);
+    size[1][1] = 0;
+    CHECK(set_patches(h, 2, lower, size) == RRB_ERR_DIMENSION);
+    size[1][1] = -4;
+    CHECK(set_patches(h, 2, lower, size) == RRB_ERR_DIMENSION);
+    size[1][1] = 4;
+    lower[1][0] = 3;
+    CHECK(set_patches(h, 2, lower, size) == RRB_ERR_ARGUMENT);
+    CHECK(rrbsolver_last_error(sentence, (int64_t)sizeof sentence) > 1 && strstr(sentence, "patches 0 and 1") != NULL);
+    lower[1][0] = 4;
+    CHECK(set_patches(h, 2, lower, size) == RRB_OK);
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_ERR_NULL); /* the second patch */
+    us[1] = u[0];
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_ERR_ARGUMENT); /* twice the same */
+    us[1] = u[1];
+    CHECK(smoother_apply(h, us, fs, -1) == RRB_ERR_ARGUMENT && smoother_apply(h, NULL, NULL, 1) == RRB_ERR_STATE);
+    f[1][63] = (double)NAN;
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_ERR_NOT_FINITE);
+    f[1][63] = 0;
+    CHECK(smoother_set_options(h, "method=jacobi") == RRB_ERR_OPTION && smoother_set_options(h, NULL) == RRB_ERR_NULL);
+    CHECK(smoother_set_int(h, RRB_OPT_METHOD, 9) == RRB_ERR_ARGUMENT && smoother_set_int(h, 999999, 1) == RRB_ERR_OPTION);
+    CHECK(smoother_set_real(h, RRB_OPT_OMEGA, (double)NAN) == RRB_ERR_ARGUMENT);
+    CHECK(smoother_get_int(h, RRB_OPT_OMEGA, &number) == RRB_ERR_OPTION && smoother_get_int(h, 12345, &number) == RRB_ERR_OPTION);
+    CHECK(number == -5 && smoother_get_int(h, RRB_INFO_CELLS, NULL) == RRB_ERR_NULL);
+    CHECK(smoother_get_history(h, NULL, 3, &number) == RRB_ERR_NULL && smoother_get_history(h, NULL, -1, &number) == RRB_ERR_ARGUMENT);
+    CHECK(smoother_apply(h, us, fs, 2) == RRB_OK && smoother_apply(h, us, fs, 0) == RRB_OK);
+    CHECK(smoother_set_options(h, "block_solver=dense") == RRB_OK && smoother_apply(h, us, fs, 1) == RRB_ERR_STATE);
+    CHECK(set_patches(h, 0, NULL, NULL) == RRB_OK && smoother_apply(h, NULL, NULL, 1) == RRB_OK);
+    CHECK(smoother_destroy(&h) == RRB_OK);
+}
+
+/* Ten thousand patches of one cell each, u = 1 around them and 0 inside: each sweep gives the mean of the six neighbours. */
+static void many_patches(void) {
+    enum { COUNT = 10000, SIDE = 22 };
+    const double stencil[7] = {6, -1, -1, -1, -1, -1, -1};
+    int64_t(*lower)[3] = malloc(sizeof *lower * COUNT), (*size)[3] = malloc(sizeof *size * COUNT);
+    double *values = malloc(sizeof *values * COUNT * 28), **us = malloc(sizeof *us * COUNT), start = -1, end = -1;
+    const double **fs = malloc(sizeof *fs * COUNT);
+    smoother_handle *h = NULL;
+    CHECK(lower != NULL && size != NULL && values != NULL && us != NULL && fs != NULL);
+    for (int p = 0; p < COUNT; ++p) {
+        lower[p][0] = p % SIDE, lower[p][1] = p / SIDE % SIDE, lower[p][2] = p / (SIDE * SIDE);
+        size[p][0] = size[p][1] = size[p][2] = 1;
+        us[p] = values + 28 * p;
+        fs[p] = us[p] + 27;
+        for (int c = 0; c < 28; ++c) us[p][c] = c < 27 && c != 13;
+    }
+    CHECK(smoother_create(7, stencil, 8, 8, 8, &h) == RRB_OK && set_patches(h, COUNT, lower, size) == RRB_OK);
+    CHECK(smoother_residual(h, us, fs, NULL, &start) == RRB_OK && smoother_apply(h, us, fs, 1) == RRB_OK);
+    CHECK(fabs(us[0][13] - 3.0 / 6) < DBL_EPSILON && fabs(us[1][13] - 2.0 / 6) < DBL_EPSILON && us[SIDE * SIDE + SIDE + 1][13] == 0);
+    CHECK(smoother_apply(h, us, fs, 1) == RRB_OK && fabs(us[0][13] - (3 + 3 * 2.0 / 6) / 6) < DBL_EPSILON);
+    CHECK(smoother_residual(h, us, fs, NULL, &end) == RRB_OK && end < start);
+    CHECK(smoother_destroy(&h) == RRB_OK);
+    free(lower), free(size), free(values), free(us), free((void *)fs);
+}
+
 int main(void) {
     char version[32];
     int32_t devices = -1;
@@ -274,6 +396,9 @@ int main(void) {
     solves(p);
     misuse(p);
     smooths();
+    keeps();
+    smoother_misuse();
+    many_patches();
     free(p);
     puts("C: all as documented");
     return 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -193,6 +194,79 @@ int main() {
             thrown = value;
         }
         CHECK(thrown == 7);
+
+        // The same patches kept by the library.
+        smoother.set_ghost_fill(nullptr);
+        CHECK(code_of([&] { (void)smoother.apply(1); }, "smoother_upload") == RRB_ERR_STATE);
+        CHECK(code_of([&] { (void)smoother.device_pointers(); }, "smoother_upload") == RRB_ERR_STATE);
+        inside(u1), inside(u2);
+        vector r1(64), r2(64);
+        const std::vector<double *> r = {r1.data(), r2.data()};
+        smoother.upload(u, f);
+        const double start = smoother.residual(u, f);
+        CHECK(smoother.residual() == start && smoother.residual(r) == start && r1[0] == 3.0);
+        const vector before = u1;
+        smoother.exchange();
+        CHECK(smoother.apply(40) == RRB_OK && smoother.residual() < 1e-9 && u1 == before);
+        const rrbsolver::resident_patches kept = smoother.device_pointers();
+        CHECK(kept.u.size() == 2 && kept.f.size() == 2);
+        if (smoother.get_int(RRB_INFO_BACKEND) != RRB_BACKEND_CUDA) {
+            CHECK(std::fabs(kept.u[0][86] - 1.0) < 1e-9 && kept.f[1][63] == 0.0);
+        }
+        CHECK(smoother.residual(kept.u, kept.f) < 1e-9); // ours are the caller's to read
+        f1[0] = 1;
+        smoother.upload_f(f);
+        CHECK(smoother.residual() > 0.9);
+        smoother.upload_u(u);
+        CHECK(smoother.apply(0) == RRB_OK && smoother.residual() > start - 1);
+        f1[0] = 0;
+        smoother.upload_f(f);
+        (void)smoother.apply(40);
+        smoother.download(u);
+        CHECK(std::fabs(u1[86] - 1.0) < 1e-9 && std::fabs(u2[129] - 1.0) < 1e-9);
+        CHECK(code_of([&] { (void)smoother.residual(rrbsolver::patches{r.data(), 1}); }, "r must hold") == RRB_ERR_DIMENSION);
+        CHECK(code_of([&] { smoother.upload_u({u.data(), 1}); }, "2 patches, got 1") == RRB_ERR_DIMENSION);
+        CHECK(code_of([&] { smoother.set(RRB_OPT_METHOD, ~std::uint64_t{0}); }, "at most 9223372036854775807") == RRB_ERR_ARGUMENT);
+
+        // Wrong lists leave no patches, and the calls after them say so.
+        using boxes = std::vector<rrbsolver::box>;
+        const auto list = [&](const boxes &b) { return code_of([&] { smoother.set_patches(b); }, ""); };
+        CHECK(list({{{0, 0, 0}, {4, 4, 4}}, {{3, 0, 0}, {4, 4, 4}}}) == RRB_ERR_ARGUMENT);
+        CHECK(code_of([&] { (void)smoother.apply(u, f, 1); }, "smoother_set_patches failed") == RRB_ERR_STATE);
+        CHECK(code_of([&] { (void)smoother.device_pointers(); }, "smoother_set_patches failed") == RRB_ERR_STATE);
+        CHECK(list({{{0, 0, 0}, {4, 0, 4}}}) == RRB_ERR_DIMENSION && list({{{0, 0, 0}, {4, 4, -1}}}) == RRB_ERR_DIMENSION);
+        smoother.set_patches(boxes{});
+        CHECK(smoother.apply(1) == RRB_OK && smoother.residual() == 0.0);
+        smoother.set_patches(boxes{{{7, 7, 7}, {1, 1, 1}}});
+        vector u3(27, 1.0), f3(1);
+        CHECK(smoother.apply(std::array<double *, 1>{u3.data()}, std::array<double *, 1>{f3.data()}, 1) == RRB_OK);
+        CHECK(std::fabs(u3[13] - 1.0) < 1e-15);
+        CHECK(code_of([&] { (void)smoother.apply(std::array<double *, 1>{nullptr}, std::array<double *, 1>{f3.data()}, 1); },
+                      "u of patch 0 must not be NULL") == RRB_ERR_NULL);
+        const auto made = [](vector stencil, std::int64_t side) {
+            return code_of([&] { rrbsolver::smoother(stencil, side, 4, 4).set_patches(boxes{{{0, 0, 0}, {4, 4, 4}}}); }, "");
+        };
+        CHECK(made({6, -1, -1}, 4) == RRB_ERR_ARGUMENT && made(vector(7), 4) == RRB_ERR_MATRIX && made(vector(7), 0) == RRB_ERR_DIMENSION);
+        CHECK(made({6, -1, std::numeric_limits<double>::quiet_NaN(), -1, -1, -1, -1}, 4) == RRB_ERR_NOT_FINITE);
+    }
+
+    // Two threads with a smoother each get the same numbers as one alone.
+    {
+        const auto relaxed = [] {
+            rrbsolver::smoother smoother(std::vector<double>{6, -1, -1, -1, -1, -1, -1}, 8, 8, 8);
+            smoother.set("threads=2");
+            smoother.set_patches(std::vector<rrbsolver::box>{{{0, 0, 0}, {30, 17, 25}}});
+            vector u(32 * 19 * 27), f(30 * 17 * 25);
+            for (std::size_t c = 0; c < u.size(); ++c) u[c] = static_cast<double>(c * 2654435761u % 1000) / 1000;
+            for (int call = 0; call < 20; ++call) {
+                (void)smoother.apply(std::array<double *, 1>{u.data()}, std::array<double *, 1>{f.data()}, 2);
+            }
+            return u;
+        };
+        const vector alone = relaxed();
+        auto other = std::async(std::launch::async, relaxed);
+        const vector mine = relaxed();
+        CHECK(mine == alone && other.get() == alone);
     }
 
     CHECK(rrbsolver::version() == rrbsolver_version() && rrbsolver::cuda_device_count() >= 0);

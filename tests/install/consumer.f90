@@ -30,7 +30,7 @@ contains
 end module watching
 
 program consumer
-   use, intrinsic :: iso_c_binding, only: c_double, c_null_ptr
+   use, intrinsic :: iso_c_binding, only: c_double, c_f_pointer, c_loc, c_null_ptr, c_ptr
    use, intrinsic :: iso_fortran_env, only: int64
    use, intrinsic :: ieee_arithmetic, only: ieee_is_nan, ieee_positive_inf, ieee_quiet_nan, ieee_value
    use rrbsolver
@@ -53,6 +53,8 @@ program consumer
    call watched()
    call misused()
    call smoothed()
+   call kept()
+   call smoother_misused()
    call check(len(rrbsolver_version()) >= 5, "version")
    call check(rrbsolver_status_string(int(RRB_NOT_CONVERGED)) /= "", "status string")
    call check(rrbsolver_cuda_device_count() >= 0, "device count")
@@ -269,7 +271,160 @@ contains
       call s%set_ghost_fill(fill)
       call s%apply(patches, 3)
       call check(fills == 3 .and. all(abs(u(1:4, 0, 1:6) - 5) < 1e-15_c_double), "ghost function")
+      fills = -1
+      call s%residual(patches, norm)
+      call check(fills == 0, "a residual asks the ghost function with -1")
    end subroutine smoothed
+
+   ! Two patches that stay with the library, and addresses in place of patches.
+   subroutine kept()
+      type(smoother) :: s
+      type(smoother_patch) :: patches(2)
+      real(c_double), allocatable, target :: u(:, :, :, :), f(:, :, :, :), r(:, :, :, :)
+      real(c_double), pointer :: ours(:, :, :)
+      type(c_ptr) :: us(2), fs(2), rs(2), there(2), right(2)
+      real(c_double) :: norm, start
+      integer :: status, p
+      character(120) :: message
+      allocate (u(6, 6, 6, 2), f(4, 4, 4, 2), r(4, 4, 4, 2))
+      u = 1
+      u(2:5, 2:5, 2:5, :) = 0
+      f = 0
+      r = 0
+      start = -1
+      norm = -1
+      call s%residual(norm, status)
+      call check(status == RRB_ERR_NULL, "residual before create")
+      call s%create([6, -1, -1, -1, -1, -1, -1]*1.0_c_double, [4, 4, 4])
+      do p = 1, 2
+         patches(p)%u => u(:, :, :, p)
+         patches(p)%f => f(:, :, :, p)
+         us(p) = c_loc(u(:, :, :, p))
+         fs(p) = c_loc(f(:, :, :, p))
+         rs(p) = c_loc(r(:, :, :, p))
+      end do
+      call s%upload(patches, status)
+      call check(status == RRB_ERR_STATE, "upload before set_patches")
+      call s%set_patches(reshape([0, 0, 0, 4, 0, 0], [3, 2]), reshape([4, 4, 4, 4, 4, 4], [3, 2]))
+      call s%apply(1, status, message)
+      call check(status == RRB_ERR_STATE .and. index(message, "smoother_upload") > 0, "no upload yet")
+      call s%device_pointers(there, right, status)
+      call check(status == RRB_ERR_STATE, "no upload yet, no pointers")
+      call s%upload(patches)
+      call s%residual(us, fs, start)
+      call s%residual(norm, rs)
+      call check(abs(norm - start) < 1e-12_c_double .and. abs(r(1, 1, 1, 1) - 3) < 1e-12_c_double, "residuals of both")
+      call s%exchange()
+      call s%apply(40)
+      call s%residual(norm)
+      call check(norm < 1e-9_c_double .and. maxval(abs(u(2:5, 2:5, 2:5, :))) <= 0, "relaxed where they are kept")
+      call s%device_pointers(there, right)
+      call s%get(RRB_INFO_BACKEND, p)
+      if (p /= RRB_BACKEND_CUDA) then
+         call c_f_pointer(there(2), ours, [6, 6, 6])
+         call check(abs(ours(3, 3, 3) - 1) < 1e-9_c_double, "the library's array")
+      end if
+      call s%residual(there, right, norm)
+      call check(norm < 1e-9_c_double, "the library's arrays are the caller's to read")
+      f(1, 1, 1, 1) = 1
+      call s%upload(f=fs)
+      call s%residual(norm)
+      call check(abs(norm - 1) < 1e-9_c_double, "a new f")
+      call s%upload(us)
+      call s%residual(norm)
+      call check(norm > start - 1, "a new u")
+      f = 0
+      call s%upload(f=fs)
+      call s%apply(40)
+      call s%download(patches)
+      call check(abs(u(3, 3, 3, 1) - 1) < 1e-9_c_double, "downloaded")
+      u(2:5, 2:5, 2:5, :) = 0
+      call s%download(us)
+      call check(abs(u(3, 3, 3, 2) - 1) < 1e-9_c_double, "downloaded by addresses")
+      call s%exchange(us)
+      call s%apply(us, fs, 1)
+      call s%residual(us, fs, norm, rs)
+      call check(norm < 1e-9_c_double .and. maxval(abs(r)) < 1e-9_c_double, "addresses")
+      call s%apply(us(1:1), fs, 1, status, message)
+      call check(status == RRB_ERR_DIMENSION .and. message == "u must have 2 elements, got 1", "number of addresses")
+      call s%apply([us(1), c_null_ptr], fs, 1, status, message)
+      call check(status == RRB_ERR_NULL .and. message == "u of patch 2 must not be NULL", "null address, counted from 1")
+      call s%apply([us(1), us(1)], fs, 1, status, message)
+      call check(status == RRB_ERR_ARGUMENT .and. index(message, "overlap") > 0, "one array twice")
+   end subroutine kept
+
+   subroutine smoother_misused()
+      type(smoother) :: s
+      type(smoother_patch) :: patches(1), none(0)
+      real(c_double), target :: u(3, 3, 3), f(1, 1, 1)
+      real(c_double) :: stencil(7), norm
+      integer, allocatable :: lower(:, :), extents(:, :)
+      integer :: status, q
+      character(200) :: message
+      stencil = [6, -1, -1, -1, -1, -1, -1]
+      norm = -1
+      call s%create(stencil(:5), [4, 4, 4], status, message)
+      call check(status == RRB_ERR_ARGUMENT .and. index(message, "7 or 27") > 0, "5 legs")
+      call s%create(stencil, [4, 0, 4], status)
+      call check(status == RRB_ERR_DIMENSION, "block of 0")
+      call s%create(stencil, [4, 4, 9], status)
+      call check(status == RRB_ERR_ARGUMENT, "block of 9")
+      stencil(4) = ieee_value(norm, ieee_quiet_nan)
+      call s%create(stencil, [4, 4, 4], status, message)
+      call check(status == RRB_ERR_NOT_FINITE .and. index(message, "4") > 0, "NaN in the stencil")
+      stencil = 0
+      call s%create(stencil, [4, 4, 4])
+      call s%set_patches(reshape([1, 1, 1], [3, 1]), reshape([4, 4, 4], [3, 1]), status, message)
+      call check(status == RRB_ERR_MATRIX .and. index(message, "patch 1") > 0, "zero blocks")
+      stencil = [6, -1, -1, -1, -1, -1, -1]
+      call s%create(stencil, [4, 4, 4])
+      call s%residual(patches, norm, status)
+      call check(status == RRB_ERR_STATE, "residual before set_patches")
+      call s%set_patches(reshape([1, 1], [2, 1]), reshape([4, 4], [2, 1]), status, message)
+      call check(status == RRB_ERR_DIMENSION .and. message == "lower must have the shape (3, 1), got (2, 1)", "two axes")
+      call s%set_patches(reshape([1, 1, 1], [3, 1]), reshape([4, 0, 4], [3, 1]), status, message)
+      call check(status == RRB_ERR_DIMENSION .and. index(message, "patch 1") > 0, "size 0")
+      call s%set_patches(reshape([1, 1, 1, 4, 4, 4], [3, 2]), reshape([4, 4, 4, 4, 4, 4], [3, 2]), status, message)
+      call check(status == RRB_ERR_ARGUMENT .and. index(message, "patches 1 and 2") > 0, "overlapping patches")
+      call s%apply(patches, 1, status, message)
+      call check(status == RRB_ERR_STATE, "apply after a failed set_patches")
+      call s%set("method=jacobi", status, message)
+      call check(status == RRB_ERR_OPTION .and. index(message, "block_jacobi") > 0, "unknown method")
+      call s%set(RRB_OPT_METHOD, 7, status)
+      call check(status == RRB_ERR_ARGUMENT, "method 7")
+      ! One patch of one cell.
+      u = 1
+      f = 0
+      patches(1)%u => u
+      patches(1)%f => f
+      call s%set_patches(reshape([5, -5, 0], [3, 1]), reshape([1, 1, 1], [3, 1]))
+      u(2, 2, 2) = 0
+      call s%apply(patches, -1, status, message)
+      call check(status == RRB_ERR_ARGUMENT .and. index(message, "sweeps") > 0, "-1 sweeps")
+      call s%apply(patches, 1)
+      call check(abs(u(2, 2, 2) - 1) < 1e-15_c_double, "one cell")
+      u(2, 2, 2) = ieee_value(norm, ieee_quiet_nan)
+      call s%apply(patches, 1, status, message)
+      call check(status == RRB_ERR_NOT_FINITE .and. index(message, "(5, -5, 0) of patch 1") > 0, "NaN in u: cells as in lower")
+      call s%apply(none, 1, status)
+      call check(status == RRB_ERR_DIMENSION, "no patches where there is one")
+      ! No patch, and ten thousand.
+      allocate (lower(3, 0), extents(3, 0))
+      call s%set_patches(lower, extents)
+      call s%apply(none, 1)
+      call s%apply(1)
+      deallocate (lower, extents)
+      allocate (lower(3, 10000), extents(3, 10000))
+      do q = 1, 10000
+         lower(:, q) = [mod(q, 25), mod(q, 625), q]
+      end do
+      extents = 1
+      call s%set_patches(lower, extents)
+      call s%upload()
+      call s%apply(2)
+      call s%residual(norm)
+      call check(norm <= 0, "nothing but zeros")
+   end subroutine smoother_misused
 
    subroutine misused()
       type(rrb_solver) :: solver

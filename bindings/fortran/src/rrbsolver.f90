@@ -25,10 +25,13 @@
 !
 ! Threads: different solvers are independent; one solver is used by one thread at a time.
 module rrbsolver
-   use, intrinsic :: iso_c_binding, only: c_associated, c_char, c_double, c_f_pointer, c_funloc, c_int32_t, c_int64_t, &
-                                          c_loc, c_null_char, c_null_funptr, c_null_ptr, c_ptr
+   use, intrinsic :: iso_c_binding, only: c_associated, c_double, c_f_pointer, c_funloc, c_int32_t, c_int64_t, c_loc, &
+                                          c_null_funptr, c_null_ptr, c_ptr
    use, intrinsic :: iso_fortran_env, only: int32, int64
    use rrbsolver_c
+   use rrbsolver_support, only: report, differs, to_fortran, decimal
+   use rrbsolver_rrb_handle, only: rrb_options => handle_options
+   use rrbsolver_smoother_handle, only: smoother_options => handle_options
    implicit none
    private
 
@@ -87,58 +90,54 @@ module rrbsolver
    !    call s%create([6, -1, -1, -1, -1, -1, -1]*1.0_dp, [8, 8, 8])    ! or 27 values: the 3x3x3 cube, x fastest
    !    call s%set_patches(lower, extents)                              ! (3, patches); again after regridding
    !    call s%apply(patches, 3)                                        ! type(smoother_patch) :: patches(:)
-   type :: smoother
+   !
+   ! Where arrays are not Fortran pointers (device memory, say), apply, exchange, residual, upload and download also take
+   ! tables of their addresses, type(c_ptr) :: u(:), one for each patch.
+   type, extends(smoother_options) :: smoother
       private
-      type(c_ptr) :: handle = c_null_ptr
       type(smoother_context), pointer :: context => null()
    contains
       procedure, private :: smoother_create_int32, smoother_create_int64
       procedure, private :: smoother_set_patches_int32, smoother_set_patches_int64
-      procedure, private :: smoother_set_text, smoother_set_int32, smoother_set_int64, smoother_set_real
-      procedure, private :: smoother_get_int32, smoother_get_int64, smoother_get_real
-      procedure, private :: smoother_apply_patches, smoother_apply_resident
+      procedure, private :: smoother_apply_patches, smoother_apply_tables, smoother_apply_resident
+      procedure, private :: smoother_exchange_patches, smoother_exchange_tables, smoother_exchange_resident
+      procedure, private :: smoother_residual_patches, smoother_norm_tables, smoother_residual_tables
+      procedure, private :: smoother_norm_resident, smoother_residual_resident
+      procedure, private :: smoother_upload_patches, smoother_upload_tables
+      procedure, private :: smoother_download_patches, smoother_download_tables
       procedure, private :: smoother_refuse_copy
       generic :: create => smoother_create_int32, smoother_create_int64
       generic :: set_patches => smoother_set_patches_int32, smoother_set_patches_int64
-      generic :: set => smoother_set_text, smoother_set_int32, smoother_set_int64, smoother_set_real
-      generic :: get => smoother_get_int32, smoother_get_int64, smoother_get_real
-      generic :: apply => smoother_apply_patches, smoother_apply_resident
+      generic :: apply => smoother_apply_patches, smoother_apply_tables, smoother_apply_resident
+      generic :: exchange => smoother_exchange_patches, smoother_exchange_tables, smoother_exchange_resident
+      generic :: residual => smoother_residual_patches, smoother_norm_tables, smoother_residual_tables, &
+                             smoother_norm_resident, smoother_residual_resident
+      generic :: upload => smoother_upload_patches, smoother_upload_tables
+      generic :: download => smoother_download_patches, smoother_download_tables
       generic :: assignment(=) => smoother_refuse_copy
-      procedure :: exchange => smoother_exchange
-      procedure :: residual => smoother_residual
-      procedure :: upload => smoother_upload
-      procedure :: download => smoother_download
-      procedure :: history => smoother_history
+      procedure :: device_pointers => smoother_device_pointers
       procedure :: set_ghost_fill => smoother_set_ghost_fill
       procedure :: set_monitor => smoother_set_monitor
-      procedure :: set_stream => smoother_set_stream
       procedure :: destroy => smoother_destroy
       final :: smoother_finalize
    end type smoother
 
    ! One solver: a grid size, options, a factorization and its workspace. It cannot be copied by assignment.
-   type :: rrb_solver
+   type, extends(rrb_options) :: rrb_solver
       private
-      type(c_ptr) :: handle = c_null_ptr
       integer(int64) :: nx = 0, ny = 0
       type(monitor_context), pointer :: context => null()
    contains
       procedure, private :: create_int32, create_int64
-      procedure, private :: set_text, set_int32, set_int64, set_real
-      procedure, private :: get_int32, get_int64, get_real
       procedure, private :: factorize_5_point, factorize_9_point
       procedure, private :: refuse_copy
       generic :: create => create_int32, create_int64
-      generic :: set => set_text, set_int32, set_int64, set_real
-      generic :: get => get_int32, get_int64, get_real
       generic :: factorize => factorize_5_point, factorize_9_point
       generic :: assignment(=) => refuse_copy
       procedure :: solve
       procedure :: apply
       procedure :: multiply
-      procedure :: history
       procedure :: set_monitor
-      procedure :: set_stream
       procedure :: destroy
       final :: finalize
    end type rrb_solver
@@ -192,81 +191,6 @@ contains
       if (c_associated(from%handle) .or. c_associated(to%handle)) &
          error stop "rrbsolver: an rrb_solver cannot be copied by assignment; create a second one"
    end subroutine refuse_copy
-
-   ! set("levels=12 rel_tol=1e-8" [, stat, errmsg]): options by their text names, separated by blanks.
-   subroutine set_text(self, text, stat, errmsg)
-      class(rrb_solver), intent(inout) :: self
-      character(*), intent(in) :: text
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_set_options(self%handle, to_c(text)), stat, errmsg)
-   end subroutine set_text
-
-   ! set(RRB_OPT_MAX_ITER, 200 [, stat, errmsg]): an integer option, a switch (0 or 1) or a choice (RRB_NORM_TRUE2, ...).
-   subroutine set_int32(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int32), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
-   end subroutine set_int32
-
-   subroutine set_int64(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int64), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
-   end subroutine set_int64
-
-   ! set(RRB_OPT_REL_TOL, 1e-8_c_double [, stat, errmsg]): a real option.
-   subroutine set_real(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      real(c_double), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_set_real(self%handle, key, val), stat, errmsg)
-   end subroutine set_real
-
-   ! get(RRB_INFO_ITERATIONS, n [, stat, errmsg]): an option or a result, as integer, integer(int64) or real(c_double).
-   subroutine get_int32(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int32), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      integer(c_int32_t) :: status
-      integer(c_int64_t) :: wide
-      wide = 0
-      status = c_rrb_get_int(self%handle, key, wide)
-      if (status >= 0 .and. abs(wide) > huge(val)) then
-         call report(RRB_ERR_ARGUMENT, stat, errmsg, "the value " // decimal(wide) // " needs an integer(int64) variable")
-         return
-      end if
-      if (status >= 0) val = int(wide, int32)
-      call report(status, stat, errmsg)
-   end subroutine get_int32
-
-   subroutine get_int64(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int64), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_get_int(self%handle, key, val), stat, errmsg)
-   end subroutine get_int64
-
-   subroutine get_real(self, key, val, stat, errmsg)
-      class(rrb_solver), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      real(c_double), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_get_real(self%handle, key, val), stat, errmsg)
-   end subroutine get_real
 
    ! factorize(center, east, north [, northeast, northwest] [, stat, errmsg]): takes new coefficients; without the corner
    ! arrays the stencil has 5 points. The values are copied. Called again, it reuses all memory.
@@ -337,22 +261,6 @@ contains
       call report(c_rrb_multiply(self%handle, x, y), stat, errmsg)
    end subroutine multiply
 
-   ! history(residuals, count [, stat, errmsg]): the relative residual of iteration 0, 1, ... of the last solve. count is
-   ! how many there are; the first min(count, size(residuals)) are written.
-   subroutine history(self, residuals, count, stat, errmsg)
-      class(rrb_solver), intent(in) :: self
-      real(c_double), contiguous, intent(inout) :: residuals(:)
-      integer, intent(inout) :: count
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      integer(c_int32_t) :: status
-      integer(c_int64_t) :: wide
-      wide = 0
-      status = c_rrb_get_history(self%handle, residuals, size(residuals, kind=c_int64_t), wide)
-      if (status >= 0) count = int(wide)
-      call report(status, stat, errmsg)
-   end subroutine history
-
    ! set_monitor([monitor] [, stat, errmsg]): monitor is called in every solve from now on; without it, no longer.
    subroutine set_monitor(self, monitor, stat, errmsg)
       class(rrb_solver), intent(inout) :: self
@@ -380,15 +288,6 @@ contains
       call c_f_pointer(user, context)
       stop_now = merge(1_c_int32_t, 0_c_int32_t, context%monitor(int(iteration), relative_residual))
    end function call_monitor
-
-   ! set_stream(stream [, stat, errmsg]): work goes to the caller's CUDA stream; c_null_ptr: to the solver's own.
-   subroutine set_stream(self, stream, stat, errmsg)
-      class(rrb_solver), intent(inout) :: self
-      type(c_ptr), intent(in) :: stream
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_rrb_set_stream(self%handle, stream), stat, errmsg)
-   end subroutine set_stream
 
    ! The whole of it in one call, in place of an ICCG subroutine: factorizes, solves, forgets. Without the corner arrays the
    ! stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer rrb_solver when the coefficients stay.
@@ -495,81 +394,6 @@ contains
       call report(status, stat, errmsg)
    end subroutine smoother_set_patches_int64
 
-   ! set("method=block_jacobi omega=0.8" [, stat, errmsg]): options by their text names, separated by blanks.
-   subroutine smoother_set_text(self, text, stat, errmsg)
-      class(smoother), intent(inout) :: self
-      character(*), intent(in) :: text
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_set_options(self%handle, to_c(text)), stat, errmsg)
-   end subroutine smoother_set_text
-
-   ! set(RRB_OPT_REVERSE, 1 [, stat, errmsg]): a whole-number option, a switch or a choice (RRB_METHOD_BLOCK_JACOBI, ...).
-   subroutine smoother_set_int32(self, key, val, stat, errmsg)
-      class(smoother), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int32), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_set_int(self%handle, key, int(val, c_int64_t)), stat, errmsg)
-   end subroutine smoother_set_int32
-
-   subroutine smoother_set_int64(self, key, val, stat, errmsg)
-      class(smoother), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int64), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_set_int(self%handle, key, val), stat, errmsg)
-   end subroutine smoother_set_int64
-
-   ! set(RRB_OPT_OMEGA, 0.85_c_double [, stat, errmsg]): a real option.
-   subroutine smoother_set_real(self, key, val, stat, errmsg)
-      class(smoother), intent(inout) :: self
-      integer(c_int32_t), intent(in) :: key
-      real(c_double), intent(in) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_set_real(self%handle, key, val), stat, errmsg)
-   end subroutine smoother_set_real
-
-   ! get(RRB_INFO_BLOCK_SOLVER, n [, stat, errmsg]): an option or a result, as integer, integer(int64) or real(c_double).
-   subroutine smoother_get_int32(self, key, val, stat, errmsg)
-      class(smoother), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int32), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      integer(c_int32_t) :: status
-      integer(c_int64_t) :: wide
-      wide = 0
-      status = c_smoother_get_int(self%handle, key, wide)
-      if (status >= 0 .and. abs(wide) > huge(val)) then
-         call report(RRB_ERR_ARGUMENT, stat, errmsg, "the value " // decimal(wide) // " needs an integer(int64) variable")
-         return
-      end if
-      if (status >= 0) val = int(wide, int32)
-      call report(status, stat, errmsg)
-   end subroutine smoother_get_int32
-
-   subroutine smoother_get_int64(self, key, val, stat, errmsg)
-      class(smoother), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      integer(int64), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_get_int(self%handle, key, val), stat, errmsg)
-   end subroutine smoother_get_int64
-
-   subroutine smoother_get_real(self, key, val, stat, errmsg)
-      class(smoother), intent(in) :: self
-      integer(c_int32_t), intent(in) :: key
-      real(c_double), intent(inout) :: val
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_get_real(self%handle, key, val), stat, errmsg)
-   end subroutine smoother_get_real
-
    ! apply(patches, sweeps [, stat, errmsg]): relaxes u of all patches; stat is RRB_OK, RRB_STOPPED or negative.
    subroutine smoother_apply_patches(self, patches, sweeps, stat, errmsg)
       class(smoother), intent(inout) :: self
@@ -577,12 +401,22 @@ contains
       integer, intent(in) :: sweeps
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_ptr), allocatable, target :: u(:), f(:)
       if (wrong_patches(self, patches, .true., .false., stat, errmsg)) return
-      u = table_of(patches, "u")
-      f = table_of(patches, "f")
-      call report(c_smoother_apply(self%handle, c_loc(u), c_loc(f), int(sweeps, c_int32_t)), stat, errmsg)
+      call self%smoother_apply_tables(table_of(patches, "u"), table_of(patches, "f"), sweeps, stat, errmsg)
    end subroutine smoother_apply_patches
+
+   ! apply(u, f, sweeps [, stat, errmsg]): the same with the addresses of the arrays, one for each patch, on the host or on
+   ! the device of a smoother with backend=cuda, all of a call in one place.
+   subroutine smoother_apply_tables(self, u, f, sweeps, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in) :: u(:), f(:)
+      integer, intent(in) :: sweeps
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      if (wrong_count(self, "f", size(f, kind=int64), stat, errmsg)) return
+      call report(c_smoother_apply(self%handle, table_address(u), table_address(f), int(sweeps, c_int32_t)), stat, errmsg)
+   end subroutine smoother_apply_tables
 
    ! apply(sweeps [, stat, errmsg]): the same on the patches of upload.
    subroutine smoother_apply_resident(self, sweeps, stat, errmsg)
@@ -593,27 +427,41 @@ contains
       call report(c_smoother_apply(self%handle, c_null_ptr, c_null_ptr, int(sweeps, c_int32_t)), stat, errmsg)
    end subroutine smoother_apply_resident
 
-   ! exchange(patches [, stat, errmsg]): ghost cells of u that another patch covers are read from it.
-   subroutine smoother_exchange(self, patches, stat, errmsg)
+   ! exchange([patches] [, stat, errmsg]), exchange(u ...): ghost cells of u that another patch covers are read from it;
+   ! without arrays, those of upload.
+   subroutine smoother_exchange_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_ptr), allocatable, target :: u(:)
       if (wrong_patches(self, patches, .false., .false., stat, errmsg)) return
-      u = table_of(patches, "u")
-      call report(c_smoother_exchange(self%handle, c_loc(u)), stat, errmsg)
-   end subroutine smoother_exchange
+      call self%smoother_exchange_tables(table_of(patches, "u"), stat, errmsg)
+   end subroutine smoother_exchange_patches
+
+   subroutine smoother_exchange_tables(self, u, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in) :: u(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      call report(c_smoother_exchange(self%handle, table_address(u)), stat, errmsg)
+   end subroutine smoother_exchange_tables
+
+   subroutine smoother_exchange_resident(self, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_exchange(self%handle, c_null_ptr), stat, errmsg)
+   end subroutine smoother_exchange_resident
 
    ! residual(patches, norm2 [, stat, errmsg]): norm2 = ||f - A u||_2 over all patches, with fresh ghost cells; the residual
    ! itself goes to r of the patches if all have one.
-   subroutine smoother_residual(self, patches, norm2, stat, errmsg)
+   subroutine smoother_residual_patches(self, patches, norm2, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
       real(c_double), intent(inout) :: norm2
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_ptr), allocatable, target :: u(:), f(:), r(:)
       logical :: wanted
       integer :: p
       wanted = size(patches) > 0
@@ -621,52 +469,118 @@ contains
          wanted = wanted .and. associated(patches(p)%r)
       end do
       if (wrong_patches(self, patches, .true., wanted, stat, errmsg)) return
-      u = table_of(patches, "u")
-      f = table_of(patches, "f")
-      r = table_of(patches, "r")
-      call report(c_smoother_residual(self%handle, c_loc(u), c_loc(f), merge(c_loc(r), c_null_ptr, wanted), norm2), &
-                  stat, errmsg)
-   end subroutine smoother_residual
+      if (wanted) then
+         call self%smoother_residual_tables(table_of(patches, "u"), table_of(patches, "f"), norm2, table_of(patches, "r"), &
+                                            stat, errmsg)
+      else
+         call self%smoother_norm_tables(table_of(patches, "u"), table_of(patches, "f"), norm2, stat, errmsg)
+      end if
+   end subroutine smoother_residual_patches
 
-   ! upload(patches [, stat, errmsg]): keeps u and f in the library's memory, on the device where there is one.
-   subroutine smoother_upload(self, patches, stat, errmsg)
+   ! residual(u, f, norm2 [, r] [, stat, errmsg]): the same with addresses.
+   subroutine smoother_norm_tables(self, u, f, norm2, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in) :: u(:), f(:)
+      real(c_double), intent(inout) :: norm2
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      if (wrong_count(self, "f", size(f, kind=int64), stat, errmsg)) return
+      call report(c_smoother_residual(self%handle, table_address(u), table_address(f), c_null_ptr, norm2), stat, errmsg)
+   end subroutine smoother_norm_tables
+
+   subroutine smoother_residual_tables(self, u, f, norm2, r, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in) :: u(:), f(:), r(:)
+      real(c_double), intent(inout) :: norm2
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      if (wrong_count(self, "f", size(f, kind=int64), stat, errmsg)) return
+      if (wrong_count(self, "r", size(r, kind=int64), stat, errmsg)) return
+      call report(c_smoother_residual(self%handle, table_address(u), table_address(f), table_address(r), norm2), stat, errmsg)
+   end subroutine smoother_residual_tables
+
+   ! residual(norm2 [, r] [, stat, errmsg]): the same of the patches of upload; r: addresses, where the patches are.
+   subroutine smoother_norm_resident(self, norm2, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      real(c_double), intent(inout) :: norm2
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call report(c_smoother_residual(self%handle, c_null_ptr, c_null_ptr, c_null_ptr, norm2), stat, errmsg)
+   end subroutine smoother_norm_resident
+
+   subroutine smoother_residual_resident(self, norm2, r, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      real(c_double), intent(inout) :: norm2
+      type(c_ptr), contiguous, target, intent(in) :: r(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "r", size(r, kind=int64), stat, errmsg)) return
+      call report(c_smoother_residual(self%handle, c_null_ptr, c_null_ptr, table_address(r), norm2), stat, errmsg)
+   end subroutine smoother_residual_resident
+
+   ! upload(patches [, stat, errmsg]): keeps u and f in the library's memory, on the device where there is one. Called again,
+   ! it takes new values.
+   subroutine smoother_upload_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_ptr), allocatable, target :: u(:), f(:)
       if (wrong_patches(self, patches, .true., .false., stat, errmsg)) return
-      u = table_of(patches, "u")
-      f = table_of(patches, "f")
-      call report(c_smoother_upload(self%handle, c_loc(u), c_loc(f)), stat, errmsg)
-   end subroutine smoother_upload
+      call self%smoother_upload_tables(table_of(patches, "u"), table_of(patches, "f"), stat, errmsg)
+   end subroutine smoother_upload_patches
 
-   ! download(patches [, stat, errmsg]): brings u back.
-   subroutine smoother_download(self, patches, stat, errmsg)
+   ! upload([u] [, f] [, stat, errmsg]): the same with addresses; what is not given stays as it is.
+   subroutine smoother_upload_tables(self, u, f, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in), optional :: u(:), f(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      type(c_ptr) :: u_table, f_table
+      u_table = c_null_ptr
+      f_table = c_null_ptr
+      if (present(u)) then
+         if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+         u_table = table_address(u)
+      end if
+      if (present(f)) then
+         if (wrong_count(self, "f", size(f, kind=int64), stat, errmsg)) return
+         f_table = table_address(f)
+      end if
+      call report(c_smoother_upload(self%handle, u_table, f_table), stat, errmsg)
+   end subroutine smoother_upload_tables
+
+   ! download(patches [, stat, errmsg]), download(u ...): brings u back, ghost cells included.
+   subroutine smoother_download_patches(self, patches, stat, errmsg)
       class(smoother), intent(inout) :: self
       type(smoother_patch), intent(in) :: patches(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      type(c_ptr), allocatable, target :: u(:)
       if (wrong_patches(self, patches, .false., .false., stat, errmsg)) return
-      u = table_of(patches, "u")
-      call report(c_smoother_download(self%handle, c_loc(u)), stat, errmsg)
-   end subroutine smoother_download
+      call self%smoother_download_tables(table_of(patches, "u"), stat, errmsg)
+   end subroutine smoother_download_patches
 
-   ! history(residuals, count [, stat, errmsg]): the relative residuals that the monitor was given in the last apply.
-   subroutine smoother_history(self, residuals, count, stat, errmsg)
-      class(smoother), intent(in) :: self
-      real(c_double), contiguous, intent(inout) :: residuals(:)
-      integer, intent(inout) :: count
+   subroutine smoother_download_tables(self, u, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(in) :: u(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
-      integer(c_int32_t) :: status
-      integer(c_int64_t) :: wide
-      wide = 0
-      status = c_smoother_get_history(self%handle, residuals, size(residuals, kind=c_int64_t), wide)
-      if (status >= 0) count = int(wide)
-      call report(status, stat, errmsg)
-   end subroutine smoother_history
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      call report(c_smoother_download(self%handle, table_address(u)), stat, errmsg)
+   end subroutine smoother_download_tables
+
+   ! device_pointers(u, f [, stat, errmsg]): where the patches of upload are, one address for each patch, for kernels of your
+   ! own: on the device, or on the host with a CPU backend. Good until the next set_patches.
+   subroutine smoother_device_pointers(self, u, f, stat, errmsg)
+      class(smoother), intent(inout) :: self
+      type(c_ptr), contiguous, target, intent(inout) :: u(:), f(:)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_count(self, "u", size(u, kind=int64), stat, errmsg)) return
+      if (wrong_count(self, "f", size(f, kind=int64), stat, errmsg)) return
+      call report(c_smoother_device_pointers(self%handle, table_address(u), table_address(f)), stat, errmsg)
+   end subroutine smoother_device_pointers
 
    ! set_ghost_fill([fill] [, stat, errmsg]): fill is called before every sweep from now on; without it, no longer.
    subroutine smoother_set_ghost_fill(self, fill, stat, errmsg)
@@ -731,23 +645,13 @@ contains
       stop_now = merge(1_c_int32_t, 0_c_int32_t, context%monitor(int(sweep), relative_residual))
    end function call_sweep_monitor
 
-   ! set_stream(stream [, stat, errmsg]): work goes to the caller's CUDA stream; c_null_ptr: to the smoother's own.
-   subroutine smoother_set_stream(self, stream, stat, errmsg)
-      class(smoother), intent(inout) :: self
-      type(c_ptr), intent(in) :: stream
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      call report(c_smoother_set_stream(self%handle, stream), stat, errmsg)
-   end subroutine smoother_set_stream
-
    ! Addresses of one array of each patch; null where it is not associated.
    function table_of(patches, name) result(table)
       type(smoother_patch), intent(in) :: patches(:)
       character, intent(in) :: name
       type(c_ptr), allocatable :: table(:)
       integer :: p
-      ! At least one, since c_loc needs something to point at.
-      allocate (table(max(1, size(patches))))
+      allocate (table(size(patches)))
       table = c_null_ptr
       do p = 1, size(patches)
          select case (name)
@@ -760,6 +664,14 @@ contains
          end select
       end do
    end function table_of
+
+   ! What C gets for a table: c_loc needs something to point at.
+   function table_address(table) result(where)
+      type(c_ptr), contiguous, target, intent(in) :: table(:)
+      type(c_ptr) :: where
+      where = c_null_ptr
+      if (size(table) > 0) where = c_loc(table)
+   end function table_address
 
    function address(values)
       real(c_double), contiguous, target, intent(in) :: values(:, :, :)
@@ -781,13 +693,9 @@ contains
       if (present(stat)) stat = RRB_OK
       if (.not. associated(self%context)) return
       if (.not. allocated(self%context%extents)) return
+      wrong = wrong_count(self, "patches", size(patches, kind=int64), stat, errmsg)
+      if (wrong) return
       associate (extents => self%context%extents)
-         wrong = size(patches) /= size(extents, 2)
-         if (wrong) then
-            call report(RRB_ERR_DIMENSION, stat, errmsg, "patches must have " // decimal(size(extents, 2, int64)) // &
-                        " elements, got " // decimal(size(patches, kind=int64)))
-            return
-         end if
          do p = 1, size(patches)
             if (associated(patches(p)%u)) wrong = &
                other_shape("u", p, shape(patches(p)%u, int64), extents(:, p) + 2, stat, errmsg)
@@ -799,6 +707,23 @@ contains
          end do
       end associate
    end function wrong_patches
+
+   ! Whether there are other numbers of arrays than set_patches was told of patches. Without patches the C side says so.
+   function wrong_count(self, name, count, stat, errmsg) result(wrong)
+      class(smoother), intent(in) :: self
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: count
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      wrong = .false.
+      if (present(stat)) stat = RRB_OK
+      if (.not. associated(self%context)) return
+      if (.not. allocated(self%context%extents)) return
+      wrong = count /= size(self%context%extents, 2, int64)
+      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have " // &
+                             decimal(size(self%context%extents, 2, int64)) // " elements, got " // decimal(count))
+   end function wrong_count
 
    function other_shape(name, p, extent, expected, stat, errmsg) result(wrong)
       character(*), intent(in) :: name
@@ -841,29 +766,6 @@ contains
       count = merge(int(devices), 0, status >= 0)
    end function rrbsolver_cuda_device_count
 
-   ! Ends every procedure: hands the status over, or stops as allocate does. sentence is given for what is found here;
-   ! otherwise the library's own is fetched, and only when somebody will read it.
-   subroutine report(status, stat, errmsg, sentence)
-      integer(c_int32_t), intent(in) :: status
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(*), intent(in), optional :: sentence
-      character(:), allocatable :: text
-      if (present(stat)) stat = int(status)
-      if (status == RRB_OK) return
-      if (present(stat) .and. .not. present(errmsg)) return
-      if (status > 0 .and. .not. present(errmsg)) return
-      if (present(sentence)) then
-         text = sentence
-      else if (status > 0) then
-         text = rrbsolver_status_string(int(status))
-      else
-         text = last_error()
-      end if
-      if (present(errmsg)) errmsg = text
-      if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
-   end subroutine report
-
    ! Whether an array that the C side takes by address alone has another shape than (ld, ny).
    function wrong_shape(self, name, extent, stat, errmsg) result(wrong)
       class(rrb_solver), intent(in) :: self
@@ -883,64 +785,4 @@ contains
       wrong = differs(name, extent, [max(ld, self%nx), self%ny], stat, errmsg)
    end function wrong_shape
 
-   function differs(name, extent, expected, stat, errmsg) result(wrong)
-      character(*), intent(in) :: name
-      integer(int64), intent(in) :: extent(2), expected(2)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      logical :: wrong
-      if (present(stat)) stat = RRB_OK
-      wrong = any(extent /= expected)
-      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape (" // decimal(expected(1)) // &
-                             ", " // decimal(expected(2)) // "), got (" // decimal(extent(1)) // ", " // &
-                             decimal(extent(2)) // ")")
-   end function differs
-
-   function last_error() result(text)
-      character(:), allocatable :: text
-      character(kind=c_char), allocatable :: buffer(:)
-      character(kind=c_char) :: none(1)
-      integer(c_int64_t) :: length, i
-      length = c_rrbsolver_last_error_based(1_c_int32_t, none, 0_c_int64_t)
-      allocate (buffer(length))
-      length = c_rrbsolver_last_error_based(1_c_int32_t, buffer, length)
-      ! The last character is C's NUL.
-      allocate (character(length - 1) :: text)
-      do i = 1, length - 1
-         text(i:i) = buffer(i)
-      end do
-   end function last_error
-
-   function to_fortran(c_text) result(text)
-      type(c_ptr), intent(in) :: c_text
-      character(:), allocatable :: text
-      character(kind=c_char), pointer :: characters(:)
-      integer :: i, length
-      length = int(c_strlen(c_text))
-      call c_f_pointer(c_text, characters, [length])
-      allocate (character(length) :: text)
-      do i = 1, length
-         text(i:i) = characters(i)
-      end do
-   end function to_fortran
-
-   function to_c(text) result(characters)
-      character(*), intent(in) :: text
-      character(kind=c_char), allocatable :: characters(:)
-      integer :: i, length
-      length = len_trim(text)
-      allocate (characters(length + 1))
-      do i = 1, length
-         characters(i) = text(i:i)
-      end do
-      characters(length + 1) = c_null_char
-   end function to_c
-
-   function decimal(n) result(text)
-      integer(int64), intent(in) :: n
-      character(:), allocatable :: text
-      character(20) :: buffer
-      write (buffer, "(i0)") n
-      text = trim(buffer)
-   end function decimal
 end module rrbsolver

@@ -216,6 +216,12 @@ module rrbsolver_c
          integer(c_int32_t) :: status
       end function c_smoother_download
 
+      function c_smoother_device_pointers(handle, u, f) result(status) bind(c, name="smoother_device_pointers")
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: handle, u, f
+         integer(c_int32_t) :: status
+      end function c_smoother_device_pointers
+
       function c_smoother_set_ghost_fill(handle, callback, user) result(status) bind(c, name="smoother_set_ghost_fill")
          import :: c_funptr, c_int32_t, c_ptr
          type(c_ptr), value :: handle
@@ -288,3 +294,118 @@ module rrbsolver_c
       end function c_smoother_set_stream
    end interface
 end module rrbsolver_c
+
+! What the types of module rrbsolver share: errors and text.
+module rrbsolver_support
+   use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_int32_t, c_int64_t, c_null_char, c_ptr
+   use, intrinsic :: iso_fortran_env, only: int64
+   use rrbsolver_c
+   implicit none
+   private
+
+   public :: report, differs, to_c, to_fortran, decimal
+
+   include "rrbsolver_constants.inc"
+
+contains
+
+   ! Ends every procedure: hands the status over, or stops as allocate does. sentence is given for what is found here;
+   ! otherwise the library's own is fetched, and only when somebody will read it.
+   subroutine report(status, stat, errmsg, sentence)
+      integer(c_int32_t), intent(in) :: status
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      character(*), intent(in), optional :: sentence
+      character(:), allocatable :: text
+      if (present(stat)) stat = int(status)
+      if (status == RRB_OK) return
+      if (present(stat) .and. .not. present(errmsg)) return
+      if (status > 0 .and. .not. present(errmsg)) return
+      if (present(sentence)) then
+         text = sentence
+      else if (status > 0) then
+         text = to_fortran(c_rrbsolver_status_string(status))
+      else
+         text = last_error()
+      end if
+      if (present(errmsg)) errmsg = text
+      if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
+   end subroutine report
+
+   function differs(name, extent, expected, stat, errmsg) result(wrong)
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: extent(2), expected(2)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      if (present(stat)) stat = RRB_OK
+      wrong = any(extent /= expected)
+      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape (" // decimal(expected(1)) // &
+                             ", " // decimal(expected(2)) // "), got (" // decimal(extent(1)) // ", " // &
+                             decimal(extent(2)) // ")")
+   end function differs
+
+   function last_error() result(text)
+      character(:), allocatable :: text
+      character(kind=c_char), allocatable :: buffer(:)
+      character(kind=c_char) :: none(1)
+      integer(c_int64_t) :: length, i
+      length = c_rrbsolver_last_error_based(1_c_int32_t, none, 0_c_int64_t)
+      allocate (buffer(length))
+      length = c_rrbsolver_last_error_based(1_c_int32_t, buffer, length)
+      ! The last character is C's NUL.
+      allocate (character(length - 1) :: text)
+      do i = 1, length - 1
+         text(i:i) = buffer(i)
+      end do
+   end function last_error
+
+   function to_fortran(c_text) result(text)
+      type(c_ptr), intent(in) :: c_text
+      character(:), allocatable :: text
+      character(kind=c_char), pointer :: characters(:)
+      integer :: i, length
+      length = int(c_strlen(c_text))
+      call c_f_pointer(c_text, characters, [length])
+      allocate (character(length) :: text)
+      do i = 1, length
+         text(i:i) = characters(i)
+      end do
+   end function to_fortran
+
+   function to_c(text) result(characters)
+      character(*), intent(in) :: text
+      character(kind=c_char), allocatable :: characters(:)
+      integer :: i, length
+      length = len_trim(text)
+      allocate (characters(length + 1))
+      do i = 1, length
+         characters(i) = text(i:i)
+      end do
+      characters(length + 1) = c_null_char
+   end function to_c
+
+   function decimal(n) result(text)
+      integer(int64), intent(in) :: n
+      character(:), allocatable :: text
+      character(20) :: buffer
+      write (buffer, "(i0)") n
+      text = trim(buffer)
+   end function decimal
+end module rrbsolver_support
+
+! Options, results and history of a handle, for each family: the text is one, the C functions have other names.
+module rrbsolver_rrb_handle
+   use rrbsolver_c, only: c_set_options => c_rrb_set_options, c_set_int => c_rrb_set_int, c_set_real => c_rrb_set_real, &
+                          c_get_int => c_rrb_get_int, c_get_real => c_rrb_get_real, &
+                          c_get_history => c_rrb_get_history, c_set_stream => c_rrb_set_stream
+   include "rrbsolver_handle.inc"
+end module rrbsolver_rrb_handle
+
+module rrbsolver_smoother_handle
+   use rrbsolver_c, only: c_set_options => c_smoother_set_options, c_set_int => c_smoother_set_int, &
+                          c_set_real => c_smoother_set_real, c_get_int => c_smoother_get_int, &
+                          c_get_real => c_smoother_get_real, c_get_history => c_smoother_get_history, &
+                          c_set_stream => c_smoother_set_stream
+   include "rrbsolver_handle.inc"
+end module rrbsolver_smoother_handle

@@ -6,20 +6,21 @@
 //!
 //! A tile has up to 64 rows of eight values, row k*by + j for the cells (., j, k) of as many blocks as eight values hold.
 //! Transforms along y and z work on rows; for those along x rows and values are turned. The transform of length 8 takes
-//! 36 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
-//! sin 20 + sin 40 = sin 80 degrees.
+//! 28 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
+//! sin 20 + sin 40 = sin 80 degrees, all divided by sin 60.
 //!
-//! Memory traffic of a sweep in place: u read and written, f read: 24 bytes a cell; 8 x 8 x 8 blocks take
-//! 6 * 36 / 8 + 8 + 2 = 37 operations a cell.
+//! Memory traffic of a sweep in place: u read and written, f read: 24 bytes a cell; 8 x 8 x 8 blocks and 7 points take
+//! 6 * 28 / 8 + 2.5 = 23.5 operations a cell, two more where omega is not 1.
 
 #![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
+use super::block_dense::relax_dense_text;
+use super::block_transforms::relax_text;
 use super::lanes::{Lanes, Portable};
 use crate::backend::blocks::Inverse;
 use crate::error::{Result, zeroed};
 use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
 use crate::isa::{Isa, isa};
-use std::mem::MaybeUninit;
 
 /// Eight values on a cache line.
 #[repr(align(64))]
@@ -36,11 +37,15 @@ pub const SCRATCH: usize = 2 * 512 * BATCH;
 pub struct Solver {
     /// Cells.
     pub shape: Shape,
-    form: Form,
+    /// How it is kept.
+    pub form: Form,
 }
 
-enum Form {
+/// How it is kept.
+pub enum Form {
+    /// Row by row.
     Dense(Vec<f64>),
+    /// Of sine transforms.
     Diagonal {
         /// 1 / Lambda by tile row; turned for 8 x 8 x 8.
         reciprocals: Vec<Row>,
@@ -50,7 +55,7 @@ enum Form {
 }
 
 /// The form of a tile in which lines along x have been turned into rows: plane by plane.
-fn is_cube(shape: Shape) -> bool {
+pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
 
@@ -64,7 +69,11 @@ impl Solver {
                     None => None,
                     Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
                 };
-                Form::Diagonal { reciprocals: rows(shape, &reciprocals, is_cube(shape))?, scalings }
+                let mut reciprocals = rows(shape, &reciprocals, is_cube(shape))?;
+                // Transforms of length 8 are divided by sin(60 degrees), there and back.
+                let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
+                reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
+                Form::Diagonal { reciprocals, scalings }
             }
         };
         Ok(Self { shape, form })
@@ -101,11 +110,11 @@ fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
 /// The stencil, and the matrices of the sine transforms.
 pub struct Operator {
     /// Minus the legs of a 7-point stencil: center, west, east, south, north, bottom, top.
-    seven: Option<[f64; 7]>,
+    pub seven: Option<[f64; 7]>,
     /// Nonzero legs as steps in x, rows and planes, with minus their values.
     legs: Vec<([isize; 3], f64)>,
-    /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`.
-    sines: [[f64; 64]; 9],
+    /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`; for b = 8 over sin(60 degrees).
+    pub sines: [[f64; 64]; 9],
 }
 
 impl Operator {
@@ -115,7 +124,8 @@ impl Operator {
         for (b, table) in sines.iter_mut().enumerate().skip(1) {
             for p in 0..b {
                 for q in 0..b {
-                    table[p * 8 + q] = sin_pi((p + 1) * (q + 1), b + 1);
+                    let divisor = if b == 8 { sin_pi(3, 9) } else { 1.0 };
+                    table[p * 8 + q] = sin_pi((p + 1) * (q + 1), b + 1) / divisor;
                 }
             }
         }
@@ -179,14 +189,16 @@ impl Ahead {
         Self { of: self.of.map(of) }
     }
 
-    /// The part that belongs to plane k of a task with so many rows in it.
+    /// Part `part` of four of what belongs to plane k of a task with so many rows in it. A core has few places for lines that
+    /// are on their way, so that requests should be spread over the task.
     #[inline(always)]
-    fn fetch<V: Lanes>(&self, rows: usize, k: usize) {
+    pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
         for a in &self.of {
-            let mut i = 0;
-            while i < rows * a.chunk {
-                V::prefetch(a.first.wrapping_add(k * a.plane + i));
-                i += 8;
+            let lines = (rows * a.chunk).div_ceil(8);
+            let mut line = lines * part / 4;
+            while line < lines * (part + 1) / 4 {
+                V::prefetch(a.first.wrapping_add(k * a.plane + 8 * line));
+                line += 1;
             }
         }
     }
@@ -251,7 +263,13 @@ for_each_lanes! {
 /// # Safety
 /// They, and the cells around them, may be read.
 #[inline(always)]
-unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane): (usize, usize), a: &Operator) -> V {
+pub unsafe fn residual<V: Lanes>(
+    u: *const f64,
+    f: *const f64,
+    n: usize,
+    (row, plane): (usize, usize),
+    a: &Operator,
+) -> V {
     // SAFETY: as the caller promised; every offset is a leg of the stencil.
     let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
     let (row, plane) = (row as isize, plane as isize);
@@ -271,238 +289,8 @@ unsafe fn residual<V: Lanes>(u: *const f64, f: *const f64, n: usize, (row, plane
     r
 }
 
-/// f - A u of eight rows of eight cells.
-///
-/// # Safety
-/// They, and the cells around them, may be read.
-#[inline(always)]
-unsafe fn plane_residual<V: Lanes>(
-    u: *const f64,
-    f: *const f64,
-    strides: (usize, usize),
-    f_row: usize,
-    a: &Operator,
-) -> [V; 8] {
-    let mut rows = [V::splat(0.0); 8];
-    let Some([c, w, e, s, n, b, t]) = a.seven else {
-        for j in 0..8 {
-            // SAFETY: as the caller promised.
-            rows[j] = unsafe { residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
-        }
-        return rows;
-    };
-    // The terms of `residual`, in its order; a row is loaded once for itself and its two neighbours.
-    let (row, plane) = (strides.0 as isize, strides.1 as isize);
-    // SAFETY: as the caller promised.
-    unsafe {
-        let (mut south, mut here) = (V::load(u.offset(-row)), V::load(u));
-        for j in 0..8 {
-            let (u, f) = (u.offset(j as isize * row), V::load(f.add(j * f_row)));
-            let north = V::load(u.offset(row));
-            let (west, east) = (V::load(u.offset(-1)), V::load(u.offset(1)));
-            let (bottom, top) = (V::load(u.offset(-plane)), V::load(u.offset(plane)));
-            let first = V::splat(e).mul_add(east, V::splat(w).mul_add(west, V::splat(c).mul_add(here, f)));
-            let y = V::splat(n).mul_add(north, V::splat(s).mul(south));
-            rows[j] = first.add(V::splat(t).mul_add(top, V::splat(b).mul_add(bottom, y)));
-            (south, here) = (here, north);
-        }
-    }
-    rows
-}
-
-/// The sine transform of length B: out_p = sum over q of sin((p+1)(q+1) pi/(B+1)) v_q.
-#[inline(always)]
-fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
-    let half = B / 2;
-    let mut sums = *v;
-    let mut differences = *v;
-    for q in 0..half {
-        sums[q] = v[q].add(v[B - 1 - q]);
-        differences[q] = v[q].sub(v[B - 1 - q]);
-    }
-    // Row p is symmetric about the middle for even p, else antisymmetric.
-    for p in 0..B {
-        let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
-        let mut sum = V::splat(sines[p * 8]).mul(from[0]);
-        for q in 1..count {
-            sum = V::splat(sines[p * 8 + q]).mul_add(from[q], sum);
-        }
-        v[p] = sum;
-    }
-}
-
-/// The same for B = 8 in 36 operations; s_k = sin(20 k degrees), s_4 = s_1 + s_2.
-#[inline(always)]
-fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
-    let (s1, s2, s3) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[2]));
-    let minus_s1 = V::splat(-sines[0]);
-    let minus_s2 = V::splat(-sines[1]);
-    // Symmetric part: outputs 1, 3, 5, 7 (counted from 1).
-    let (p1, p2, p3, p4) = (v[0].add(v[7]), v[1].add(v[6]), v[2].add(v[5]), v[3].add(v[4]));
-    let (m1, m2, m3, m4) = (v[0].sub(v[7]), v[1].sub(v[6]), v[2].sub(v[5]), v[3].sub(v[4]));
-    let t = s3.mul(p3);
-    let (a, b, c) = (p1.add(p4), p2.add(p4), p1.sub(p2));
-    v[0] = s1.mul_add(a, s2.mul_add(b, t));
-    v[2] = s3.mul(p1.add(p2).sub(p4));
-    v[4] = s1.mul_add(c, s2.mul(a).sub(t));
-    v[6] = s2.mul_add(c, minus_s1.mul_add(b, t));
-    // Antisymmetric part: outputs 2, 4, 6, 8.
-    let t = s3.mul(m3);
-    let (a, b, c) = (m1.add(m2), m2.add(m4), m1.sub(m4));
-    v[1] = s2.mul_add(a, s1.mul_add(b, t));
-    v[3] = s1.mul_add(a, s2.mul(c).sub(t));
-    v[5] = s3.mul(m1.sub(m2).add(m4));
-    v[7] = s1.mul_add(c, minus_s2.mul_add(b, t));
-}
-
-/// tile[start], tile[start + stride], ..: written out, since closures are compiled without the instruction set.
-#[inline(always)]
-fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
-    let t = |q: usize| tile[start + q * stride];
-    [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
-}
-
-/// Transforms tile[start], tile[start + stride], ..: b of them.
-#[inline(always)]
-fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usize, a: &Operator) {
-    #[inline(always)]
-    fn line<V: Lanes, const B: usize>(tile: &mut [V], start: usize, stride: usize, a: &Operator) {
-        let mut v = [V::splat(0.0); B];
-        for q in 0..B {
-            v[q] = tile[start + q * stride];
-        }
-        transform(&mut v, &a.sines[B]);
-        for q in 0..B {
-            tile[start + q * stride] = v[q];
-        }
-    }
-    match b {
-        // sin(90 degrees).
-        1 => {}
-        2 => line::<V, 2>(tile, start, stride, a),
-        3 => line::<V, 3>(tile, start, stride, a),
-        4 => line::<V, 4>(tile, start, stride, a),
-        5 => line::<V, 5>(tile, start, stride, a),
-        6 => line::<V, 6>(tile, start, stride, a),
-        7 => line::<V, 7>(tile, start, stride, a),
-        _ => {
-            let mut v = eight(tile, start, stride);
-            transform8(&mut v, &a.sines[8]);
-            for q in 0..8 {
-                tile[start + q * stride] = v[q];
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn relax_text<V: Lanes>(task: &Task, solver: &Solver, a: &Operator) {
-    let Form::Diagonal { reciprocals, scalings } = &solver.form else { return };
-    let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
-    if is_cube(solver.shape) {
-        // SAFETY: as our caller promised.
-        unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
-    } else {
-        // SAFETY: as above.
-        unsafe { relax_any::<V>(task, solver.shape, reciprocals, scalings, a) };
-    }
-}
-
-type Scalings<'a> = Option<(&'a [Row], &'a [Row])>;
-
-#[inline(always)]
-fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
-    // SAFETY: a row has eight values.
-    unsafe { V::load(rows[r].0.as_ptr()) }
-}
-
-/// Eight of the 64 rows of a tile: `start`, `start + stride`, ..
-///
-/// # Safety
-/// They must have been written.
-#[inline(always)]
-unsafe fn read_rows<V: Lanes>(tile: *const Row, start: usize, stride: usize) -> [V; 8] {
-    let mut rows = [V::splat(0.0); 8];
-    for q in 0..8 {
-        // SAFETY: as the caller promised.
-        rows[q] = unsafe { V::load(tile.add(start + q * stride).cast()) };
-    }
-    rows
-}
-
-/// # Safety
-/// The tile must have these rows.
-#[inline(always)]
-unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows: [V; 8]) {
-    for q in 0..8 {
-        // SAFETY: as the caller promised.
-        unsafe { rows[q].store(tile.add(start + q * stride).cast()) };
-    }
-}
-
-/// One block of 8 x 8 x 8: two turns a plane and way. Passes are short, so that the machine has several of them in work.
-#[inline(always)]
-unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
-    let mut tile = MaybeUninit::<[Row; 64]>::uninit();
-    let tile: *mut Row = tile.as_mut_ptr().cast();
-    let ((u_row, u_plane), (f_row, f_plane)) = (task.strides, task.f_strides);
-    let reciprocals = &reciprocals[..64];
-    let sines = &a.sines[8];
-    for k in 0..8 {
-        task.ahead.fetch::<V>(8, k);
-        // SAFETY: as our caller promised: cells (0, 0 .. 7, k).
-        let mut rows: [V; 8] =
-            unsafe { plane_residual(task.u.add(k * u_plane), task.f.add(k * f_plane), task.strides, f_row, a) };
-        if let Some((before, _)) = scalings {
-            for j in 0..8 {
-                rows[j] = rows[j].mul(row(before, k * 8 + j));
-            }
-        }
-        transform8(&mut rows, sines);
-        // SAFETY: rows of plane k.
-        unsafe { write_rows(tile, 8 * k, 1, rows) };
-    }
-    for k in 0..8 {
-        // SAFETY: all rows are written above.
-        let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
-        V::transpose(&mut rows);
-        transform8(&mut rows, sines);
-        // SAFETY: rows of plane k.
-        unsafe { write_rows(tile, 8 * k, 1, rows) };
-    }
-    for x in 0..8 {
-        // SAFETY: all rows are written above.
-        let mut line: [V; 8] = unsafe { read_rows(tile, x, 8) };
-        transform8(&mut line, sines);
-        for k in 0..8 {
-            line[k] = line[k].mul(row(reciprocals, k * 8 + x));
-        }
-        transform8(&mut line, sines);
-        // SAFETY: rows of the tile.
-        unsafe { write_rows(tile, x, 8, line) };
-    }
-    let omega = V::splat(task.omega);
-    for k in 0..8 {
-        // SAFETY: all rows are written above.
-        let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
-        transform8(&mut rows, sines);
-        V::transpose(&mut rows);
-        transform8(&mut rows, sines);
-        if let Some((_, after)) = scalings {
-            for j in 0..8 {
-                rows[j] = rows[j].mul(row(after, k * 8 + j));
-            }
-        }
-        for j in 0..8 {
-            let place = k * u_plane + j * u_row;
-            // SAFETY: as our caller promised.
-            unsafe { omega.mul_add(rows[j], V::load(task.u.add(place))).store(task.out.add(place)) };
-        }
-    }
-}
-
 /// Cells of a tile row that are side by side in memory, or not.
-struct Lines {
+pub struct Lines {
     /// Values used.
     used: usize,
     /// Cells from the first to the last of them.
@@ -513,7 +301,7 @@ struct Lines {
 
 impl Lines {
     #[inline(always)]
-    fn new(task: &Task, bx: usize) -> Self {
+    pub fn new(task: &Task, bx: usize) -> Self {
         Self {
             used: task.blocks * bx,
             span: (task.blocks - 1) * task.pitch + bx,
@@ -532,7 +320,7 @@ impl Lines {
 /// # Safety
 /// As for `relax`.
 #[inline(always)]
-unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
     // SAFETY: as the caller promised: cell (0, j, k), and the cells between blocks.
     let (u, f) = unsafe {
         (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
@@ -564,7 +352,7 @@ unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize
 /// # Safety
 /// As for `relax`.
 #[inline(always)]
-unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
+pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
     let place = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
     // SAFETY: as the caller promised: cell (0, j, k).
@@ -583,157 +371,6 @@ unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, 
         omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
         for l in 0..lines.used {
             *out.add(lines.places[l]) = values[l];
-        }
-    }
-}
-
-/// Transforms along x: eight rows at a time are turned, whatever they are.
-#[inline(always)]
-fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
-    if bx == 1 {
-        return;
-    }
-    for first in (0..by * bz).step_by(8) {
-        let mut turned = eight(tile, first, 1);
-        V::transpose(&mut turned);
-        for block in 0..blocks {
-            transform_lines(&mut turned, block * bx, 1, bx, a);
-        }
-        V::transpose(&mut turned);
-        tile[first..first + 8].copy_from_slice(&turned);
-    }
-}
-
-/// Blocks of any shape.
-#[inline(always)]
-unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
-    let [bx, by, bz] = shape;
-    // Rows behind the last stay zero: turning takes eight at a time.
-    let mut tile = [V::splat(0.0); 64];
-    let lines = Lines::new(task, bx);
-    for k in 0..bz {
-        task.ahead.fetch::<V>(by, k);
-        for j in 0..by {
-            // SAFETY: as our caller promised.
-            let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
-            tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));
-        }
-        transform_lines(&mut tile, k * by, 1, by, a);
-    }
-    along_x(&mut tile, task.blocks, shape, a);
-    for j in 0..by {
-        transform_lines(&mut tile, j, by, bz, a);
-        for k in 0..bz {
-            let r = k * by + j;
-            tile[r] = tile[r].mul(row(reciprocals, r));
-        }
-        transform_lines(&mut tile, j, by, bz, a);
-    }
-    along_x(&mut tile, task.blocks, shape, a);
-    for k in 0..bz {
-        transform_lines(&mut tile, k * by, 1, by, a);
-        for j in 0..by {
-            let v = scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(row(after, k * by + j)));
-            // SAFETY: as our caller promised.
-            unsafe { tile_update(&lines, task, j, k, v) };
-        }
-    }
-}
-
-/// The block's cells as tile rows, row by row with the place of the first cell of each.
-#[inline(always)]
-fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
-    (0..by * bz).map(move |r| (r * bx, r % by, r / by))
-}
-
-#[inline(always)]
-unsafe fn relax_dense_text<V: Lanes>(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) {
-    let Form::Dense(inverse) = &solver.form else { return };
-    let [bx, by, bz] = solver.shape;
-    let n = bx * by * bz;
-    let inverse = &inverse[..n * n];
-    let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
-    // One block: values one after the other. More: value t of task b at r[t * BATCH + b].
-    let step = if alone { 1 } else { BATCH };
-    for (b, task) in tasks.iter().enumerate() {
-        let lines = Lines::new(task, bx);
-        for (first, j, k) in tile_rows(solver.shape) {
-            let mut values = [0.0; 8];
-            // SAFETY: as our caller promised; eight values.
-            unsafe { tile_residual::<V>(&lines, task, j, k, a).store(values.as_mut_ptr()) };
-            for (i, v) in values.into_iter().enumerate().take(bx) {
-                r[(first + i) * step + b] = v;
-            }
-        }
-    }
-    if alone {
-        for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
-            *z = dense_dot::<V>(row, &r[..n]);
-        }
-    } else {
-        dense_product::<V>(inverse, n, r, z);
-    }
-    for (b, task) in tasks.iter().enumerate() {
-        let lines = Lines::new(task, bx);
-        for (first, j, k) in tile_rows(solver.shape) {
-            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * step + b] } else { 0.0 });
-            // SAFETY: as our caller promised; eight values.
-            unsafe { tile_update(&lines, task, j, k, V::load(values.as_ptr())) };
-        }
-    }
-}
-
-/// <a, b> in eight lanes.
-#[inline(always)]
-fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
-    let n = a.len().min(b.len());
-    let mut sum = V::splat(0.0);
-    for t in (0..n).step_by(8) {
-        let here = (n - t).min(8);
-        // SAFETY: t + here <= n.
-        sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
-    }
-    let mut lanes = [0.0; 8];
-    // SAFETY: eight values.
-    unsafe { sum.store(lanes.as_mut_ptr()) };
-    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
-}
-
-/// z = inverse r for `BATCH` columns: eight rows by two vectors at a time.
-#[inline(always)]
-fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
-    const ROWS: usize = 8;
-    let (r, z) = (&r[..n * BATCH], &mut z[..n * BATCH]);
-    for first in (0..n).step_by(ROWS) {
-        let rows = ROWS.min(n - first);
-        let mut sums = [[V::splat(0.0); 2]; ROWS];
-        if rows == ROWS {
-            let matrix = &inverse[first * n..(first + ROWS) * n];
-            for t in 0..n {
-                // SAFETY: t < n, and r has n rows of two vectors.
-                let columns: [V; 2] =
-                    unsafe { [V::load(r.as_ptr().add(t * BATCH)), V::load(r.as_ptr().add(t * BATCH + 8))] };
-                for (q, sums) in sums.iter_mut().enumerate() {
-                    let entry = V::splat(matrix[q * n + t]);
-                    *sums = [entry.mul_add(columns[0], sums[0]), entry.mul_add(columns[1], sums[1])];
-                }
-            }
-        } else {
-            for (q, sums) in sums.iter_mut().enumerate().take(rows) {
-                for t in 0..n {
-                    let entry = V::splat(inverse[(first + q) * n + t]);
-                    for (h, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: t < n, and r has n rows of two vectors.
-                        *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH + 8 * h)) }, *sum);
-                    }
-                }
-            }
-        }
-        for (q, sums) in sums.into_iter().enumerate().take(rows) {
-            for (h, sum) in sums.into_iter().enumerate() {
-                // SAFETY: first + q < n, and z has n rows of two vectors.
-                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH + 8 * h)) };
-            }
         }
     }
 }

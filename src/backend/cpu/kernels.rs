@@ -31,12 +31,11 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// 1 / c of a node; one in padding, where c is zero and a division a trap of the host's. By bits: a choice between c and
-/// one would be moved behind the division.
+/// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap. A sum, since a
+/// compiler may divide by both values of an `if` and choose afterwards.
 #[inline(always)]
 fn inverse_of(center: f64) -> f64 {
-    let padding = if center == 0.0 { 1f64.to_bits() } else { 0 };
-    1.0 / f64::from_bits(center.to_bits() | padding)
+    1.0 / (center + f64::from(u8::from(center <= 0.0)))
 }
 
 for_each_isa! {

@@ -16,6 +16,11 @@ pub trait Lanes: Copy {
     /// # Safety
     /// They may be read; n <= 8.
     unsafe fn load_first(p: *const f64, n: usize) -> Self;
+    /// (*first, 0, 0, 0, 0, 0, 0, *last)
+    ///
+    /// # Safety
+    /// Both may be read.
+    unsafe fn load_ends(first: *const f64, last: *const f64) -> Self;
     /// Writes all eight.
     ///
     /// # Safety
@@ -34,6 +39,8 @@ pub trait Lanes: Copy {
     fn mul(self, b: Self) -> Self;
     /// a b + c; rounded once where the machine can, so that its last bit depends on the instruction set.
     fn mul_add(self, b: Self, c: Self) -> Self;
+    /// a b - c, rounded as `mul_add`.
+    fn mul_sub(self, b: Self, c: Self) -> Self;
     /// rows[i][l] = rows[l][i]
     fn transpose(rows: &mut [Self; 8]);
     /// Asks for the cache line of `p`, which may be any address.
@@ -79,6 +86,12 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
+        // SAFETY: as the caller promised.
+        Self(unsafe { [*first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, *last] })
+    }
+
+    #[inline(always)]
     unsafe fn store(self, p: *mut f64) {
         // SAFETY: as the caller promised.
         unsafe { p.cast::<[f64; 8]>().write_unaligned(self.0) };
@@ -110,6 +123,11 @@ impl Lanes for Portable {
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         self.mul(b).add(c)
+    }
+
+    #[inline(always)]
+    fn mul_sub(self, b: Self, c: Self) -> Self {
+        self.mul(b).sub(c)
     }
 
     #[inline(always)]
@@ -163,6 +181,15 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let low = _mm512_zextpd128_pd512(_mm_load_sd(first));
+                Self(_mm512_mask_broadcastsd_pd(low, 0x80, _mm_load_sd(last)))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store(self, p: *mut f64) {
             // SAFETY: as above.
             unsafe { _mm512_storeu_pd(p, self.0) };
@@ -196,6 +223,12 @@ mod x86 {
         fn mul_add(self, b: Self, c: Self) -> Self {
             // SAFETY: as above.
             Self(unsafe { _mm512_fmadd_pd(self.0, b.0, c.0) })
+        }
+
+        #[inline(always)]
+        fn mul_sub(self, b: Self, c: Self) -> Self {
+            // SAFETY: as above.
+            Self(unsafe { _mm512_fmsub_pd(self.0, b.0, c.0) })
         }
 
         #[inline(always)]
@@ -290,6 +323,15 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
+            // SAFETY: as above.
+            unsafe {
+                let high = _mm256_blend_pd::<8>(_mm256_setzero_pd(), _mm256_broadcast_sd(&*last));
+                Self([_mm256_zextpd128_pd256(_mm_load_sd(first)), high])
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store(self, p: *mut f64) {
             // SAFETY: as above.
             unsafe {
@@ -330,6 +372,11 @@ mod x86 {
         fn mul_add(self, b: Self, c: Self) -> Self {
             // Machines with 256-bit vectors and without fused operations exist.
             self.mul(b).add(c)
+        }
+
+        #[inline(always)]
+        fn mul_sub(self, b: Self, c: Self) -> Self {
+            self.mul(b).sub(c)
         }
 
         #[inline(always)]

@@ -5,7 +5,11 @@
 //! `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
+mod block_dense;
 mod block_kernels;
+mod block_member;
+mod block_rows;
+mod block_transforms;
 mod blocks;
 mod cycle;
 mod format;

@@ -19,6 +19,11 @@ pub fn is_team_thread() -> bool {
     IS_MEMBER.get()
 }
 
+/// Offers this thread's core to others that are ready.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Polls before a waiting member gives its core away: about ten microseconds, longer than members differ in a
 /// step, shorter than a time slice.
 const SPINS: usize = 400;

@@ -1,42 +1,29 @@
-//! Block relaxation on a CUDA device: kernels/block_smoother.cu has the tiles and the order in which they are done, this
-//! file makes the lists of them.
+//! Block relaxation on a CUDA device: kernels/block_smoother.cu has the tiles and the order in which they are done,
+//! `block_lists` the lists of them, this file what a call does.
 //!
-//! A sweep is one launch for all patches. Patches that live on the host have a copy on the device; where more than one sweep
+//! A sweep is one launch for all patches. In a call of several sweeps of patches that are on the device, tiles at the edge of
+//! a patch hand their faces to those beyond, which read them in the next sweep; ghost cells are exchanged before the first
+//! sweep, and filled by the last one. Patches that live on the host have a copy on the device; where more than one sweep
 //! follows or others need their ghost cells, they come and go in groups: the first sweep of a group runs while the next group
 //! comes, the last one while the group before goes.
 
+use super::block_lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
 use super::driver::{Device, Memory, Stream};
 use super::launch::{
-    self, Address, BlockCopy, BlockCopyArgs, BlockItem, BlockPatch, BlockRegion, BlockSegment, BlockTables,
-    ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+    self, Address, BlockCopyArgs, BlockItem, BlockPatch, BlockRegion, BlockSegment, BlockTables, ExchangeArgs,
+    LookArgs, NormArgs, RelaxArgs,
 };
 use crate::backend::blocks::{
     BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Swept,
-    Watcher, Work, colour, colours,
+    Watcher, Work, colours,
 };
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Shape, Stencil};
-use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
+use crate::grid::patches::{Cut, Patch, PatchList};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Cells of a tile per side.
-const TILE: usize = 8;
-/// Bits of an item's shape.
-const STRIDED: u32 = 1 << 24;
-const MASKED: u32 = 1 << 25;
-const PHASE: u32 = 1 << 26;
-/// One whole block of 8^3.
-const CUBE: u32 = 0x11_1888;
-
-/// Tiles of a chunk: 64 a stage. Measured best among 128, 256 and 512 with the distances that fit them.
-const CHUNK_TILES: usize = 128;
-/// Items that a device holds at a time: a stage follows the one before at this distance, so that it need not wait.
-const IN_FLIGHT: usize = 2048;
-/// Cells of a box of ghost cells, and values of a piece of u, for one block of threads.
-const BOX_CELLS: usize = 512;
-const SEGMENT: usize = 4096;
 /// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
 const GROUP_BYTES: usize = 8 << 20;
 const MOST_GROUPS: usize = 32;
@@ -121,20 +108,6 @@ impl Arrays {
     }
 }
 
-/// In which order the blocks of a sweep are done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// All at once.
-    Together,
-    /// Colour after colour.
-    Colours { reverse: bool },
-    /// As if one after the other, x fastest: blocks that do not touch at the same time.
-    Lexicographic { reverse: bool },
-}
-
-/// Items of stages that are launched one after the other: blocks of 8^3, and all others.
-type Stages = Vec<[Range<usize>; 2]>;
-
 /// One launch: items in order, and what they wait for.
 struct Launch {
     items: Range<usize>,
@@ -147,6 +120,15 @@ struct Launch {
     stages: Stages,
 }
 
+/// How blocks are solved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Transforms,
+    /// Dense inverses: tile by tile, or those of 8^3 as one product.
+    Dense,
+    Stages,
+}
+
 /// What a sweep with one cut and order does.
 struct Plan {
     cut: Cut,
@@ -157,6 +139,12 @@ struct Plan {
     whole: Launch,
     /// The same by groups of patches.
     groups: Vec<Launch>,
+    /// Faces that tiles of the whole hand each other, and for each the one beyond.
+    face_count: usize,
+    partners: Room,
+    /// Ghost cells that are exchanged nevertheless: those that a sweep needs, and all.
+    rest: Room,
+    rest_counts: [u32; 2],
 }
 
 /// 2 / (b + 1) of three inverse transforms of length 8.
@@ -198,6 +186,8 @@ struct Data {
     answers: Memory,
     table: Room,
     rows: Vec<BlockPatch>,
+    /// Faces between tiles: those of even sweeps, those of odd ones.
+    faces: Room,
     /// The second array of Jacobi; copies of patches that live on the host; arrays that stay; residuals.
     other: Arrays,
     staging: Arrays,
@@ -209,189 +199,15 @@ fn place_of([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
+/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/block_smoother.cu).
+fn packed_place(p: usize, n: usize) -> usize {
+    let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
+    let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
+    row * n + column
+}
+
 fn no_patches() -> Error {
     Error::Internal("there are no patches".to_owned())
-}
-
-fn to_i32(value: usize, what: &str) -> Result<i32> {
-    i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
-}
-
-/// Blocks of one tile along one axis.
-#[derive(Clone, Copy, Debug)]
-struct AxisTile {
-    /// First cell, cells of a block, blocks, global index of the first one.
-    cell: usize,
-    length: usize,
-    count: usize,
-    index: i64,
-    /// Number of the first block in the patch.
-    number: usize,
-    /// Tiles touch those of the same slab and of the next one.
-    slab: usize,
-}
-
-/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
-/// or one block each.
-fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Vec<AxisTile> {
-    let (first, count) = cut.range(patch, axis);
-    let block = cut.block[axis];
-    let most = if single { 1 } else { TILE / block };
-    let tile = |m: usize, count: usize, slab: usize| {
-        let segment = cut.segment(patch, axis, m);
-        AxisTile { cell: segment.start, length: segment.len, count, index: first + m as i64, number: m, slab }
-    };
-    let whole = |m: usize| cut.segment(patch, axis, m).len == block;
-    let mut tiles = Vec::new();
-    if strided && most > 1 {
-        for (slab, begin) in (0..count).step_by(2 * most).enumerate() {
-            let end = count.min(begin + 2 * most);
-            for parity in 0..2 {
-                let mut m = begin + parity;
-                while m < end {
-                    let mut together = 1;
-                    while whole(m) && m + 2 * together < end && whole(m + 2 * together) {
-                        together += 1;
-                    }
-                    tiles.push(tile(m, together, slab));
-                    m += 2 * together;
-                }
-            }
-        }
-    } else {
-        let mut m = 0;
-        while m < count {
-            let mut together = 1;
-            while whole(m) && together < most && m + together < count && whole(m + together) {
-                together += 1;
-            }
-            let slab = tiles.len();
-            tiles.push(tile(m, together, slab));
-            m += together;
-        }
-    }
-    tiles
-}
-
-/// An item before it is in order.
-struct Placed {
-    stage: usize,
-    chunk: usize,
-    item: BlockItem,
-}
-
-/// The items of one sweep over some patches, in order, with the places of `progress` from 0, and the items that advance
-/// each of these.
-fn items_of(
-    blocks: &Blocks,
-    range: Range<usize>,
-    (cut, order): (&Cut, Order),
-    in_stages: bool,
-) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
-    let colours = colours(&blocks.stencil);
-    let in_colours = matches!(order, Order::Colours { .. });
-    let single = matches!(order, Order::Lexicographic { .. });
-    let strided = in_colours && colours == 8;
-    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two that
-    // are moved towards each other, at both ends of a patch, with the one beyond.
-    let weights = match (colours, cut.overlap) {
-        (_, true) => [1, 3, 9],
-        (2, false) => [1, 1, 1],
-        _ => [1, 2, 4],
-    };
-    let mut placed: Vec<Placed> = Vec::new();
-    let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
-    for p in range {
-        let patch = &blocks.list.patches[p];
-        let [xs, ys, zs] = [0, 1, 2].map(|axis| axis_tiles(cut, patch, axis, strided, single));
-        let number = to_i32(p, "the number of patches")?;
-        let mut slab = usize::MAX;
-        for z in &zs {
-            if z.slab != slab {
-                slab = z.slab;
-                if tiles_in_chunk >= CHUNK_TILES && !single {
-                    (chunk, tiles_in_chunk) = (chunk + 1, 0);
-                }
-            }
-            for y in &ys {
-                for x in &xs {
-                    tiles_in_chunk += 1;
-                    let mut shape = 0;
-                    for (d, t) in [x, y, z].into_iter().enumerate() {
-                        shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
-                    }
-                    let cell = [to_i32(x.cell, "nx")?, to_i32(y.cell, "ny")?, to_i32(z.cell, "nz")?];
-                    let mut push = |stage: usize, flags: u32| {
-                        most_stage = most_stage.max(stage);
-                        let item =
-                            BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, advances: 0 };
-                        placed.push(Placed { stage, chunk, item });
-                    };
-                    let first = [x.index, y.index, z.index];
-                    match order {
-                        Order::Together => push(0, 0),
-                        Order::Colours { reverse } => {
-                            let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
-                            let own = colour(colours, first);
-                            if strided {
-                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 });
-                            } else if x.count * y.count * z.count == 1 {
-                                push(stage_of(own), 0);
-                            } else {
-                                for c in 0..2 {
-                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE });
-                                }
-                            }
-                        }
-                        Order::Lexicographic { .. } => {
-                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0);
-                        }
-                    }
-                }
-            }
-        }
-    }
-    let (stages, chunks) = (most_stage + 1, chunk + 1);
-    if order == (Order::Lexicographic { reverse: true }) {
-        for p in &mut placed {
-            p.stage = most_stage - p.stage;
-        }
-    }
-    if in_stages {
-        placed.sort_by_key(|p| (p.stage, p.item.shape != CUBE));
-        let place =
-            |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
-        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
-        let stages = (0..stages).map(ends).collect();
-        return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
-    }
-    // Stage s of chunk c is done at the time c + s lag.
-    let in_a_step = placed.len().div_ceil(chunks);
-    let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
-    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
-    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower ones.
-    // Nobody waits for the last stage.
-    let row = chunks + 2;
-    let mut totals = vec![0u32; (1 + stages) * row];
-    for p in placed.iter().filter(|p| p.stage + 1 < stages) {
-        totals[(2 + p.stage) * row + p.chunk + 1] += 1;
-    }
-    for place in 2 * row..totals.len() {
-        totals[place] += totals[place - row];
-    }
-    totals.copy_within(stages * row.., 0);
-    let items = placed
-        .into_iter()
-        .map(|Placed { stage, chunk, mut item }| {
-            item.done = to_i32(chunk + 1, "the number of blocks")?;
-            item.advances = i32::from(stage + 1 < stages);
-            if stage > 0 {
-                item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
-            }
-            Ok(item)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok((items, totals, Vec::new()))
 }
 
 impl Plan {
@@ -400,21 +216,26 @@ impl Plan {
         blocks: &Blocks,
         groups: &[Range<usize>],
         (cut, order): (Cut, Order),
-        in_stages: bool,
+        kind: Kind,
     ) -> Result<Self> {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
-        let mut launch = |range: Range<usize>| {
-            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), in_stages)?;
+        let mut launch = |range: Range<usize>, faces: &Faces| {
+            let in_stages = kind == Kind::Stages;
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
             let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
             items.extend(own);
             totals.extend(own_totals);
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let whole = launch(all)?;
+        let faces = if kind == Kind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
+        let face_count = faces.partners.len();
+        let (boxes, needed) = if face_count > 0 { faces.rest(&blocks.list, &cut, order)? } else { Default::default() };
+        let rest_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
+        let whole = launch(all, &faces)?;
         let groups = if groups.len() > 1 {
-            groups.iter().cloned().map(&mut launch).collect::<Result<Vec<_>>>()?
+            groups.iter().map(|group| launch(group.clone(), &Faces::default())).collect::<Result<Vec<_>>>()?
         } else {
             Vec::new()
         };
@@ -426,7 +247,13 @@ impl Plan {
             totals: Room::default(),
             whole,
             groups,
+            face_count,
+            partners: Room::default(),
+            rest: Room::default(),
+            rest_counts,
         };
+        plan.partners.put(stream, &faces.partners, "lists of faces")?;
+        plan.rest.put(stream, &boxes, "lists of faces")?;
         plan.items.put(stream, &items, "lists of blocks")?;
         plan.totals.put(stream, &totals, "lists of blocks")?;
         plan.progress.need(stream, 4 * totals.len(), "lists of blocks")?;
@@ -434,7 +261,16 @@ impl Plan {
     }
 
     fn bytes(&self) -> usize {
-        self.items.bytes() + self.progress.bytes() + self.totals.bytes()
+        [&self.items, &self.progress, &self.totals, &self.partners, &self.rest].iter().map(|r| r.bytes()).sum()
+    }
+}
+
+/// How blocks are solved that are cut so.
+fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
+    match (dense, batches && cut.block == [TILE; 3]) {
+        (false, _) => Kind::Transforms,
+        (true, false) => Kind::Dense,
+        (true, true) => Kind::Stages,
     }
 }
 
@@ -448,42 +284,6 @@ fn order_of(work: &Work) -> Order {
         // The order in which they begin; nobody waits for other chunks.
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
-}
-
-/// A box of ghost cells in pieces of at most `BOX_CELLS` cells.
-fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
-    let [nx, ny, nz] = copy.cells.size;
-    let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
-    let x_step = nx.min(BOX_CELLS);
-    let y_step = ny.min(BOX_CELLS / x_step);
-    let z_step = nz.min(BOX_CELLS / (x_step * y_step));
-    for k in (0..nz).step_by(z_step) {
-        for j in (0..ny).step_by(y_step) {
-            for i in (0..nx).step_by(x_step) {
-                let [x, y, z] = copy.cells.lower;
-                let cell = [x + i as i64, y + j as i64, z + k as i64];
-                let size = [x_step.min(nx - i), y_step.min(ny - j), z_step.min(nz - k)];
-                out.push(BlockCopy {
-                    to_patch: to_i32(copy.to, "the number of patches")?,
-                    from_patch: to_i32(copy.from, "the number of patches")?,
-                    to: to.place(cell) as i64,
-                    from: from.place(cell) as i64,
-                    size: size.map(|n| n as i32),
-                    unused: 0,
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// All ghost cells that patches take from each other, in pieces.
-fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
-    let mut boxes = Vec::new();
-    for copy in &list.copies {
-        pieces(copy, list, &mut boxes)?;
-    }
-    Ok(boxes)
 }
 
 impl Data {
@@ -510,6 +310,7 @@ impl Data {
                 answers: Memory::zeroed(stream.device(), stream, 16, "results")?,
                 table: Room::default(),
                 rows: Vec::new(),
+                faces: Room::default(),
                 other: Arrays::default(),
                 staging: Arrays::default(),
                 kept: Arrays::default(),
@@ -563,7 +364,7 @@ impl Data {
     }
 
     fn bytes(&self) -> usize {
-        let rooms = [&self.copies, &self.segments, &self.regions, &self.sums, &self.table];
+        let rooms = [&self.copies, &self.segments, &self.regions, &self.sums, &self.table, &self.faces];
         let arrays = [&self.other, &self.staging, &self.kept, &self.residuals];
         rooms.iter().map(|r| r.bytes()).sum::<usize>()
             + arrays.iter().map(|a| a.room.bytes()).sum::<usize>()
@@ -571,13 +372,21 @@ impl Data {
             + self.answers.bytes
     }
 
-    fn plan(&mut self, stream: &Stream, cut: Cut, order: Order, in_stages: bool) -> Result<usize> {
-        let found = self.plans.iter().position(|p| p.cut == cut && p.order == order);
-        if let Some(place) = found {
-            return Ok(place);
+    /// The plan of a call's sweeps with one of its cuts, and memory for the faces that these hand over.
+    fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
+        let order = order_of(work);
+        let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
+        if found.is_none() {
+            self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?);
         }
-        self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (cut, order), in_stages)?);
-        Ok(self.plans.len() - 1)
+        let place = found.unwrap_or(self.plans.len() - 1);
+        let bytes = 2 * 8 * FACE * self.plans[place].face_count;
+        if work.cuts[0] == work.cuts[1] && self.faces.bytes() < bytes {
+            self.faces.need(stream, bytes, "faces between patches")?;
+            // The next call may use another stream.
+            stream.wait()?;
+        }
+        Ok(place)
     }
 }
 
@@ -625,8 +434,14 @@ impl BlockBackend for CudaBlocks {
         let stream = stream!(self);
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
-            // By columns, so that threads of neighbouring rows read neighbouring values.
-            Inverse::Dense(rows) => ((0..n * n).map(|q| rows[q % n * n + q / n]).collect(), true, false),
+            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read it.
+            Inverse::Dense(rows) => {
+                let mut values: Vec<f64> = (0..n * n).map(|q| rows[q % n * n + q / n]).collect();
+                if shape == [TILE; 3] {
+                    values.extend((0..n * n).map(|p| rows[packed_place(p, n)]));
+                }
+                (values, true, false)
+            }
             Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
             Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
                 ([reciprocals, before, after].concat(), false, true)
@@ -640,6 +455,7 @@ impl BlockBackend for CudaBlocks {
             before: at(1, scaled),
             after: at(2, scaled),
             dense: at(0, dense),
+            packed: at(n, dense && shape == [TILE; 3]),
         };
         let place = place_of(shape);
         stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
@@ -661,12 +477,11 @@ impl BlockBackend for CudaBlocks {
         let Some(data) = &mut self.data else { return Ok(()) };
         let stream = stream!(self);
         for cut in work.cuts {
-            data.plan(stream, cut, order_of(work), self.dense && self.batches && cut.block == [TILE; 3])?;
+            data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
         }
         if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
             let list = Arc::clone(&data.blocks.list);
             data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
-            // The next call may use another stream.
             stream.wait()?;
         }
         Ok(())
@@ -692,7 +507,7 @@ impl BlockBackend for CudaBlocks {
             streams,
             tables: self.tables.address,
             transforms: !self.dense,
-            batches: self.dense && self.batches,
+            batches: self.batches,
             arrays,
             on_device,
             watcher,
@@ -704,6 +519,8 @@ impl BlockBackend for CudaBlocks {
             downloaded: false,
             ghosts_copied: false,
             pending: false,
+            arrived: false,
+            behind: false,
             seconds_transfer: 0.0,
             failed: None,
         };
@@ -776,13 +593,21 @@ impl BlockBackend for CudaBlocks {
     }
 }
 
+/// What a sweep reads and writes of `faces`; `keep`: it fills ghost cells.
+#[derive(Clone, Copy, Default)]
+struct Handed {
+    arrived: bool,
+    leaving: bool,
+    keep: bool,
+}
+
 /// One call.
 struct Run<'a> {
     data: &'a mut Data,
     /// The one that all work goes to; another for copies beside it.
     streams: [&'a Stream; 2],
     tables: Address,
-    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 are done in stages.
+    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 can be done in stages.
     transforms: bool,
     batches: bool,
     arrays: &'a mut dyn PatchArrays,
@@ -801,6 +626,10 @@ struct Run<'a> {
     ghosts_copied: bool,
     /// Ghost cells between patches are to be copied, by the next sweep or before what comes instead.
     pending: bool,
+    /// The sweep before handed its faces over, to the half of `faces` that its number gives.
+    arrived: bool,
+    /// The last work on the first stream is one of our kernels: the next one may begin while it ends.
+    behind: bool,
     seconds_transfer: f64,
     failed: Option<Error>,
 }
@@ -935,9 +764,11 @@ impl Run<'_> {
         &mut self,
         (plan, group): (usize, Option<usize>),
         (from, to): (usize, usize),
+        handed: Handed,
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
+        let faces = data.faces.address();
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
         let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
@@ -964,7 +795,22 @@ impl Run<'_> {
             weight: WEIGHT,
             points: data.blocks.stencil.points as i32,
             dense: i32::from(!self.transforms),
+            arrived: 0,
+            leaving: 0,
+            partners: plan.partners.address(),
+            keep: i32::from(handed.keep),
+            behind: false,
+            processors: self.streams[stream].device().processors,
         };
+        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
+        if handed.arrived {
+            arguments.arrived = half(self.done - 1);
+        }
+        if handed.leaving {
+            arguments.leaving = half(self.done);
+        }
+        let behind = &mut self.behind;
+        let chained = stream == 0;
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
         let start = launch.items.start;
@@ -974,6 +820,7 @@ impl Run<'_> {
             }
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
+            arguments.behind = std::mem::replace(behind, chained) && chained;
             kernel(stream, &arguments)
         };
         if launch.stages.is_empty() {
@@ -1007,8 +854,22 @@ impl Run<'_> {
             if jacobi && self.ghosts_wanted() {
                 self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
             }
-            self.exchange_now(both)?;
-            self.launch((plan, None), self.ways(jacobi, 0), 0)?;
+            let last = self.done == self.work.sweeps;
+            let arrived = std::mem::take(&mut self.arrived);
+            if arrived {
+                self.pending = false;
+                let plan = &self.data.plans[plan];
+                self.exchange_boxes(plan.rest.address(), plan.rest_counts[usize::from(last)], both)?;
+            } else {
+                self.exchange_now(both)?;
+            }
+            // The next sweep is one of all patches at once too, and nobody looks at ghost cells before.
+            let next_is_whole =
+                self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
+            let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
+            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
+            self.launch((plan, None), self.ways(jacobi, 0), Handed { arrived, leaving, keep: arrived && last }, 0)?;
+            self.arrived = leaving;
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
@@ -1029,7 +890,7 @@ impl Run<'_> {
                 self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), stream)?;
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), Handed::default(), stream)?;
             }
             if leave {
                 let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
@@ -1055,7 +916,8 @@ impl Run<'_> {
 
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
         // Made in `prepare`, and here for options that came another way.
-        self.data.plan(self.streams[0], *cut, order_of(self.work), self.batches && cut.block == [TILE; 3])
+        let kind = kind_of(!self.transforms, self.batches, cut);
+        self.data.plan(self.streams[0], cut, self.work, kind)
     }
 
     fn look(&self) -> LookArgs {
@@ -1110,13 +972,20 @@ impl Run<'_> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
         }
-        let data = &*self.data;
+        self.exchange_boxes(self.data.copies.address(), self.data.copy_count, both)
+    }
+
+    fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
         let arguments = ExchangeArgs {
-            patches: data.table.address(),
-            copies: data.copies.address(),
+            patches: self.data.table.address(),
+            copies,
             which: self.which as i32,
             both: i32::from(both),
-            count: data.copy_count,
+            count,
+            behind: std::mem::replace(&mut self.behind, true),
         };
         launch::exchange(self.streams[0], &arguments)
     }
@@ -1170,6 +1039,8 @@ impl BlockSteps for Run<'_> {
         }
         self.attempt(|run| {
             run.join()?;
+            // What it starts may come before what we start next.
+            run.behind = false;
             if run.on_device {
                 let current: Vec<*mut f64> = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64).collect();
                 return Ok(run.watcher.fill(sweep, &current));

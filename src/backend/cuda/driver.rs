@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The kernels, as machine code for the architectures of build.rs and PTX; empty in a build without them.
 static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
@@ -112,13 +112,28 @@ pub fn space_of(address: usize) -> Result<Space> {
     Ok(Space::Device(ordinal))
 }
 
-/// One device: its primary context and our kernels in it. Shared by all handles on it.
+/// Whether an address of the caller is one of page-locked host memory.
+pub fn is_page_locked(address: usize) -> bool {
+    let mut kind = 0u32;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    // SAFETY: the driver is there, since a device is in use; as in `space_of`.
+    let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut kind).cast(), attribute, address as u64) };
+    found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+}
+
+/// One device: its primary context and our kernels in it. Shared by all handles on it, and kept for those to come.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
+    /// Of the context: another one after the host program has reset it.
+    id: u64,
     module: sys::CUmodule,
+    /// A kernel can begin while the one before ends.
+    overlaps: bool,
+    /// Its multiprocessors.
+    pub processors: u32,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -142,9 +157,11 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// The device with this ordinal, with the kernels of `names`.
+    /// The device with this ordinal, with the kernels of `names`, always the same ones. Loading them takes a tenth of a
+    /// second, so that a device once opened stays open as long as it can be used.
     pub fn open(ordinal: i64, names: &[&str]) -> Result<Arc<Self>> {
-        static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+        // Never dropped: at the end of a program the driver may be gone before us.
+        static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
                 "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): use backend=cpu or auto".to_owned(),
@@ -158,13 +175,25 @@ impl Device {
         }
         let ordinal = ordinal as i32;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|d| d.strong_count() > 0);
-        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|d| d.ordinal == ordinal) {
-            return Ok(device);
+        // One that failed or was reset stays with the handles that have it, until they end.
+        open.retain(|d| d.ordinal != ordinal || d.works());
+        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal) {
+            return Ok(device.clone());
         }
         let device = Arc::new(Self::new(ordinal, names)?);
-        open.push(Arc::downgrade(&device));
+        open.push(device.clone());
         Ok(device)
+    }
+
+    /// Not reset, and without one of the errors that a context does not recover from.
+    fn works(&self) -> bool {
+        let Ok(_entered) = self.enter() else { return false };
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call; the event is destroyed once.
+        unsafe {
+            sys::cuEventCreate(&mut event, 0) == sys::CUresult::CUDA_SUCCESS
+                && sys::cuEventDestroy_v2(event) == sys::CUresult::CUDA_SUCCESS
+        }
     }
 
     fn new(ordinal: i32, names: &[&str]) -> Result<Self> {
@@ -174,7 +203,18 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        let mut made = Self { ordinal, device, context, module, functions: Vec::new() };
+        let attribute = |wanted| {
+            let mut value = 0;
+            // SAFETY: as above.
+            check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
+        };
+        use sys::CUdevice_attribute as A;
+        let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let functions = Vec::new();
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, functions };
+        // SAFETY: retained above; the pointer outlives the call.
+        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let entered = made.enter()?;
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
@@ -198,6 +238,44 @@ impl Device {
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
     }
 
+    /// Whether the device has clusters of blocks.
+    pub fn has_clusters(&self) -> bool {
+        let mut offered = 0;
+        let which = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
+        // SAFETY: the device is there; the pointer outlives the call.
+        let asked = unsafe { sys::cuDeviceGetAttribute(&mut offered, which, self.device) };
+        asked == sys::CUresult::CUDA_SUCCESS && offered != 0
+    }
+
+    /// Blocks of a kernel that run at once in clusters of so many; 0: such clusters are not to be had. More than eight to a
+    /// cluster are more than every such device promises.
+    pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32) -> u32 {
+        let function = self.functions[kernel];
+        let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        let mut attributes = Together { blocks: cluster, cluster }.attributes();
+        let config = sys::CUlaunchConfig {
+            gridDimX: cluster,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: std::ptr::null_mut(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        let mut clusters = 0;
+        // SAFETY: a function of this device; the structures outlive the calls.
+        let asked = unsafe {
+            if cluster > 8 && sys::cuFuncSetAttribute(function, large, 1) != sys::CUresult::CUDA_SUCCESS {
+                return 0;
+            }
+            sys::cuOccupancyMaxActiveClusters(&mut clusters, function, &config)
+        };
+        if asked == sys::CUresult::CUDA_SUCCESS { clusters.max(0) as u32 * cluster } else { 0 }
+    }
+
     /// Blocks of a kernel that run at once; 0 where the device does not promise to start them together.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
@@ -214,8 +292,28 @@ impl Device {
         Ok(if offered == 0 { 0 } else { (processors * each).max(0) as u32 })
     }
 
-    /// Makes its context current.
+    /// Whether the host program has reset it: what lay there is gone, and addresses may be those of others.
+    pub fn was_reset(&self) -> bool {
+        let (mut flags, mut active, mut id) = (0, 0, 0);
+        // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while the
+        // driver keeps one, which is retained by this value.
+        let same = unsafe {
+            sys::cuDevicePrimaryCtxGetState(self.device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
+                && active != 0
+                && sys::cuCtxGetId(self.context, &mut id) == sys::CUresult::CUDA_SUCCESS
+                && id == self.id
+        };
+        !same
+    }
+
+    /// Makes its context current, unless it was reset.
     pub fn enter(&self) -> Result<Entered> {
+        if self.was_reset() {
+            return Err(Error::Device(format!(
+                "the program has reset device {} (cudaDeviceReset): what this handle had there is gone, factorize again",
+                self.ordinal
+            )));
+        }
         // SAFETY: retained by this value.
         check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
         Ok(Entered { _here: std::marker::PhantomData })
@@ -233,6 +331,27 @@ impl Drop for Device {
         }
         // SAFETY: retained once by us.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// Blocks that run at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Together {
+    /// How many; 0: there is no such kernel.
+    pub blocks: u32,
+    /// Blocks of a cluster; 1: there are none.
+    pub cluster: u32,
+}
+
+impl Together {
+    fn attributes(self) -> [sys::CUlaunchAttribute; 2] {
+        use sys::CUlaunchAttributeID_enum as A;
+        let of = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let size = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: self.cluster, y: 1, z: 1 };
+        [
+            of(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUlaunchAttributeValue { cooperative: 1 }),
+            of(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, sys::CUlaunchAttributeValue { clusterDim: size }),
+        ]
     }
 }
 
@@ -321,6 +440,121 @@ impl<T> Drop for Pinned<T> {
             // SAFETY: allocated by us.
             let _ = unsafe { sys::cuMemFreeHost(self.value.cast()) };
         }
+    }
+}
+
+/// Page-locked host memory for doubles that threads share: who uses which part of it when is decided in `staging`.
+pub struct Locked {
+    device: Arc<Device>,
+    values: *mut f64,
+}
+
+// SAFETY: owns its memory as a Box does, and hands out its address alone.
+unsafe impl Send for Locked {}
+
+impl Locked {
+    /// Room for `count` doubles.
+    pub fn new(device: &Arc<Device>, count: usize) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut pointer = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call. The driver aligns to pages.
+        check(unsafe { sys::cuMemHostAlloc(&mut pointer, 8 * count, 0) }, "page-locked memory")?;
+        Ok(Self { device: device.clone(), values: pointer.cast() })
+    }
+
+    /// Where it lies.
+    pub fn address(&self) -> *mut f64 {
+        self.values
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: allocated by us; copies from and to it were waited for, or are by the driver.
+            let _ = unsafe { sys::cuMemFreeHost(self.values.cast()) };
+        }
+    }
+}
+
+/// A moment in a stream's work that the host can wait for.
+pub struct Event {
+    device: Arc<Device>,
+    event: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// It has come.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
+        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "an event")?;
+        Ok(Self { device: device.clone(), event })
+    }
+
+    /// It comes after what is queued now.
+    pub fn note(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: a live event and stream.
+        check(unsafe { sys::cuEventRecord(self.event, stream.stream) }, "an event")
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> Result<bool> {
+        // SAFETY: a live event.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check(result, "the device's work").map(|()| true),
+        }
+    }
+
+    /// Waits until it has.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: a live event.
+        check(unsafe { sys::cuEventSynchronize(self.event) }, "the device's work")
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: made by us.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}
+
+/// A copy of rows between the host (address, pitch) and the device.
+fn rows_of(
+    host: (*mut c_void, usize),
+    device: (u64, usize),
+    (width, height): (usize, usize),
+    to_device: bool,
+) -> sys::CUDA_MEMCPY2D {
+    use sys::CUmemorytype::{CU_MEMORYTYPE_DEVICE as DEVICE, CU_MEMORYTYPE_HOST as HOST};
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: if to_device { HOST } else { DEVICE },
+        srcHost: host.0,
+        srcDevice: device.0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: if to_device { host.1 } else { device.1 },
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: if to_device { DEVICE } else { HOST },
+        dstHost: host.0,
+        dstDevice: device.0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: if to_device { device.1 } else { host.1 },
+        WidthInBytes: width,
+        Height: height,
     }
 }
 
@@ -419,21 +653,32 @@ impl Stream {
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, self.stream) }, "a copy from the device")
     }
 
+    /// Copies `count` values of page-locked memory to the device.
+    ///
+    /// # Safety
+    /// They are there, and stay as they are until the copy is done.
+    pub unsafe fn send_locked(&self, to: u64, from: *const f64, count: usize) -> Result<()> {
+        // SAFETY: as the caller promised; the address as in `fill`.
+        check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), 8 * count, self.stream) }, "a copy to the device")
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// There is room, which nobody uses until the copy is done.
+    pub unsafe fn fetch_locked(&self, to: *mut f64, from: u64, count: usize) -> Result<()> {
+        // SAFETY: as the caller promised; the address as in `fill`.
+        check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, 8 * count, self.stream) }, "a copy from the device")
+    }
+
     /// Copies `rows` rows of `nx` values that lie `ld` apart on the host to a plain array on the device.
     pub fn send_rows(&self, to: u64, values: &[f64], ld: usize, nx: usize, rows: usize) -> Result<()> {
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
         if ld == nx {
             return self.send(to, &values[..rows * nx]);
         }
-        // SAFETY: all zero is a valid value of this plain structure.
-        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-        c.srcHost = values.as_ptr().cast();
-        c.srcPitch = 8 * ld;
-        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        c.dstDevice = to;
-        c.dstPitch = 8 * nx;
-        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        let host = (values.as_ptr().cast_mut().cast(), 8 * ld);
+        let c = rows_of(host, (to, 8 * nx), (8 * nx, rows), true);
         // SAFETY: inside the slice, as just checked; the address as in `fill`.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy to the device")
     }
@@ -444,50 +689,48 @@ impl Stream {
         if ld == nx {
             return self.fetch(&mut values[..rows * nx], from);
         }
-        // SAFETY: all zero is a valid value of this plain structure.
-        let mut c: sys::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        c.srcDevice = from;
-        c.srcPitch = 8 * nx;
-        c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-        c.dstHost = values.as_mut_ptr().cast();
-        c.dstPitch = 8 * ld;
-        (c.WidthInBytes, c.Height) = (8 * nx, rows);
+        let host = (values.as_mut_ptr().cast(), 8 * ld);
+        let c = rows_of(host, (from, 8 * nx), (8 * nx, rows), false);
         // SAFETY: inside the slice, as just checked.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, self.stream) }, "a copy from the device")
     }
 
-    /// Launches a kernel that takes one structure.
+    /// Launches a kernel that takes one structure. `behind`: where the device can, it may begin while the kernel before it on
+    /// the stream ends, and waits for that one itself (`wait_for_previous` of kernels/block_smoother.cu).
     ///
     /// # Safety
     /// `arguments` must be the structure that the kernel takes, with addresses it may use at the given shape.
+    #[allow(clippy::too_many_arguments)]
     pub unsafe fn launch<A>(
         &self,
         kernel: usize,
         blocks: u32,
         block: (u32, u32),
         shared_bytes: u32,
+        behind: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                block.0,
-                block.1,
-                1,
-                shared_bytes,
-                self.stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+        // SAFETY: all zero is a valid value of this plain structure.
+        let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let config = sys::CUlaunchConfig {
+            gridDimX: blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: block.0,
+            blockDimY: block.1,
+            blockDimZ: 1,
+            sharedMemBytes: shared_bytes,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: u32::from(behind && self.device.overlaps),
         };
+        // SAFETY: as the caller promised; the driver copies both structures before it returns.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
     }
 
@@ -498,18 +741,37 @@ impl Stream {
     pub unsafe fn launch_together<A>(
         &self,
         kernel: usize,
-        blocks: u32,
+        together: Together,
         block: (u32, u32),
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
+        if together.cluster > 1 {
+            let mut attributes = together.attributes();
+            let config = sys::CUlaunchConfig {
+                gridDimX: together.blocks,
+                gridDimY: 1,
+                gridDimZ: 1,
+                blockDimX: block.0,
+                blockDimY: block.1,
+                blockDimZ: 1,
+                sharedMemBytes: 0,
+                hStream: self.stream,
+                attrs: attributes.as_mut_ptr(),
+                numAttrs: attributes.len() as u32,
+            };
+            // SAFETY: as the caller promised; the driver copies the structures before it returns.
+            let result =
+                unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
+            return check(result, name);
+        }
         // SAFETY: as the caller promised; the driver copies the structure before it returns.
         let result = unsafe {
             sys::cuLaunchCooperativeKernel(
                 function,
-                blocks,
+                together.blocks,
                 1,
                 1,
                 block.0,
@@ -661,5 +923,23 @@ impl Drop for Watch {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels are loaded once for all handles, those after the last one included.
+    #[test]
+    fn a_device_stays_open() {
+        if device_count() == 0 {
+            eprintln!("skipped: no CUDA device");
+            return;
+        }
+        let first = Device::open(0, &["rrb_store_f64"]).unwrap();
+        let address = Arc::as_ptr(&first);
+        drop(first);
+        assert_eq!(Arc::as_ptr(&Device::open(0, &["rrb_store_f64"]).unwrap()), address);
     }
 }

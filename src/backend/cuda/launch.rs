@@ -1,7 +1,7 @@
 //! The kernels: their argument structures as in kernels/*.cu, and one function each that launches it. Argument order and
 //! launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out (`packed.rs`).
 
-use super::driver::{Device, Stream};
+use super::driver::{Device, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 
@@ -19,10 +19,12 @@ const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-/// Blocks of a product with the dense inverse, its threads, and its shared memory.
-const COLUMNS: u32 = 40;
+/// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of the inverse, two layers of
+/// right-hand sides), and blocks of threads that share what they fetch.
+const COLUMNS: u32 = 32;
 const DENSE_THREADS: u32 = 512;
-const DENSE_BYTES: u32 = 8 * COLUMNS * (512 + 4);
+const DENSE_BYTES: u32 = 8 * (4 * 8 * 512 + 2 * COLUMNS * (64 + 8));
+const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
@@ -50,7 +52,16 @@ impl Geometry {
     pub fn blocks(&self) -> u32 {
         tiles(self.cx as usize, self.cy as usize)
     }
+
+    /// The same in tiles of twice as many rows.
+    pub fn big_blocks(&self) -> u32 {
+        let tiles = (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(BIG_ROWS);
+        tiles.clamp(1, MOST_BLOCKS as usize) as u32
+    }
 }
+
+/// Rows of a tile where what lies around it is computed twice: kernels/fused.cu.
+const BIG_ROWS: usize = 16;
 
 /// Blocks of a launch over nx x ny values.
 pub fn tiles(nx: usize, ny: usize) -> u32 {
@@ -129,7 +140,6 @@ pub mod kind {
     pub const DIRECT_INNER: i32 = 5;
     pub const ADVANCE_INNER: i32 = 6;
     pub const ADVANCE_FIRST: i32 = 7;
-    pub const MULTIPLY_FIRST: i32 = 8;
     /// The unfused way up the first grid: launched alone.
     pub const ASCEND_FIRST: i32 = 9;
 }
@@ -147,6 +157,11 @@ pub mod flag {
     pub const STORE: i32 = 256;
     pub const GO_ON: i32 = 512;
     pub const ADVANCED: i32 = 1024;
+    pub const CREW: i32 = 2048;
+    pub const CREW_MEETS: i32 = 4096;
+    pub const UNMET: i32 = 8192;
+    pub const PART: i32 = 16384;
+    pub const AWAITED: i32 = 32768;
 }
 
 #[repr(C)]
@@ -473,8 +488,8 @@ pub struct SchurArrays {
     pub r_b1: [Address; 2],
     pub r_b2: Address,
     pub x: [Address; 2],
-    pub p: [Address; 2],
     pub q: [Address; 2],
+    pub p: [[Address; 2]; 2],
     pub b: [Address; 2],
     pub scalars: Address,
 }
@@ -487,7 +502,9 @@ pub struct FirstArgs {
     pub input: [Address; 2],
     pub partial: Address,
     pub norm_partial: Address,
+    pub sigma_partial: Address,
     pub how: i32,
+    pub conditional: u64,
 }
 
 #[repr(C)]
@@ -512,6 +529,7 @@ pub struct CycleArgs {
     pub sigma_partial: Address,
     pub turn: TurnArgs,
     pub meeting: Address,
+    pub crew: i32,
 }
 
 #[repr(C)]
@@ -612,6 +630,27 @@ pub struct ReduceArgs {
     pub scalars: Address,
 }
 
+/// The start and the end of a solve.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EndArgs {
+    pub k: Grid,
+    pub center: Address,
+    pub b: Address,
+    pub x: Address,
+    pub r: [Address; 2],
+    pub input: Address,
+    pub output: Address,
+    pub input_ld: i64,
+    pub output_ld: i64,
+    pub scale: f64,
+    pub limit: f64,
+    pub guess: i32,
+    pub how: i32,
+    pub partial: Address,
+    pub scalars: Address,
+}
+
 /// Consecutive nodes of one row and colour in one singular component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -660,7 +699,7 @@ pub struct BlockItem {
     pub shape: u32,
     pub wait: i32,
     pub done: i32,
-    pub advances: i32,
+    pub faces: u32,
 }
 
 /// Inverse of one shape of block.
@@ -671,6 +710,7 @@ pub struct BlockTables {
     pub before: Address,
     pub after: Address,
     pub dense: Address,
+    pub packed: Address,
 }
 
 #[repr(C)]
@@ -692,6 +732,13 @@ pub struct RelaxArgs {
     pub weight: f64,
     pub points: i32,
     pub dense: i32,
+    pub arrived: Address,
+    pub leaving: Address,
+    pub partners: Address,
+    pub keep: i32,
+    /// It may begin while the kernel before ends; multiprocessors. The kernel does not read them.
+    pub behind: bool,
+    pub processors: u32,
 }
 
 /// A box of ghost cells.
@@ -713,8 +760,9 @@ pub struct ExchangeArgs {
     pub copies: Address,
     pub which: i32,
     pub both: i32,
-    /// Blocks of the launch; the kernel does not read it.
+    /// Blocks of the launch, and as above: the kernel does not read them.
     pub count: u32,
+    pub behind: bool,
 }
 
 /// Part of an array of u.
@@ -771,8 +819,8 @@ pub struct NormArgs {
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
 /// formats.
 macro_rules! kernels {
-    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)?;)* }
-     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident| $fblocks:expr, $fblock:expr;)* }
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
+     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* $($tnumber,)* }
@@ -789,21 +837,21 @@ macro_rules! kernels {
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents in it, or of the caller's arrays, whose size the caller promised.
-            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, false $(|| $behind)?, $a, concat!("kernel ", $symbol)) }
         })*
 
         $($(#[doc = $fdoc])*
-        pub fn $fname(stream: &Stream, storage: Storage, $fa: &$farguments) -> Result<()> {
-            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + storage as usize;
+        pub fn $fname(stream: &Stream, $fs: Storage, $fa: &$farguments) -> Result<()> {
+            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + $fs as usize;
             // SAFETY: as above; the arrays were laid out for this format.
-            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, $fa, concat!("kernel ", $fsymbol)) }
+            unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
         $($(#[doc = $tdoc])*
-        pub fn $tname(stream: &Stream, storage: Storage, blocks: u32, a: &$targuments) -> Result<()> {
+        pub fn $tname(stream: &Stream, storage: Storage, together: Together, a: &$targuments) -> Result<()> {
             let kernel = PLAIN + 3 * Formatted::$tnumber as usize + storage as usize;
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, blocks, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+            unsafe { stream.launch_together(kernel, together, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
 
         /// Numbers of the kernels whose blocks meet, in a format.
@@ -840,7 +888,7 @@ kernels! {
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// q = S1 p, sigma.
+    /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
@@ -873,6 +921,14 @@ kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The start of a solve: a look at b and x, both to the colours, b to S1.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// |b - A x|^2 on all nodes.
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The same after red values of x.
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// The caller's x, where the solve ends here.
+    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
@@ -884,15 +940,15 @@ kernels! {
     /// Keeps means; `count` is that of the components.
     KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64", |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
     /// Blocks of 8^3 of a 7-point stencil.
-    RelaxCubes relax_cubes(RelaxArgs) = "smoother_relax_cubes_f64", |a| a.count, (TILE_THREADS, 1);
+    RelaxCubes relax_cubes(RelaxArgs) = "smoother_relax_cubes_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Any blocks of a 7-point stencil.
-    Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1);
+    Relax7 relax_7(RelaxArgs) = "smoother_relax_7_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Any blocks of a 27-point stencil.
-    Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1);
+    Relax27 relax_27(RelaxArgs) = "smoother_relax_27_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// Dense inverses of blocks of 8^3.
-    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| a.count.div_ceil(COLUMNS), (DENSE_THREADS, 1), shared DENSE_BYTES;
+    RelaxDense relax_dense(RelaxArgs) = "smoother_relax_dense_f64", |a| dense_blocks(a), (DENSE_THREADS, 1), shared DENSE_BYTES, behind a.behind;
     /// Ghost cells from other patches.
-    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1);
+    Exchange exchange(ExchangeArgs) = "smoother_exchange_f64", |a| a.count, (TILE_THREADS, 1), behind a.behind;
     /// From one array of u to the other.
     CopyPatches copy_patches(BlockCopyArgs) = "smoother_copy_f64", |a| a.count, (THREADS, 1);
     /// Looks for values that are not finite.
@@ -904,21 +960,21 @@ kernels! {
     }
     formats {
     /// Down a grid.
-    Descend descend(StepArgs) = "rrb_descend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
     /// Up a grid.
-    Ascend ascend(StepArgs) = "rrb_ascend", |a| a.k.g.blocks(), (SWEEP_THREADS, 1);
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
     /// A step of the iteration on a recursion grid.
-    Inner inner(StepArgs) = "rrb_inner", |a| a.k.g.blocks(), OVER_AREA;
+    Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A product there.
-    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a| a.k.g.blocks(), OVER_AREA;
+    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A vector with all frequencies.
-    Draw draw(StepArgs) = "rrb_draw", |a| a.k.g.blocks(), OVER_AREA;
+    Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
     /// Up it, to z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
-    /// Up it, to x and p.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.blocks(), OVER_AREA;
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
+    /// Up it, to x and p, q = S1 p, sigma.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.big_blocks(), OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
@@ -931,6 +987,19 @@ kernels! {
 /// Whether the device has the shared memory of `relax_dense`.
 pub fn allow_dense(device: &Device) -> bool {
     device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
+}
+
+/// Blocks of threads that stay, as many rounds each, whole clusters of them.
+fn dense_blocks(a: &RelaxArgs) -> u32 {
+    let (groups, most) = (a.count.div_ceil(COLUMNS), (a.processors / CLUSTER * CLUSTER).max(CLUSTER));
+    groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
+}
+
+/// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none waits for a
+/// second turn.
+pub fn sweep_blocks(g: &Geometry, storage: Storage) -> u32 {
+    let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
+    g.blocks().min(most)
 }
 
 /// Blocks of the remainder's product, each with one sum.

@@ -4,6 +4,7 @@
 //! `packed` the data of a factorization, `setup` and `steps` what is done with it, `program` the preconditioner as a list of
 //! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
+mod block_lists;
 mod blocks;
 pub mod driver;
 mod launch;
@@ -11,6 +12,7 @@ mod packed;
 mod program;
 mod projection;
 mod setup;
+mod staging;
 mod steps;
 
 use super::cycle::Recursion;
@@ -26,8 +28,9 @@ pub use blocks::CudaBlocks;
 use driver::{Device, Stream};
 use packed::{Packed, Shape, Source, SourceShape};
 use setup::Fetched;
+use staging::Copies;
 use std::sync::Arc;
-use steps::Run;
+use steps::{Expected, Run};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -35,10 +38,12 @@ pub struct Cuda {
     solver: Solver,
     source: Option<Source>,
     staging: Option<driver::Memory>,
+    copies: Copies,
     own: Stream,
     caller: Option<(usize, Stream)>,
     device: Arc<Device>,
     seconds_transfer: f64,
+    expected: Option<Expected>,
 }
 
 enum Solver {
@@ -56,18 +61,20 @@ pub fn device_count() -> i32 {
 }
 
 impl Cuda {
-    /// On the device with this ordinal.
-    pub fn new(ordinal: i64) -> Result<Self> {
+    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         let device = Packed::open(ordinal)?;
         let own = Stream::new(&device)?;
         Ok(Self {
             solver: Solver::Empty,
             source: None,
             staging: None,
+            copies: Copies::new(threads),
             own,
             caller: None,
             device,
             seconds_transfer: 0.0,
+            expected: None,
         })
     }
 }
@@ -90,6 +97,11 @@ impl RrbBackend for Cuda {
     }
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        if self.device.was_reset() {
+            let caller = self.caller.as_ref().map(|(stream, _)| *stream);
+            *self = Self::new(i64::from(self.device.ordinal), self.copies.threads())?;
+            self.use_stream(caller.unwrap_or(0))?;
+        }
         let _entered = self.device.clone().enter()?;
         let shape = SourceShape::new(a, look.block);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
@@ -111,7 +123,7 @@ impl RrbBackend for Cuda {
             }
         }
         let source = self.source.as_mut().ok_or_else(no_source)?;
-        source.examine(stream!(self), a, look, self.staging.as_ref(), inspection)
+        source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), inspection)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
@@ -160,14 +172,15 @@ impl RrbBackend for Cuda {
             Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
             Solver::Packed(packed) => {
                 let source = self.source.as_ref().ok_or_else(no_source)?;
-                let mut run = Run::new(packed, source, stream, arrays, observer)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, &mut self.copies)?;
                 let result = program(&mut run);
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
                 if let Some(error) = failed {
                     return Err(error);
                 }
-                if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+                if result.is_err() {
+                    // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
                 }
                 result
@@ -184,11 +197,12 @@ impl RrbBackend for Cuda {
     }
 
     fn bytes(&self) -> usize {
-        match &self.solver {
+        let natural = match &self.solver {
             Solver::Empty => 0,
             Solver::Natural(natural) => natural.bytes(),
             Solver::Packed(packed) => packed.host_bytes(),
-        }
+        };
+        natural + self.copies.bytes()
     }
 
     fn device_bytes(&self) -> usize {

@@ -232,7 +232,7 @@ pub struct Packed {
 
 /// The loop of PCG on the device.
 pub struct Recorded {
-    /// A graph; none where one kernel is the whole loop.
+    /// A graph; none where one kernel is the whole loop, or the host goes round.
     pub graph: Option<Loop>,
     /// Of the fused stages.
     pub fused: bool,
@@ -291,6 +291,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     plan.used = plan.used.max(start + transient_bytes(shape));
 
     let mut grids: Vec<Level> = Vec::new();
+    let mut other_p = 0;
     let (mut grid, mut embedding) = (source.shape.grid, Embedding::FINEST);
     let sections = shape.sections();
     for number in 0..shape.grids() {
@@ -326,7 +327,13 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             vectors.push((address, bytes));
             address
         };
-        sweep.z = if own { vector(&mut plan, 4) } else { vector(&mut plan, 2).wrapping_sub(before(real)) };
+        if own {
+            sweep.z = vector(&mut plan, 4);
+        } else {
+            // z of the plain steps, and the other p of the fused ones, in double precision.
+            other_p = vector(&mut plan, 2 * 8 / real);
+            sweep.z = other_p.wrapping_sub(before(real));
+        }
         sweep.y = if own { vector(&mut plan, 1) } else { 0 };
         if sections[1..].contains(&number) {
             [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| vector(&mut plan, 4));
@@ -376,7 +383,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             r_b1: [r, r + 16 * plane as u64],
             r_b2: r + 8 * plane as u64,
             x: black(x),
-            p: of(p),
+            p: [[p, other_p], [p + 8 * plane as u64, other_p + 8 * plane as u64]],
             q: of(q),
             b: black(b),
             scalars,

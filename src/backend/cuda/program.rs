@@ -2,7 +2,7 @@
 //! `factorize`, with steps that write down what is to be done; its coefficients are fixed numbers then. Steps on one place
 //! of a grid join the sweep before them, and steps on small grids that follow each other become one kernel.
 
-use super::driver::{Device, Stream};
+use super::driver::{Device, Stream, Together};
 use super::launch::{
     self, Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs,
     Rest, SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
@@ -12,6 +12,9 @@ use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
+
+/// Blocks of a cluster, in the order of preference.
+const CLUSTERS: [u32; 2] = [16, 8];
 
 /// The cycle in the making.
 pub struct Steps {
@@ -79,10 +82,7 @@ impl CycleSteps for Steps {
     fn sweep_up(&mut self, k: usize) {
         for q in self.grids(k).rev() {
             match (q == 0 && self.schur, self.fused) {
-                (true, true) => {
-                    self.push(kind::ADVANCE_FIRST, 0, 0);
-                    self.push(kind::MULTIPLY_FIRST, 0, 0);
-                }
+                (true, true) => self.push(kind::ADVANCE_FIRST, 0, 0),
                 (true, false) => self.push(kind::ASCEND_FIRST, 0, 0),
                 _ => self.push(kind::ASCEND, q, 0),
             }
@@ -181,8 +181,8 @@ pub struct Programs {
     iteration: Range<usize>,
     down: usize,
     application: Range<usize>,
-    /// Blocks of a kernel for several steps; 0: there is none.
-    together: u32,
+    /// A kernel for several steps.
+    together: Together,
     /// The first grid that goes into it.
     base: usize,
     pub rho_count: usize,
@@ -216,35 +216,89 @@ impl Programs {
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (sections, grids, schur) = (&k.sections[..], k.grids.len(), k.shape.schur);
-        let mut together = 0;
+        let mut together = Together { blocks: 0, cluster: 1 };
         if k.shape.fusion {
-            together = MOST_BLOCKS;
+            together.blocks = MOST_BLOCKS;
             for kernel in launch::meeting_kernels(k.shape.storage) {
-                together = together.min(device.together(kernel, launch::SWEEP_THREADS)?);
+                together.blocks = together.blocks.min(device.together(kernel, launch::SWEEP_THREADS)?);
             }
         }
-        // No more blocks than the largest grid has tiles.
-        let fits = |q: &usize| k.grids[*q].k.g.blocks() <= together && grids - *q <= MOST_GRIDS;
-        let base = (0..grids).find(fits).unwrap_or(grids);
-        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::SWEEP_THREADS / 32);
+        let base_with = |blocks: u32| {
+            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
+            (0..grids).find(fits).unwrap_or(grids)
+        };
+        if together.blocks > 0 && device.has_clusters() {
+            for cluster in CLUSTERS {
+                let of = |kernel| device.together_in_clusters(kernel, launch::SWEEP_THREADS, cluster);
+                let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                let blocks = blocks.min(MOST_BLOCKS / cluster * cluster);
+                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
+                if blocks > 0 {
+                    together = Together { blocks, cluster };
+                    break;
+                }
+            }
+        }
+        let base = base_with(together.blocks);
+        // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
+        let crew = if together.cluster > 1 { together.cluster } else { 0 };
+        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::SWEEP_THREADS / 32) + crew;
         let largest = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
-        together = together.min(largest.max(rest));
+        together.blocks = together.blocks.min(largest.max(rest).next_multiple_of(together.cluster));
         let mut ops = if schur { steps_of(sections, grids, schur, true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
         let down = ops.iter().position(|op| op.flags & flag::TURN != 0).map_or(0, |turn| turn + 1);
         ops.extend(steps_of(sections, grids, schur, false, recursion));
         let application = iteration.end..ops.len();
         let mut programs = Self { ops, iteration, down, application, together, base, rho_count: 0 };
-        let whole = programs.whole(k);
-        for n in 0..programs.ops.len() {
-            let op = programs.ops[n];
-            if op.flags & flag::RHO != 0 {
-                programs.ops[n].partial = programs.rho_count as i32;
-                programs.rho_count +=
-                    if whole || programs.joins(k, &op) { together } else { k.blocks_of(&op) } as usize;
+        let mut ops = std::mem::take(&mut programs.ops);
+        for part in [programs.iteration.clone(), programs.application.clone()] {
+            let mut n = part.start;
+            while n < part.end {
+                let whole = n < programs.iteration.end && programs.whole(k);
+                let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
+                programs.assign(k, &mut ops[n..n + joined]);
+                let run = &mut ops[n..n + joined.max(1)];
+                // A kernel of several steps has one sum a block.
+                if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
+                    last.flags |= if joined > 0 { flag::PART } else { 0 };
+                    last.partial = programs.rho_count as i32;
+                    programs.rho_count += if joined > 0 { together.blocks } else { k.blocks_of(last) } as usize;
+                }
+                n += joined.max(1);
             }
         }
+        programs.ops = ops;
         Ok(programs)
+    }
+
+    /// Steps at the front of `ops` that share a kernel.
+    fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
+        ops.iter().take_while(|op| self.joins(k, op)).count()
+    }
+
+    /// Who does which of the steps of one kernel, and who meets after them.
+    fn assign(&self, k: &Packed, ops: &mut [Op]) {
+        let crew = |op: &Op| {
+            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
+            self.together.cluster > 1 && !first && k.blocks_of(op) <= self.together.cluster
+        };
+        for n in 0..ops.len() {
+            let next = ops.get(n + 1).copied();
+            if crew(&ops[n]) {
+                ops[n].flags |= flag::CREW;
+                if next.as_ref().is_some_and(crew) && ops[n].flags & flag::TURN == 0 {
+                    ops[n].flags |= flag::CREW_MEETS;
+                }
+            }
+            match next {
+                Some(next) if next.kind == kind::REMAINDER => ops[n].flags |= flag::UNMET,
+                Some(next) if next.kind == kind::ADVANCE_FIRST && ops[n].flags & flag::TURN != 0 => {
+                    ops[n].flags |= flag::AWAITED;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// As launched.
@@ -254,12 +308,12 @@ impl Programs {
 
     /// The whole iteration is one kernel.
     pub fn whole(&self, k: &Packed) -> bool {
-        self.together > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
+        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
     }
 
     /// Goes into a kernel of several steps.
     fn joins(&self, k: &Packed, op: &Op) -> bool {
-        self.together > 0
+        self.together.blocks > 0
             && match op.kind {
                 kind::REMAINDER => !matches!(k.remainder, Remainder::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
@@ -271,7 +325,7 @@ impl Programs {
 
     /// Blocks whose parts of <r, r> there are.
     fn norm_count(&self, k: &Packed) -> u32 {
-        if self.whole(k) { self.together } else { k.grids[0].k.g.blocks() }
+        if self.whole(k) { self.together.blocks } else { k.grids[0].k.g.blocks() }
     }
 
     fn range(&self, part: Part) -> Range<usize> {
@@ -288,6 +342,7 @@ impl Packed {
     fn blocks_of(&self, op: &Op) -> u32 {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
+            kind::DESCEND | kind::ASCEND => launch::sweep_blocks(&self.grids[op.grid as usize].k.g, self.shape.storage),
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }
@@ -312,7 +367,9 @@ impl Packed {
             input,
             partial: if sums { self.rho_partial } else { 0 },
             norm_partial: if sums { self.fused_norm_partial } else { 0 },
+            sigma_partial: self.partial,
             how: how as i32,
+            conditional: 0,
         }
     }
 
@@ -338,6 +395,7 @@ impl Packed {
             sigma_partial: self.partial,
             turn: self.turn_args(how),
             meeting: self.meeting_at,
+            crew: self.programs.together.cluster as i32,
         }
     }
 
@@ -382,7 +440,7 @@ impl Packed {
         let mut n = range.start;
         stream.wait()?;
         while n < range.end {
-            let joined = ops[n..range.end].iter().take_while(|op| self.programs.joins(self, op)).count();
+            let joined = self.programs.joined(self, &ops[n..range.end]);
             let next = n + joined.max(1);
             let start = Instant::now();
             self.run_ops(stream, ops, n..next, how, input, 0)?;
@@ -411,7 +469,7 @@ impl Packed {
         let storage = self.shape.storage;
         let mut n = range.start;
         while n < range.end {
-            let joined = ops[n..range.end].iter().take_while(|op| self.programs.joins(self, op)).count();
+            let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
                 launch::cycle(stream, storage, self.programs.together, &self.cycle_args(n..n + joined, how))?;
                 n += joined;
@@ -446,9 +504,11 @@ impl Packed {
                         launch::remainder(stream, &arguments)?;
                     }
                 }
-                kind::ADVANCE_FIRST => launch::advance_first(stream, storage, &self.first_args(how, input))?,
+                kind::ADVANCE_FIRST => {
+                    let first = self.first_args(how, input);
+                    launch::advance_first(stream, storage, &FirstArgs { conditional, ..first })?;
+                }
                 kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
-                kind::MULTIPLY_FIRST => launch::multiply_first(stream, &self.schur_args(how, conditional))?,
                 _ => launch::inner(stream, storage, &step())?,
             }
             n += 1;
@@ -497,9 +557,15 @@ struct Live<'a> {
 impl Live<'_> {
     /// Does what was written down.
     fn catch_up(&mut self) -> Result<()> {
-        let ops = std::mem::take(&mut self.steps.ops);
+        let mut ops = std::mem::take(&mut self.steps.ops);
         if ops.is_empty() {
             return Ok(());
+        }
+        let mut n = 0;
+        while n < ops.len() {
+            let joined = self.k.programs.joined(self.k, &ops[n..]);
+            self.k.programs.assign(self.k, &mut ops[n..n + joined]);
+            n += joined.max(1);
         }
         // Pageable memory is staged before this returns.
         self.stream.send(self.k.ops_at, &ops)?;

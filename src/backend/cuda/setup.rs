@@ -8,6 +8,7 @@ use super::launch::{
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
 use super::projection::Projection;
+use super::staging::{Copies, Job};
 use crate::backend::storage::Storage;
 use crate::backend::{Look, PivotContext, Setup};
 use crate::error::{Error, Result, zeroed};
@@ -62,13 +63,13 @@ fn views<'a>(a: &StencilView<'a>) -> Vec<View<'a>> {
 }
 
 impl Source {
-    /// Copies A and looks at it. `staging`: room for arrays that are on the host.
+    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them.
     pub fn examine(
         &mut self,
         stream: &Stream,
         a: &StencilView,
         look: &Look,
-        staging: Option<&Memory>,
+        staging: (Option<&Memory>, &mut Copies),
         inspection: &mut Inspection,
     ) -> Result<()> {
         *self.findings = Findings::NONE;
@@ -117,7 +118,7 @@ impl Source {
         inspection.finish(&host, look.project)
     }
 
-    fn copy(&self, stream: &Stream, a: &StencilView, staging: Option<&Memory>) -> Result<()> {
+    fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
         let views = views(a);
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let on_host = views.iter().filter(|v| v.device().is_none()).count();
@@ -130,6 +131,7 @@ impl Source {
             let mut arrays = [0; 5];
             let mut ld = nx;
             let mut place = staging.map_or(0, |m| m.address);
+            let mut jobs = Vec::with_capacity(on_host);
             for (array, view) in arrays.iter_mut().zip(&views) {
                 *array = match view.device() {
                     Some(address) => {
@@ -138,13 +140,14 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        stream.send_rows(place, values, view.ld(), nx, rows)?;
+                        jobs.push(Job::read(values, (view.ld(), nx, rows), place));
                         let here = place;
                         place += 8 * (nx * rows) as u64;
                         here
                     }
                 };
             }
+            copies.send(stream, &jobs)?;
             let arguments = CopyArgs {
                 g: self.g,
                 m: self.m,

@@ -7,13 +7,14 @@
 
 use super::driver::{Device, Loop, Stream};
 use super::launch::{
-    self, Address, DotArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, Scalars, Step, TransferArgs,
-    UpdateArgs, code,
+    self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, Scalars, Step,
+    TransferArgs, UpdateArgs, code,
 };
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::projection::Nodes;
 use super::setup::place_in;
+use super::staging::{Copies, Job};
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
@@ -22,6 +23,7 @@ use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use std::mem::offset_of;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
@@ -51,6 +53,34 @@ pub struct Run<'a> {
     ahead: bool,
     /// Of the right-hand side as loaded.
     scale: f64,
+    expected: &'a mut Option<Expected>,
+    copies: &'a mut Copies,
+    /// Arrays are on their way to the device.
+    sending: bool,
+    /// What runs is a solve.
+    solves: bool,
+    begun: Option<Begun>,
+    /// The start was that of `begin`: black values of b are those of S1, and the end is that of `rrb_finish`.
+    joined: bool,
+    /// The caller's x is there.
+    delivered: bool,
+}
+
+/// Scale of b, and whether there is a guess, as in the last solve: the next one most often has the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    scale: f64,
+    guess: bool,
+}
+
+/// What a start from the caller's arrays has found.
+#[derive(Clone, Copy)]
+struct Begun {
+    with: Expected,
+    /// <b, b>, scaled.
+    b_norm2: f64,
+    whole_norm2: f64,
+    start: Start,
 }
 
 /// What is known already: work that follows for certain, or nearly so, is launched before the host waits.
@@ -84,6 +114,11 @@ struct Start {
 /// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
+/// `RRBSOLVER_CUDA_GRAPH=off`: the same kernels, launched one by one, for tools that do not follow a recorded loop.
+fn without_graphs() -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
+}
+
 impl<'a> Run<'a> {
     pub fn new(
         k: &'a mut Packed,
@@ -91,6 +126,8 @@ impl<'a> Run<'a> {
         stream: &'a Stream,
         arrays: Arrays<'a>,
         observer: &'a mut dyn Observer,
+        expected: &'a mut Option<Expected>,
+        copies: &'a mut Copies,
     ) -> Result<Self> {
         let grid = k.shape.source.grid;
         let staging = if arrays.device_input != 0 && arrays.device_output != 0 { 0 } else { k.stage(stream)? };
@@ -100,7 +137,28 @@ impl<'a> Run<'a> {
         k.grid_seconds.clear();
         let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
-        Ok(Self { k, source, stream, arrays, observer, failed, seconds_transfer, input, output, ready, ahead, scale })
+        let (solves, begun, joined, delivered) = (false, None, false, false);
+        Ok(Self {
+            k,
+            source,
+            stream,
+            arrays,
+            observer,
+            failed,
+            seconds_transfer,
+            input,
+            output,
+            ready,
+            ahead,
+            scale,
+            expected,
+            copies,
+            sending: false,
+            solves,
+            begun,
+            joined,
+            delivered,
+        })
     }
 
     /// Does `f` unless something failed before; keeps its failure.
@@ -326,7 +384,7 @@ impl Packed {
             return Ok(());
         }
         self.recorded = None;
-        if self.programs.whole(self) {
+        if self.programs.whole(self) || without_graphs() {
             self.recorded = Some(Recorded { graph: None, fused });
             return Ok(());
         }
@@ -478,6 +536,21 @@ impl Run<'_> {
         self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
     }
 
+    /// The loop where it is no graph: one kernel, or its iterations one by one.
+    fn go_round(&mut self) -> Result<()> {
+        let whole = self.k.programs.whole(self.k);
+        loop {
+            if self.k.fused() {
+                self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?;
+            } else {
+                self.k.plain_iteration(self.stream, self.source, 0)?;
+            }
+            if whole || self.fetch()?.code != code::RUNNING {
+                return Ok(());
+            }
+        }
+    }
+
     /// Runs the recorded loop. The outer result is that of the driver.
     fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
         let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
@@ -489,6 +562,9 @@ impl Run<'_> {
         let mut iterations = test.iterations;
         let mut stopped = false;
         self.ready = Ready::default();
+        self.delivered = false;
+        let joined = self.joined && !test.confirms;
+        let ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
         loop {
             let s = &mut *self.k.scalars;
             (s.code, s.done, s.ring_used) = (code::RUNNING, 0, 0);
@@ -496,7 +572,7 @@ impl Run<'_> {
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
                 Some(graph) => graph.launch(self.stream)?,
-                None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
+                None => self.go_round()?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             if test.confirms {
@@ -504,12 +580,17 @@ impl Run<'_> {
             } else {
                 self.k.forget_largest(self.stream)?;
             }
-            self.k.back_substitute(self.stream)?;
+            if joined {
+                launch::finish(self.stream, &ends)?;
+                launch::deliver(self.stream, &ends)?;
+            } else {
+                self.k.back_substitute(self.stream)?;
+            }
             let confirms = test.confirms && test.preconditioned && self.k.fused();
             if confirms {
                 self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
             }
-            if !test.confirms {
+            if !test.confirms && !joined {
                 let b = TransferArgs { guard: self.k.scalars_at, ..self.transfer(self.k.b, self.input, self.scale) };
                 launch::load(self.stream, &b)?;
                 launch::residual(self.stream, &ProductArgs { how: How::Loop as i32, ..self.product(self.k.x, 0) })?;
@@ -537,11 +618,16 @@ impl Run<'_> {
                     stopped = observer.iteration(iterations, relative);
                 }
             }
+            let largest = f64::from_bits(s.largest);
             self.ready.norm2 = test.confirms.then_some(s.norm2);
-            self.ready.rhs_loaded = !test.confirms && s.code == code::MET;
-            self.ready.whole_norm2 = self.ready.rhs_loaded.then_some(s.whole_norm2);
+            self.ready.rhs_loaded = !test.confirms && !joined && s.code == code::MET;
+            self.ready.whole_norm2 =
+                (self.ready.rhs_loaded || joined && s.code != code::PAUSED).then_some(s.whole_norm2);
             self.ready.start = confirms.then_some(Start { norm2: s.norm2, rho: s.rho, sigma: None });
-            self.ready.largest = Some(f64::from_bits(s.largest));
+            self.ready.largest = (!joined || s.code != code::PAUSED).then_some(largest);
+            // As in rrb_deliver.
+            let met = s.code == code::MET && s.whole_norm2.sqrt() <= s.threshold;
+            self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
             return match s.code {
@@ -559,6 +645,111 @@ impl Run<'_> {
         }
     }
 
+    /// Whether a solve starts with `begin`: CG runs on S1 in fused stages, and the loop on the device.
+    fn joins(&self) -> bool {
+        self.solves && self.ahead && self.k.recorded.is_some() && self.k.fused()
+    }
+
+    fn end_args(&self, with: Expected, how: How) -> EndArgs {
+        let ReduceArgs { k, b, x, r, scalars } = self.k.reduce_args();
+        EndArgs {
+            k,
+            center: self.source.m.center,
+            b,
+            x,
+            r,
+            input: self.input.0,
+            output: self.output.0,
+            input_ld: self.input.1 as i64,
+            output_ld: self.output.1 as i64,
+            scale: with.scale,
+            limit: f64::MAX * with.scale.min(1.0),
+            guess: i32::from(with.guess),
+            how: how as i32,
+            partial: self.k.partial,
+            scalars,
+        }
+    }
+
+    /// From the caller's arrays to p and q of the start, scaled as the last solve was, or as is known now. Waits once.
+    fn begin(&mut self, with: Expected) -> Result<()> {
+        let arguments = self.end_args(with, How::Start);
+        self.forget_inputs()?;
+        launch::begin(self.stream, &arguments)?;
+        if with.guess {
+            launch::whole_residual(self.stream, &arguments)?;
+            self.k.residual(self.stream, self.source, How::Nothing)?;
+        }
+        self.k.start(self.stream, self.source)?;
+        let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = self.fetch()?;
+        self.begun = Some(Begun { with, b_norm2, whole_norm2, start: Start { norm2, rho, sigma: Some(sigma) } });
+        Ok(())
+    }
+
+    /// What `load` does where starts are those of `begin`.
+    fn load_joined(&mut self, with: Expected) -> f64 {
+        *self.expected = Some(with);
+        self.joined = true;
+        self.scalar(|s| {
+            let begun = match s.begun.take() {
+                Some(begun) if begun.with == with => begun,
+                other => {
+                    let finite = |b: &Begun| [b.b_norm2, b.start.norm2, b.start.rho].iter().all(|v| v.is_finite());
+                    if other.is_some_and(|begun| !finite(&begun)) {
+                        // Padding too may hold what came of another scale.
+                        s.k.clear_vectors(s.stream)?;
+                    }
+                    s.begin(with)?;
+                    s.begun.take().ok_or_else(|| Error::Internal("a start on the device is missing".to_owned()))?
+                }
+            };
+            let start = Some(begun.start);
+            s.ready = if with.guess {
+                Ready {
+                    whole_norm2: Some(begun.whole_norm2),
+                    norm2: Some(begun.start.norm2),
+                    start,
+                    ..Ready::default()
+                }
+            } else {
+                Ready { r_is_rhs: true, start, ..Ready::default() }
+            };
+            Ok(begun.b_norm2)
+        })
+    }
+
+    /// Nothing was seen of the caller's arrays: `largest` and the two that follow it are zero.
+    fn forget_inputs(&self) -> Result<()> {
+        self.stream.fill(self.k.scalars_at + offset_of!(Scalars, largest) as u64, 0, 24)
+    }
+
+    /// Largest magnitudes of the caller's arrays, the first entry that is not finite, and <b, b>, to the scalars here.
+    fn look(&mut self, guess: bool) -> Result<()> {
+        let grid = self.source.shape.grid;
+        self.forget_inputs()?;
+        let look = |input: (Address, usize), output: Address| InspectArgs {
+            input: input.0,
+            output,
+            ld: input.1 as i64,
+            nx: grid.nx as i32,
+            rows: grid.ny as i32,
+            first_row: 0,
+            scalars: self.k.scalars_at,
+            partial: self.k.partial,
+        };
+        if self.input.1 != self.output.1 {
+            // One on the host, one on the device with rows further apart: one after the other.
+            let other = if guess { self.output } else { self.input };
+            launch::inspect(self.stream, &look(self.input, 0))?;
+            if guess {
+                launch::inspect(self.stream, &InspectArgs { input: 0, partial: 0, ..look(other, self.output.0) })?;
+            }
+        } else {
+            launch::inspect(self.stream, &look(self.input, if guess { self.output.0 } else { 0 }))?;
+        }
+        self.fetch().map(|_| ())
+    }
+
     fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
         let rows = self.source.g.ny;
         TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, first_row: 0, rows, scale, guard: 0 }
@@ -572,15 +763,26 @@ impl Run<'_> {
         }
         let (nx, ny, ld) = (self.source.shape.grid.nx, self.source.shape.grid.ny, self.arrays.ld);
         self.k.watch.note(0, self.stream)?;
-        if input_here {
-            self.stream.send_rows(self.input.0, self.arrays.input, ld, nx, ny)?;
-        }
-        if output_here {
-            self.stream.send_rows(self.output.0, self.arrays.output, ld, nx, ny)?;
+        let shape = (ld, nx, ny);
+        let output = &*self.arrays.output;
+        match (input_here, output_here) {
+            (true, true) => {
+                let input = Job::read(self.arrays.input, shape, self.input.0);
+                self.copies.send(self.stream, &[input, Job::read(output, shape, self.output.0)])?;
+            }
+            (true, false) => self.copies.send(self.stream, &[Job::read(self.arrays.input, shape, self.input.0)])?,
+            _ => self.copies.send(self.stream, &[Job::read(output, shape, self.output.0)])?,
         }
         self.k.watch.note(1, self.stream)?;
-        self.stream.wait()?;
-        self.seconds_transfer += self.k.watch.seconds()?;
+        self.sending = true;
+        Ok(())
+    }
+
+    /// After a wait: how long the arrays were on their way.
+    fn note_sent(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.sending) {
+            self.seconds_transfer += self.k.watch.seconds()?;
+        }
         Ok(())
     }
 
@@ -590,11 +792,13 @@ impl Run<'_> {
             return self.stream.wait();
         }
         let (nx, ny) = (self.source.shape.grid.nx, self.source.shape.grid.ny);
-        self.k.watch.note(0, self.stream)?;
-        self.stream.fetch_rows(self.arrays.output, self.output.0, self.arrays.ld, nx, ny)?;
-        self.k.watch.note(1, self.stream)?;
+        let shape = (self.arrays.ld, nx, ny);
         self.stream.wait()?;
-        self.seconds_transfer += self.k.watch.seconds()?;
+        // Threads copy too: by the host's clock.
+        let start = Instant::now();
+        self.copies.fetch(self.stream, &[Job::write(self.arrays.output, shape, self.output.0)])?;
+        self.stream.wait()?;
+        self.seconds_transfer += start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -625,35 +829,23 @@ impl RrbSteps for Run<'_> {
     }
 
     fn inspect(&mut self, guess: bool) -> Inputs {
+        // Nobody else reads the guess.
+        self.solves = guess;
         self.attempt(|s| {
             s.send_arrays(guess)?;
             let grid = s.source.shape.grid;
-            let at = |offset: usize| s.k.scalars_at + offset as u64;
-            // With the two that follow.
-            s.stream.fill(at(offset_of!(Scalars, largest)), 0, 24)?;
-            let look = |input: (Address, usize), output: Address| InspectArgs {
-                input: input.0,
-                output,
-                ld: input.1 as i64,
-                nx: grid.nx as i32,
-                rows: grid.ny as i32,
-                first_row: 0,
-                scalars: s.k.scalars_at,
-                partial: s.k.partial,
-            };
-            if s.input.1 != s.output.1 {
-                // One on the host, one on the device with rows further apart: one after the other.
-                let other = if guess { s.output } else { s.input };
-                launch::inspect(s.stream, &look(s.input, 0))?;
-                if guess {
-                    launch::inspect(s.stream, &InspectArgs { input: 0, partial: 0, ..look(other, s.output.0) })?;
-                }
+            let expected = s.expected.filter(|_| s.joins());
+            if let Some(with) = expected {
+                s.begin(with)?;
             } else {
-                launch::inspect(s.stream, &look(s.input, if guess { s.output.0 } else { 0 }))?;
+                s.look(guess)?;
             }
-            let found = s.fetch()?;
-            let (largest, largest_guess, key) = (found.largest, found.largest_guess, !found.not_finite);
-            s.ready.b_norm2 = SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(found.b_norm2);
+            s.note_sent()?;
+            let found = &*s.k.scalars;
+            let largest = if expected.is_some() { found.sum.to_bits() } else { found.largest };
+            let (largest_guess, key) = (found.largest_guess, !found.not_finite);
+            let b_norm2 = SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(found.b_norm2);
+            s.ready.b_norm2 = b_norm2.filter(|_| expected.is_none());
             let not_finite = if key == u64::MAX {
                 None
             } else {
@@ -667,10 +859,12 @@ impl RrbSteps for Run<'_> {
         })
         .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
-
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let known = std::mem::take(&mut self.ready).b_norm2;
         self.scale = scale;
+        if self.joins() {
+            return self.load_joined(Expected { scale, guess });
+        }
         self.scalar(|s| {
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
@@ -697,7 +891,7 @@ impl RrbSteps for Run<'_> {
 
     fn load_rhs(&mut self, scale: f64) {
         let ready = std::mem::take(&mut self.ready);
-        if ready.rhs_loaded && scale == self.scale {
+        if (ready.rhs_loaded || self.joined) && scale == self.scale {
             self.ready.whole_norm2 = ready.whole_norm2;
             return;
         }
@@ -726,12 +920,20 @@ impl RrbSteps for Run<'_> {
             return known;
         }
         self.scalar(|s| {
-            launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            if s.joined {
+                launch::whole_residual(s.stream, &s.end_args(Expected { scale: s.scale, guess: true }, How::Nothing))?;
+            } else {
+                launch::residual(s.stream, &s.product(s.k.x, 0))?;
+            }
             Ok(s.fetch()?.whole_norm2)
         })
     }
 
     fn reduce(&mut self) {
+        if self.joined {
+            // It is: b in the planes is that of S1, before the loop and after it.
+            return;
+        }
         self.ready = Ready::default();
         self.step(|s| {
             if s.k.shape.schur {
@@ -793,7 +995,14 @@ impl RrbSteps for Run<'_> {
     }
 
     fn store(&mut self, scale: f64) {
+        let delivered = std::mem::take(&mut self.delivered) && scale == self.scale;
+        if delivered && self.arrays.device_output != 0 {
+            return;
+        }
         self.step(|s| {
+            if delivered {
+                return s.fetch_output();
+            }
             launch::store(s.stream, &s.transfer(s.k.x, s.output, scale.recip()))?;
             s.fetch_output()
         });

@@ -1,0 +1,173 @@
+// The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
+// and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/steps.cu). Bytes per point: 56 at
+// the start, 48 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
+#include "common.cuh"
+
+struct EndArgs {
+    Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes
+    const double *center;   // of A
+    double *b, *x;          // 4 planes; black values of b are those of S1
+    double *r_b1, *r_b2;    // of S1
+    const double *input;    // the caller's b
+    double *output;         // and x
+    int64_t input_ld, output_ld;
+    double scale;           // of b and x in the planes; a power of two
+    double limit;           // of max |x| there
+    int guess;              // the caller's x counts
+    int how;
+    double *partial;
+    Scalars *scalars;
+};
+
+// The caller's b at (i, j), scaled; zero beyond the nodes.
+__device__ inline double scaled(const EndArgs &a, int i, int j) {
+    return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
+}
+
+// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x to the planes, b1 = b_b - A_br D_r^-1 b_r
+// (report, 2.10), and r = b1. max |b| goes to `sum` too, since steps that follow clear `largest`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
+    uint64_t largest[2] = {0, 0};
+    double sum = 0.0;
+    over_area(g, [&](int I, int J) {
+        const int64_t c = g.at(I, J);
+        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
+        const int di[4] = {0, 1, 0, 1}, dj[4] = {1, 0, 0, 1};
+        double b[4];
+        for (int colour = 0; colour < 4; ++colour) {
+            const int x = i + di[colour], y = j + dj[colour];
+            const bool inside = x >= 0 && y >= 0 && x < g.nx && y < g.ny;
+            b[colour] = 0.0;
+            double guess = 0.0;
+            if (inside) {
+                const double value = a.input[y * a.input_ld + x];
+                guess = a.output[y * a.output_ld + x];
+                b[colour] = a.scale * value;
+                sum += b[colour] * b[colour];
+                const uint64_t m = magnitude(value), of_guess = magnitude(guess);
+                largest[0] = max(largest[0], m);
+                largest[1] = max(largest[1], of_guess);
+                const uint64_t line = uint64_t(y) * 2;
+                if (m >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + x));
+                if (of_guess >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + x));
+            }
+            if (a.guess) a.x[colour * p + c] = a.scale * guess;
+            else if (colour >= B1) a.x[colour * p + c] = 0.0;
+        }
+        double t[4];
+        straight_couplings(g, a.k.s, B1, c, t);
+        const double b_b1 = b[B1] - ((t[0] * (scaled(a, i - 1, j) * h2[c - 1]) + t[1] * (b[R2] * h2[c])) +
+                                     (t[2] * (scaled(a, i, j - 1) * h1[c - n]) + t[3] * (b[R1] * h1[c])));
+        straight_couplings(g, a.k.s, B2, c, t);
+        const double b_b2 = b[B2] - ((t[0] * (b[R1] * h1[c]) + t[1] * (scaled(a, i + 2, j + 1) * h1[c + 1])) +
+                                     (t[2] * (b[R2] * h2[c]) + t[3] * (scaled(a, i + 1, j + 2) * h2[c + n])));
+        a.b[R1 * p + c] = b[R1];
+        a.b[R2 * p + c] = b[R2];
+        a.b[B1 * p + c] = b_b1;
+        a.b[B2 * p + c] = b_b2;
+        a.r_b1[c] = b_b1;
+        a.r_b2[c] = b_b2;
+    });
+    Scalars &s = *a.scalars;
+    __shared__ unsigned long long block[2];
+    if (thread_of_block() < 2) block[thread_of_block()] = 0;
+    __syncthreads();
+    for (int k = 0; k < 2; ++k) {
+        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
+    }
+    sum = block_sum(sum);
+    if (thread_of_block() == 0) {
+        atomic_max(&s.largest, block[0]);
+        atomic_max(&s.largest_guess, block[1]);
+        a.partial[blockIdx.x] = sum;
+    }
+    if (!last_block(&s.ticket)) return;
+    sum = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        s.b_norm2 = sum;
+        s.sum = __ldcg(reinterpret_cast<const double *>(&s.largest));
+        s.parity = 0;
+    }
+}
+
+// |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
+// max |x| to the scalars, which held zero; not if the loop goes on.
+template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &a) {
+    Scalars &s = *a.scalars;
+    if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane;
+    // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and a column
+    // to the left.
+    constexpr int ACROSS = TILE_X + 1;
+    __shared__ double red1[HALO], red2[HALO];
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
+    double norm2 = 0.0;
+    uint64_t largest = 0;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int I0 = tile % across * TILE_X, J0 = tile / across * TILE_Y;
+        __syncthreads();
+        for (int e = t; e < HALO; e += THREADS) {
+            const auto red = [&](int colour, int I, int J) {
+                if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) return 0.0;
+                const int64_t c = g.at(I, J);
+                if (!SUBSTITUTE) return a.x[colour * p + c];
+                const double b = colour == R1 ? scaled(a, 2 * I - g.shift_x, 2 * J + 1 - g.shift_y)
+                                              : scaled(a, 2 * I + 1 - g.shift_x, 2 * J - g.shift_y);
+                const double near = colour == R1 ? straight_r1(a.k, a.x, c) : straight_r2(a.k, a.x, c);
+                return a.k.h[colour * p + c] * (b - near);
+            };
+            red1[e] = red(R1, I0 + e % ACROSS, J0 - 1 + e / ACROSS);
+            red2[e] = red(R2, I0 - 1 + e % ACROSS, J0 + e / ACROSS);
+        }
+        __syncthreads();
+        const int ti = t % TILE_X, tj = t / TILE_X, I = I0 + ti, J = J0 + tj;
+        if (I >= g.cx || J >= g.cy) continue;
+        const int64_t c = g.at(I, J);
+        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
+        const double *r1 = red1 + (tj + 1) * ACROSS + ti, *r2 = red2 + tj * ACROSS + ti + 1;
+        const double *center = a.center + c;
+        const double x1 = a.x[B1 * p + c], x2 = a.x[B2 * p + c];
+        double v[4];
+        const double on_r1 = scaled(a, i, j + 1) - (center[R1 * p] * r1[0] + straight_r1(a.k, a.x, c));
+        const double on_r2 = scaled(a, i + 1, j) - (center[R2 * p] * r2[0] + straight_r2(a.k, a.x, c));
+        straight_couplings(g, a.k.s, B1, c, v);
+        const double on_b1 = scaled(a, i, j) - (center[B1 * p] * x1 + ((v[0] * r2[-1] + v[1] * r2[0]) + (v[2] * r1[-ACROSS] + v[3] * r1[0])));
+        straight_couplings(g, a.k.s, B2, c, v);
+        const double on_b2 = scaled(a, i + 1, j + 1) - (center[B2 * p] * x2 + ((v[0] * r1[0] + v[1] * r1[1]) + (v[2] * r2[0] + v[3] * r2[ACROSS])));
+        norm2 += (on_r1 * on_r1 + on_r2 * on_r2) + (on_b1 * on_b1 + on_b2 * on_b2);
+        if (SUBSTITUTE) {
+            a.x[R1 * p + c] = r1[0];
+            a.x[R2 * p + c] = r2[0];
+            largest = max(max(largest, max(magnitude(r1[0]), magnitude(r2[0]))), max(magnitude(x1), magnitude(x2)));
+        }
+    }
+    if (SUBSTITUTE) note_largest(s, largest);
+    norm2 = block_sum(norm2);
+    if (t == 0) a.partial[blockIdx.x] = norm2;
+    if (!last_block(&s.ticket)) return;
+    norm2 = sum_of(a.partial, gridDim.x);
+    if (t == 0) s.whole_norm2 = norm2;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true>(a); }
+
+// output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
+// come to its last iteration, and x fits.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
+    const Scalars &s = *a.scalars;
+    const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(s.whole_norm2) <= s.threshold);
+    if (!ends || !(__longlong_as_double(s.largest) <= a.limit)) return;
+    TransferArgs t{};
+    t.g = a.k.g;
+    t.colours = a.x;
+    t.natural = a.output;
+    t.ld = a.output_ld;
+    t.rows = a.k.g.ny;
+    t.scale = 1.0 / a.scale;
+    transfer<true>(t);
+}

@@ -1,0 +1,261 @@
+//! What handles of all families have: options with those of the environment on top, log, monitor, history, stream, and the
+//! process that made them; and the bodies of the entry points about these.
+
+use super::guard::entry_ok;
+use super::log::Log;
+use super::{environment, rrb_monitor_fn, rrb_status};
+use crate::error::{Error, Result};
+use crate::options::{Family, Options, ResultEntry};
+use crate::report::History;
+use libc::{c_char, c_void};
+use std::ffi::CStr;
+
+/// A part of every handle.
+pub struct Settings {
+    pub options: Options,
+    pub log: Log,
+    pub monitor: rrb_monitor_fn,
+    pub monitor_user: *mut c_void,
+    pub stream: *mut c_void,
+    pub history: History,
+    /// What is wrong in the environment was logged.
+    complained: bool,
+    process: u32,
+}
+
+impl Settings {
+    /// Defaults, before anything is set.
+    pub fn new(family: Family) -> Self {
+        Self {
+            options: Options::new(family),
+            log: Log::default(),
+            monitor: None,
+            monitor_user: std::ptr::null_mut(),
+            stream: std::ptr::null_mut(),
+            history: History::default(),
+            complained: false,
+            process: std::process::id(),
+        }
+    }
+
+    /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over when it
+    /// has made what they need. `check` sees what the program asked for. The log is opened, and complained to.
+    pub fn changed(
+        &mut self,
+        change: impl FnOnce(&mut Options) -> Result<()>,
+        check: impl FnOnce(&Options) -> Result<()>,
+    ) -> Result<Options> {
+        let mut next = self.options.clone();
+        change(&mut next)?;
+        check(&next)?;
+        let mut log = self.open_log(&next)?;
+        let mut complaints = environment::complaints();
+        if let Some(text) = environment::options() {
+            let own = next.clone();
+            let mut complain = |e: &Error| complaints.push(format!("RRBSOLVER_OPTIONS: {e}"));
+            next.set_text_leniently(&text, &mut complain);
+            if next.log() != own.log() {
+                match self.open_log(&next) {
+                    Ok(opened) => log = opened,
+                    Err(e) => {
+                        complain(&e);
+                        next.take_log(&own);
+                    }
+                }
+            }
+        }
+        if let Some(log) = log {
+            self.log = log;
+        }
+        // Once a handle, though the environment is read at every change.
+        if !std::mem::replace(&mut self.complained, true) {
+            for complaint in complaints {
+                self.log.line(0, format_args!("{complaint}"));
+            }
+        }
+        Ok(next)
+    }
+
+    /// The log of `options`, where it is not the one in use.
+    fn open_log(&self, options: &Options) -> Result<Option<Log>> {
+        if options.log() == self.options.log() { Ok(None) } else { Log::open(options.log()).map(Some) }
+    }
+
+    /// Whether this is the process that made the handle: the threads of its team are not there after a fork.
+    pub fn in_their_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+/// A handle with settings.
+pub trait Handle {
+    fn settings(&self) -> &Settings;
+    /// Changes options.
+    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()>;
+    /// A result with its value; whole numbers fit a double here.
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)>;
+}
+
+fn check_process<H: Handle>(h: &H) -> Result<()> {
+    if h.settings().in_their_process() {
+        Ok(())
+    } else {
+        Err(Error::Unsupported("the handle was made before a fork: make a new one in the child process".to_owned()))
+    }
+}
+
+/// # Safety
+/// `h` must be NULL or a live handle of this thread.
+pub unsafe fn checked<'a, H: Handle>(h: *mut H) -> Result<&'a mut H> {
+    // SAFETY: as our caller promised.
+    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle"))?;
+    check_process(h)?;
+    Ok(h)
+}
+
+/// # Safety
+/// As for `checked`.
+pub unsafe fn checked_const<'a, H: Handle>(h: *const H) -> Result<&'a H> {
+    // SAFETY: as our caller promised.
+    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle"))?;
+    check_process(h)?;
+    Ok(h)
+}
+
+/// Hands a new handle to the caller.
+///
+/// # Safety
+/// `out` must be NULL or point to a pointer.
+pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> rrb_status {
+    entry_ok(|| {
+        if out.is_null() {
+            return Err(Error::Null("out"));
+        }
+        let handle = Box::new(make()?);
+        // SAFETY: not NULL, and the caller gave a pointer.
+        unsafe { *out = Box::into_raw(handle) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `h` must be NULL or point to NULL or to a pointer from `create` that no other thread uses.
+pub unsafe fn destroy<H: Handle>(h: *mut *mut H) -> rrb_status {
+    entry_ok(|| {
+        if h.is_null() {
+            return Ok(());
+        }
+        // SAFETY: not NULL; what it points to is NULL or ours, and set to NULL so that it is freed once.
+        unsafe {
+            let inner = std::mem::replace(&mut *h, std::ptr::null_mut());
+            if !inner.is_null() {
+                let handle = Box::from_raw(inner);
+                if !handle.settings().in_their_process() {
+                    // After a fork the threads of the team are not there to be joined.
+                    std::mem::forget(handle);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As for `checked`.
+pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        unsafe { checked(h)? }.set(|o| o.set_int(key, value))
+    })
+}
+
+/// # Safety
+/// As for `checked`.
+pub unsafe fn set_real<H: Handle>(h: *mut H, key: i32, value: f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        unsafe { checked(h)? }.set(|o| o.set_real(key, value))
+    })
+}
+
+/// # Safety
+/// As for `checked`; `text` must be NULL or end with NUL.
+pub unsafe fn set_options<H: Handle>(h: *mut H, text: *const c_char) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        if text.is_null() {
+            return Err(Error::Null("text"));
+        }
+        // SAFETY: not NULL, and the caller promised NUL at the end.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        h.set(|o| o.set_text(&text))
+    })
+}
+
+/// # Safety
+/// As for `checked`; `value` must be NULL or point to an `int64_t`.
+pub unsafe fn get_int<H: Handle>(h: *const H, key: i32, value: *mut i64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if value.is_null() {
+            return Err(Error::Null("value"));
+        }
+        let v = match h.result(key) {
+            Some((r, _)) if r.real => return Err(Error::Option(format!("{} is real: use get_real", r.name))),
+            Some((_, v)) => v as i64,
+            None => h.settings().options.get_int(key)?,
+        };
+        // SAFETY: not NULL, and the caller gave an int64_t.
+        unsafe { *value = v };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As for `checked`; `value` must be NULL or point to a `double`.
+pub unsafe fn get_real<H: Handle>(h: *const H, key: i32, value: *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if value.is_null() {
+            return Err(Error::Null("value"));
+        }
+        let v = match h.result(key) {
+            Some((_, v)) => v,
+            None => h.settings().options.get_real(key)?,
+        };
+        // SAFETY: not NULL, and the caller gave a double.
+        unsafe { *value = v };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As for `checked`; `residuals` must have room for `capacity` values; `count` must be NULL or point to an `int64_t`.
+pub unsafe fn get_history<H: Handle>(h: *const H, residuals: *mut f64, capacity: i64, count: *mut i64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked_const(h)? };
+        if count.is_null() {
+            return Err(Error::Null("count"));
+        }
+        if capacity < 0 {
+            return Err(Error::Range { name: "capacity", value: capacity.to_string(), allowed: "be >= 0".to_owned() });
+        }
+        if residuals.is_null() && capacity > 0 {
+            return Err(Error::Null("residuals"));
+        }
+        let kept = h.settings().history.residuals();
+        let n = kept.len().min(capacity as usize);
+        // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
+        unsafe {
+            if n > 0 {
+                std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
+            }
+            *count = kept.len() as i64;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,243 @@
+//! Patches and arrays of the caller: what is checked of them before anybody reads them, and the library's own arrays.
+
+use crate::backend::blocks::{Kept, PatchArrays, Pointers};
+use crate::backend::cuda::driver::{Space, space_of};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::patches::Patch;
+use crate::solver::smoother::Smoother;
+
+/// Numbers of `memory`.
+const MEMORY_HOST: i64 = 1;
+const MEMORY_DEVICE: i64 = 2;
+
+/// The caller's tables of one call.
+#[derive(Clone, Copy)]
+pub struct Tables {
+    pub u: *const *mut f64,
+    /// `None` where the call has no f.
+    pub f: Option<*const *const f64>,
+    pub r: Option<*const *mut f64>,
+}
+
+/// Tables that were checked: every pointer is to the values of its patch.
+pub struct Given<'a> {
+    pub patches: &'a [Patch],
+    pub pointers: Pointers<'a>,
+    pub on_device: bool,
+}
+
+impl PatchArrays for Given<'_> {
+    fn u(&self, patch: usize) -> &[f64] {
+        // SAFETY: checked not to be NULL, and of the size that the caller promised; no &mut of it lives, since `u_mut`
+        // borrows self.
+        unsafe { std::slice::from_raw_parts(self.pointers.u[patch], self.patches[patch].ghosted()) }
+    }
+
+    fn u_mut(&mut self, patch: usize) -> &mut [f64] {
+        // SAFETY: as above, and checked to overlap no other array.
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.u[patch], self.patches[patch].ghosted()) }
+    }
+
+    fn f(&self, patch: usize) -> &[f64] {
+        // SAFETY: as for u.
+        unsafe { std::slice::from_raw_parts(self.pointers.f[patch], self.patches[patch].cells()) }
+    }
+
+    fn r_mut(&mut self, patch: usize) -> Option<&mut [f64]> {
+        let r = *self.pointers.r.get(patch)?;
+        // SAFETY: as for u_mut.
+        Some(unsafe { std::slice::from_raw_parts_mut(r, self.patches[patch].cells()) })
+    }
+
+    fn pointers(&self) -> Pointers<'_> {
+        self.pointers
+    }
+
+    fn on_device(&self) -> bool {
+        self.on_device
+    }
+}
+
+/// Patch p with sizes of at least 1, and ends and products that can be counted.
+pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
+    // Far from where neighbours' indices would overflow.
+    const FARTHEST: u64 = 1 << 60;
+    let mut values = 1usize;
+    for d in 0..3 {
+        let axis = ["x", "y", "z"][d];
+        if size[d] < 1 {
+            return Err(Error::PatchSize { patch: p, axis, size: size[d] });
+        }
+        if lower[d].unsigned_abs() > FARTHEST {
+            return Err(Error::PatchLower { patch: p, axis, lower: lower[d] });
+        }
+        if size[d].unsigned_abs() > FARTHEST {
+            return Err(Error::PatchSize { patch: p, axis, size: size[d] });
+        }
+        values = values
+            .checked_mul(size[d] as usize + 2)
+            .filter(|&v| v <= isize::MAX as usize / 8)
+            .ok_or(Error::PatchSize { patch: p, axis, size: size[d] })?;
+    }
+    Ok(Patch { lower, size: size.map(|n| n as usize) })
+}
+
+/// No pointer is NULL or astray between two values, and no array that is written overlaps another.
+pub fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Extent>) -> Result<()> {
+    extents.clear();
+    let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {
+        if start == 0 {
+            return Err(Error::NullOfPatch { name, patch });
+        }
+        if !start.is_multiple_of(align_of::<f64>()) {
+            return Err(Error::AlignmentOfPatch { name, patch });
+        }
+        extents.push(Extent { start, end: start.saturating_add(len * size_of::<f64>()), written, name, patch });
+        Ok(())
+    };
+    for (p, patch) in patches.iter().enumerate() {
+        if let Some(u) = pointers.u.get(p) {
+            add("u", p, *u as usize, patch.ghosted(), true)?;
+        }
+        if let Some(f) = pointers.f.get(p) {
+            add("f", p, *f as usize, patch.cells(), false)?;
+        }
+        if let Some(r) = pointers.r.get(p) {
+            add("r", p, *r as usize, patch.cells(), true)?;
+        }
+    }
+    extents.sort_unstable_by_key(|e| e.start);
+    // Of those before, the one that ends last, and the written one that ends last.
+    let (mut last, mut last_written): (Option<Extent>, Option<Extent>) = (None, None);
+    for &e in extents.iter() {
+        let other = if e.written { last } else { last_written };
+        if let Some(other) = other.filter(|o| o.end > e.start) {
+            return Err(Error::OverlapOfPatches { first: (other.name, other.patch), second: (e.name, e.patch) });
+        }
+        for slot in [Some(&mut last), e.written.then_some(&mut last_written)].into_iter().flatten() {
+            if slot.is_none_or(|s| s.end < e.end) {
+                *slot = Some(e);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Addresses of one array.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    start: usize,
+    end: usize,
+    written: bool,
+    name: &'static str,
+    patch: usize,
+}
+
+/// Addresses of a call whose space was found out, and what was asked about them.
+#[derive(Default)]
+pub struct Known {
+    addresses: Vec<usize>,
+    memory: i64,
+    resident: bool,
+    on_device: bool,
+}
+
+impl Known {
+    pub fn clear(&mut self) {
+        self.addresses.clear();
+    }
+}
+
+/// Whether the arrays of a call are on the handle's device, all of them, or on the host. Beside `resident` patches they
+/// must be where these are. The driver is asked once for the addresses of calls that follow each other.
+pub fn check_spaces(
+    (device, memory): (Option<i32>, i64),
+    pointers: &Pointers,
+    resident: bool,
+    known: &mut Known,
+) -> Result<bool> {
+    let u = pointers.u.iter().map(|u| ("u", *u as usize));
+    let f = pointers.f.iter().map(|f| ("f", *f as usize));
+    let r = pointers.r.iter().map(|r| ("r", *r as usize));
+    let count = pointers.u.len().max(pointers.f.len()).max(pointers.r.len());
+    let all = || u.clone().chain(f.clone()).chain(r.clone());
+    let Some(own) = device else { return Ok(false) };
+    if memory == MEMORY_HOST && !resident {
+        return Ok(false);
+    }
+    let asked = known.memory == memory && known.resident == resident && known.addresses.len() == all().count();
+    if asked && all().zip(&known.addresses).all(|(a, k)| a.1 == *k) {
+        return Ok(known.on_device);
+    }
+    known.clear();
+    let mut first = resident.then_some(Space::Device(own));
+    for (number, (name, address)) in all().enumerate() {
+        let (patch, space) = (number % count.max(1), space_of(address)?);
+        let wrong = |allowed: String| {
+            let place = match space {
+                Space::Device(d) => format!("device {d}"),
+                Space::Host => "the host".to_owned(),
+            };
+            Error::SpaceOfPatch { name, patch, place, allowed }
+        };
+        match space {
+            _ if resident && space != Space::Device(own) => {
+                return Err(wrong(format!("on device {own}, where the patches of smoother_upload are")));
+            }
+            Space::Device(d) if d != own => return Err(wrong(format!("on device {own} or on the host"))),
+            Space::Host if memory == MEMORY_DEVICE => return Err(wrong(format!("on device {own} (memory=device)"))),
+            _ => {}
+        }
+        if *first.get_or_insert(space) != space {
+            return Err(wrong("where the first patch's u is: all arrays of a call in one space".to_owned()));
+        }
+    }
+    known.addresses.try_reserve(all().count()).map_err(|_| Error::Memory("no memory for addresses".to_owned()))?;
+    known.addresses.extend(all().map(|a| a.1));
+    (known.memory, known.resident) = (memory, resident);
+    known.on_device = matches!(first, Some(Space::Device(_)));
+    Ok(known.on_device)
+}
+
+/// The library's own copies of u and f: on the device, or on the host.
+pub struct Resident {
+    /// Where they are on the host; empty with a device.
+    arrays: Vec<Vec<f64>>,
+    pub u: Vec<*mut f64>,
+    pub f: Vec<*const f64>,
+    pub f_mut: Vec<*mut f64>,
+}
+
+impl Resident {
+    pub fn new(core: &mut Smoother) -> Result<Self> {
+        let mut arrays = Vec::new();
+        let kept = if core.device().is_some() {
+            core.keep_arrays()?
+        } else {
+            let patches = core.patches();
+            for len in patches.iter().map(Patch::ghosted).chain(patches.iter().map(Patch::cells)) {
+                arrays.push(zeroed(len, "resident patches")?);
+            }
+            let (u, f) = arrays.split_at_mut(patches.len());
+            let pointers = |arrays: &mut [Vec<f64>]| arrays.iter_mut().map(Vec::as_mut_ptr).collect();
+            Kept { u: pointers(u), f: pointers(f) }
+        };
+        Ok(Self { arrays, f: kept.f.iter().map(|p| p.cast_const()).collect(), u: kept.u, f_mut: kept.f })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arrays.iter().map(|a| a.len() * size_of::<f64>()).sum()
+    }
+}
+
+/// Copies arrays of patches that were checked: not NULL, in a space that the backend reaches.
+pub fn copy_all(core: &mut Smoother, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+    if core.device().is_some() {
+        return core.copy(copies);
+    }
+    for &(to, from, count) in copies {
+        // SAFETY: of the sizes that the caller promised, on the host; they may be the same.
+        unsafe { std::ptr::copy(from, to, count) };
+    }
+    Ok(())
+}

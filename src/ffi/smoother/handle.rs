@@ -1,0 +1,339 @@
+//! The handle: its state, and what the entry points do to it.
+
+use super::arrays::{Extent, Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
+use super::watch::Watch;
+use crate::backend;
+use crate::backend::blocks::{BlockBackend, PatchArrays, Place, Pointers, Swept, Watcher};
+use crate::error::{Error, RRB_OK, RRB_STOPPED, Result};
+use crate::ffi::settings::{Handle, Settings};
+use crate::ffi::{environment, smoother_ghost_fn};
+use crate::grid::block_inverse::Stencil;
+use crate::grid::patches::Patch;
+use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
+use crate::report::StopReason;
+use crate::solver::smoother::{Machine, Smoother};
+use libc::c_void;
+use std::time::Instant;
+
+/// One stencil and block size, with patches. One thread at a time; different handles are independent.
+#[allow(non_camel_case_types)]
+pub struct smoother_handle {
+    stencil: Stencil,
+    block: [usize; 3],
+    pub(super) settings: Settings,
+    pub(super) core: Option<Smoother>,
+    /// Why `apply` must wait for `set_patches`.
+    pub(super) stale: Option<&'static str>,
+    pub(super) ghost_fill: smoother_ghost_fn,
+    pub(super) ghost_user: *mut c_void,
+    swept: Swept,
+    seconds_setup: f64,
+    seconds_solve: f64,
+    /// Room to sort the arrays of a call by address.
+    extents: Vec<Extent>,
+    pub(super) resident: Option<Resident>,
+    known: Known,
+}
+
+const NO_PATCHES: &str = "smoother_set_patches must come before this call";
+const FAILED: &str = "the last smoother_set_patches failed: it must succeed before this call";
+const CHANGED: &str = "an option that acts at set_patches has changed: smoother_set_patches must come before this call";
+pub(super) const NOT_UPLOADED: &str = "u and f are NULL: smoother_upload must come before this call";
+
+/// Cells per side of a block at most.
+const MOST_BLOCK: i64 = 8;
+
+impl smoother_handle {
+    pub(super) fn new(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Self> {
+        for (name, side) in sides {
+            if side < 1 {
+                return Err(Error::Dimension(format!("{name} must lie in [1, {MOST_BLOCK}], got {side}")));
+            }
+            if side > MOST_BLOCK {
+                return Err(Error::Range {
+                    name,
+                    value: side.to_string(),
+                    allowed: format!("lie in [1, {MOST_BLOCK}]"),
+                });
+            }
+        }
+        if let Some(index) = stencil.iter().position(|v| !v.is_finite()) {
+            return Err(Error::NotFiniteEntry { name: "stencil", value: stencil[index], index });
+        }
+        let mut h = Self {
+            stencil: Stencil::new(stencil),
+            block: sides.map(|(_, side)| side as usize),
+            settings: Settings::new(Family::Smoother),
+            core: None,
+            stale: Some(NO_PATCHES),
+            ghost_fill: None,
+            ghost_user: std::ptr::null_mut(),
+            swept: Swept::default(),
+            seconds_setup: 0.0,
+            seconds_solve: 0.0,
+            extents: Vec::new(),
+            resident: None,
+            known: Known::default(),
+        };
+        h.set(|_| Ok(()))?;
+        Ok(h)
+    }
+
+    pub(super) fn check_fresh(&self) -> Result<()> {
+        self.stale.map_or(Ok(()), |reason| Err(Error::State(reason.to_owned())))
+    }
+
+    /// # Safety
+    /// `lower` and `size` must be NULL or hold `count` triples.
+    pub(super) unsafe fn set_patches(
+        &mut self,
+        count: i64,
+        lower: *const [i64; 3],
+        size: *const [i64; 3],
+    ) -> Result<()> {
+        self.stale = Some(FAILED);
+        self.resident = None;
+        if count < 0 {
+            return Err(Error::Dimension(format!("count must be at least 0, got {count}")));
+        }
+        if count > 0 && lower.is_null() {
+            return Err(Error::Null("lower"));
+        }
+        if count > 0 && size.is_null() {
+            return Err(Error::Null("size"));
+        }
+        let mut patches: Vec<Patch> = Vec::new();
+        let no_memory = |_| Error::Memory(format!("no memory for {count} patches"));
+        patches.try_reserve_exact(count as usize).map_err(no_memory)?;
+        let mut cells = 0usize;
+        for p in 0..count as usize {
+            // SAFETY: neither is NULL, and p < count.
+            let (lower, size) = unsafe { (*lower.add(p), *size.add(p)) };
+            let patch = checked_patch(p, lower, size)?;
+            cells = cells
+                .checked_add(patch.ghosted())
+                .filter(|&c| c <= isize::MAX as usize / 8)
+                .ok_or_else(|| Error::Dimension("the patches have more cells than can be addressed".to_owned()))?;
+            patches.push(patch);
+        }
+        self.extents.clear();
+        let room = 3 * patches.len();
+        self.extents.try_reserve(room).map_err(|_| Error::Memory(format!("no memory for {room} addresses")))?;
+
+        let start = Instant::now();
+        let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
+        let operator = (&self.stencil, self.block);
+        let machine = Machine { threads, devices: backend::cuda::device_count() };
+        let previous = self.core.take();
+        self.known.clear();
+        let stream = self.settings.stream as usize;
+        let options = &self.settings.options;
+        self.core = Some(Smoother::set_patches(previous, operator, patches, options, machine, stream, make_backend)?);
+        self.stale = None;
+        self.seconds_setup = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// # Safety
+    /// The tables must be NULL or hold a pointer per patch.
+    pub(super) unsafe fn apply(&mut self, u: *const *mut f64, f: *const *const f64, sweeps: i32) -> Result<i32> {
+        if sweeps < 0 {
+            return Err(Error::Range { name: "sweeps", value: sweeps.to_string(), allowed: "be >= 0".to_owned() });
+        }
+        let start = Instant::now();
+        self.settings.history.clear();
+        self.swept = Swept::default();
+        let swept = self.call(Tables { u, f: Some(f), r: None }, |core, arrays, watcher, options| {
+            core.apply(arrays, watcher, options, sweeps as usize)
+        })?;
+        self.swept = swept;
+        self.seconds_solve = start.elapsed().as_secs_f64();
+        if self.settings.options.int(opt::VERBOSITY) >= 1 {
+            let count = self.core.as_ref().map_or(0, |c| c.patches().len());
+            let milliseconds = 1e3 * self.seconds_solve;
+            self.settings
+                .log
+                .line(1, format_args!("smoother: {count} patches, {} sweeps, {milliseconds:.3} ms", swept.sweeps));
+        }
+        Ok(if swept.stopped { RRB_STOPPED } else { RRB_OK })
+    }
+
+    /// Checks the tables and hands them to `work`.
+    pub(super) fn call<T>(
+        &mut self,
+        tables: Tables,
+        work: impl FnOnce(&mut Smoother, &mut dyn PatchArrays, &mut dyn Watcher, &Options) -> Result<T>,
+    ) -> Result<T> {
+        self.check_fresh()?;
+        let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let patches = &list.patches[..];
+        let count = patches.len();
+        let no_f = tables.f.is_none_or(|f| f.is_null());
+        let own = tables.u.is_null() && no_f;
+        let mut pointers = if own {
+            match &self.resident {
+                Some(resident) => Pointers { u: &resident.u, f: &resident.f, r: &[] },
+                None if count == 0 => Pointers { u: &[], f: &[], r: &[] },
+                None if tables.f.is_none() => return Err(Error::Null("u")),
+                None => return Err(Error::State(NOT_UPLOADED.to_owned())),
+            }
+        } else {
+            if tables.u.is_null() {
+                return Err(Error::Null("u"));
+            }
+            // SAFETY: not NULL, and the caller gave a pointer per patch.
+            let u = unsafe { std::slice::from_raw_parts(tables.u, count) };
+            let f = match tables.f {
+                None => &[][..],
+                Some(f) if f.is_null() => return Err(Error::Null("f")),
+                // SAFETY: as above.
+                Some(f) => unsafe { std::slice::from_raw_parts(f, count) },
+            };
+            Pointers { u, f, r: &[] }
+        };
+        if let Some(r) = tables.r {
+            // SAFETY: not NULL, and the caller gave a pointer per patch.
+            pointers.r = unsafe { std::slice::from_raw_parts(r, count) };
+        }
+        check_arrays(patches, &pointers, &mut self.extents)?;
+        let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
+        let on_device = if own {
+            let r = Pointers { u: &[], f: &[], r: pointers.r };
+            check_spaces(spaces, &r, true, &mut self.known)?;
+            core.device().is_some()
+        } else {
+            check_spaces(spaces, &pointers, false, &mut self.known)?
+        };
+        core.use_stream(self.settings.stream as usize)?;
+        let mut watch = Watch {
+            ghost_fill: self.ghost_fill,
+            ghost_user: self.ghost_user,
+            monitor: self.settings.monitor,
+            monitor_user: self.settings.monitor_user,
+            history: &mut self.settings.history,
+            log: &mut self.settings.log,
+            verbosity: self.settings.options.int(opt::VERBOSITY),
+            failed: None,
+        };
+        let result = work(core, &mut Given { patches, pointers, on_device }, &mut watch, &self.settings.options);
+        watch.failed.map_or(result, Err)
+    }
+
+    /// # Safety
+    /// The tables must be NULL or hold a pointer per patch.
+    pub(super) unsafe fn upload(&mut self, u: *const *mut f64, f: *const *const f64) -> Result<()> {
+        self.check_fresh()?;
+        let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let patches = &list.patches[..];
+        // SAFETY: where not NULL, the caller gave a pointer per patch.
+        let (u, f) = unsafe {
+            (
+                if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u, patches.len()) },
+                if f.is_null() { &[][..] } else { std::slice::from_raw_parts(f, patches.len()) },
+            )
+        };
+        check_arrays(patches, &Pointers { u, f, r: &[] }, &mut self.extents)?;
+        let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
+        check_spaces(spaces, &Pointers { u, f, r: &[] }, false, &mut self.known)?;
+        core.use_stream(self.settings.stream as usize)?;
+        let lengths: Vec<(usize, usize)> = patches.iter().map(|p| (p.ghosted(), p.cells())).collect();
+        if self.resident.is_none() {
+            self.resident = Some(Resident::new(core)?);
+        }
+        let Some(resident) = &self.resident else { return Ok(()) };
+        let u = resident.u.iter().zip(u).zip(&lengths).map(|((to, from), len)| (*to, from.cast_const(), len.0));
+        let f = resident.f_mut.iter().zip(f).zip(&lengths).map(|((to, from), len)| (*to, *from, len.1));
+        let copies: Vec<_> = u.chain(f).collect();
+        copy_all(core, &copies)
+    }
+
+    /// # Safety
+    /// The table must be NULL or hold a pointer per patch.
+    pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
+        self.check_fresh()?;
+        if u.is_null() {
+            return Err(Error::Null("u"));
+        }
+        let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
+        let patches = &list.patches[..];
+        let resident = self.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
+        // SAFETY: not NULL, and the caller gave a pointer per patch.
+        let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
+        check_arrays(patches, &Pointers { u, f: &[], r: &[] }, &mut self.extents)?;
+        let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
+        check_spaces(spaces, &Pointers { u, f: &[], r: &[] }, false, &mut self.known)?;
+        let copies: Vec<_> = resident
+            .u
+            .iter()
+            .zip(u)
+            .zip(patches)
+            .map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()))
+            .collect();
+        core.use_stream(self.settings.stream as usize)?;
+        copy_all(core, &copies)
+    }
+}
+
+impl Handle for smoother_handle {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+        let next = self.settings.changed(change, |_| Ok(()))?;
+        if self.settings.monitor.is_some() {
+            self.settings.history.reserve(next.int(opt::MAX_ITER) as usize)?;
+        }
+        if !next.same_setup(&self.settings.options) && self.stale.is_none() {
+            self.stale = Some(CHANGED);
+        }
+        if let (None, Some(core)) = (self.stale, &mut self.core) {
+            core.use_stream(self.settings.stream as usize)?;
+            core.prepare(&next)?;
+        }
+        self.settings.options = next;
+        Ok(())
+    }
+
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)> {
+        let entry = RESULTS.iter().find(|r| r.key == key && [Family::Common, Family::Smoother].contains(&r.family))?;
+        let core = self.core.as_ref();
+        let of_core = |get: &dyn Fn(&Smoother) -> f64| core.map_or(0.0, get);
+        let relative =
+            |norm: f64| if self.swept.initial_residual > 0.0 { norm / self.swept.initial_residual } else { 0.0 };
+        let value = match key {
+            info::ITERATIONS => self.swept.sweeps as f64,
+            info::STOP_REASON if self.swept.stopped => f64::from(StopReason::Monitor as i32),
+            info::INITIAL_RESIDUAL => relative(self.swept.initial_residual),
+            info::FINAL_RESIDUAL => relative(self.swept.residual),
+            info::SECONDS_SETUP => self.seconds_setup,
+            info::SECONDS_SOLVE => self.seconds_solve,
+            info::BYTES_HOST => {
+                of_core(&|c| c.bytes() as f64) + self.resident.as_ref().map_or(0, Resident::bytes) as f64
+            }
+            info::BACKEND => of_core(&|c| c.backend() as f64),
+            info::DEVICE => f64::from(core.and_then(Smoother::device).unwrap_or(-1)),
+            info::BYTES_DEVICE => of_core(&|c| c.device_bytes() as f64),
+            info::SECONDS_TRANSFER => of_core(&Smoother::seconds_transfer),
+            info::THREADS => of_core(&|c| c.threads() as f64),
+            info::BLOCK_SOLVER => of_core(&|c| c.block_solver() as f64),
+            info::BLOCK_INVERSES => of_core(&|c| c.inverses() as f64),
+            info::GHOST_COPIES => of_core(&|c| c.ghost_copies() as f64),
+            info::CELLS => of_core(&|c| c.patches().iter().map(Patch::cells).sum::<usize>() as f64),
+            _ => 0.0,
+        };
+        Some((entry, value))
+    }
+}
+
+/// Concrete backends are named here and nowhere else in this family.
+fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
+    Ok(match place {
+        Place::Reference => Box::new(backend::reference::ReferenceBlocks::default()),
+        Place::Cpu(threads) => Box::new(backend::cpu::CpuBlocks::new(threads)),
+        Place::Cuda(device) => Box::new(backend::cuda::CudaBlocks::new(device)?),
+    })
+}

@@ -1,0 +1,359 @@
+//! Family `smoother_`: block relaxation on 3D patches with constant-coefficient stencils.
+//!
+//! A patch covers cells lower .. lower + size - 1 of one level's index space. Its `u` has one layer of ghost cells,
+//! (nx+2)(ny+2)(nz+2) values, x fastest; its `f` and `r` have nx*ny*nz. Arrays come as tables of one pointer a patch.
+
+mod arrays;
+mod handle;
+mod watch;
+
+pub use handle::smoother_handle;
+
+use super::guard::{entry, entry_ok};
+use super::settings::{self, checked};
+use super::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
+use crate::error::{Error, RRB_OK, RRB_STOPPED};
+use crate::options::opt;
+use arrays::Tables;
+use handle::NOT_UPLOADED;
+use libc::{c_char, c_void};
+
+/// Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
+/// fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
+/// The values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
+/// `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
+/// are inverted at `smoother_set_patches`.
+///
+/// # Safety
+/// `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_create(
+    stencil_points: i32,
+    stencil: *const f64,
+    bx: i64,
+    by: i64,
+    bz: i64,
+    out: *mut *mut smoother_handle,
+) -> rrb_status {
+    let make = || {
+        if stencil.is_null() {
+            return Err(Error::Null("stencil"));
+        }
+        if ![7, 27].contains(&stencil_points) {
+            let (name, value) = ("stencil_points", stencil_points.to_string());
+            return Err(Error::Range { name, value, allowed: "be 7 or 27".to_owned() });
+        }
+        // SAFETY: not NULL, and the caller gave that many values.
+        let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };
+        smoother_handle::new(values, [("bx", bx), ("by", by), ("bz", bz)])
+    };
+    // SAFETY: as our caller promised.
+    unsafe { settings::create(out, make) }
+}
+
+/// Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
+/// of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
+/// are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
+/// `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`, `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
+/// After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_patches(
+    h: *mut smoother_handle,
+    count: i64,
+    lower: *const [i64; 3],
+    size: *const [i64; 3],
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised.
+        unsafe { h.set_patches(count, lower, size) }
+    })
+}
+
+/// `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
+/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others. With u and f
+/// NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
+/// monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
+/// no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
+/// `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
+/// on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
+/// groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
+/// starts no thread.
+/// Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
+/// Source: Rodriguez et al., algorithms 1 to 3.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to
+/// (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_apply(
+    h: *mut smoother_handle,
+    u: *const *mut f64,
+    f: *const *const f64,
+    sweeps: i32,
+) -> rrb_status {
+    entry(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised.
+        unsafe { h.apply(u, f, sweeps) }
+    })
+}
+
+/// Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
+/// patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
+///
+/// # Safety
+/// As for `smoother_apply`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        h.call(Tables { u, f: None, r: None }, |core, arrays, watcher, options| core.exchange(arrays, watcher, options))
+    })
+}
+
+/// Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
+/// before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
+/// at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's are); what
+/// it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of the host travel
+/// back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
+/// cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_ghost_fill(
+    h: *mut smoother_handle,
+    callback: smoother_ghost_fn,
+    user: *mut c_void,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        (h.ghost_fill, h.ghost_user) = (callback, user);
+        Ok(())
+    })
+}
+
+/// r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
+/// bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
+/// `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
+///
+/// # Safety
+/// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
+/// to a `double`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_residual(
+    h: *mut smoother_handle,
+    u: *const *mut f64,
+    f: *const *const f64,
+    r: *const *mut f64,
+    norm2: *mut f64,
+) -> rrb_status {
+    entry(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        let r = (!r.is_null()).then_some(r);
+        let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, watcher, options| {
+            core.residual(arrays, watcher, options)
+        })?;
+        if !norm2.is_null() {
+            // SAFETY: not NULL, and the caller gave a double.
+            unsafe { *norm2 = swept.residual };
+        }
+        Ok(if swept.stopped { RRB_STOPPED } else { RRB_OK })
+    })
+}
+
+/// Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay between
+/// calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL to leave
+/// what is there. The copies end with `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+///
+/// # Safety
+/// As for `smoother_apply`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_upload(
+    h: *mut smoother_handle,
+    u: *const *mut f64,
+    f: *const *const f64,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised.
+        unsafe { h.upload(u, f) }
+    })
+}
+
+/// Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+///
+/// # Safety
+/// As for `smoother_apply`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        // SAFETY: as our caller promised.
+        unsafe { h.download(u) }
+    })
+}
+
+/// The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
+/// pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be NULL.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_device_pointers(
+    h: *mut smoother_handle,
+    u: *mut *mut f64,
+    f: *mut *mut f64,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        h.check_fresh()?;
+        let resident = h.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
+        for (out, table) in [(u, &resident.u), (f, &resident.f_mut)] {
+            if !out.is_null() {
+                // SAFETY: not NULL, and the caller gave room for a pointer per patch.
+                unsafe { std::ptr::copy_nonoverlapping(table.as_ptr(), out, table.len()) };
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+///
+/// # Safety
+/// `h` must be NULL or point to NULL or to a pointer from `smoother_create` that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_destroy(h: *mut *mut smoother_handle) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::destroy(h) }
+}
+
+/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
+/// `RRB_ERR_ARGUMENT` (out of range); what a value needs (block inverses of `stagger`, a second array of
+/// `block_jacobi`) is made here, with the errors of `smoother_set_patches`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_int(h: *mut smoother_handle, key: i32, value: i64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_int(h, key, value) }
+}
+
+/// Sets a real option. Errors as for `smoother_set_int`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, value: f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_real(h, key, value) }
+}
+
+/// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
+/// Errors: as for `smoother_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_options(h: *mut smoother_handle, text: *const c_char) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::set_options(h, text) }
+}
+
+/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not made
+/// are 0.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_get_int(h: *const smoother_handle, key: i32, value: *mut i64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::get_int(h, key, value) }
+}
+
+/// Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to a `double`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, value: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::get_real(h, key, value) }
+}
+
+/// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
+/// that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
+/// replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
+/// or context; the one before stays).
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_stream: *mut c_void) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        if let Some(core) = &mut h.core {
+            // Before set_patches, which may be for another device, its own will do.
+            core.use_stream(if h.stale.is_none() { cuda_stream as usize } else { 0 })?;
+        }
+        h.settings.stream = cuda_stream;
+        Ok(())
+    })
+}
+
+/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
+/// ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
+/// u and f per sweep. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_set_monitor(
+    h: *mut smoother_handle,
+    callback: rrb_monitor_fn,
+    user: *mut c_void,
+) -> rrb_status {
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { checked(h)? };
+        h.settings.history.reserve(h.settings.options.int(opt::MAX_ITER) as usize)?;
+        (h.settings.monitor, h.settings.monitor_user) = (callback, user);
+        Ok(())
+    })
+}
+
+/// Relative residuals that the monitor was given in the last apply (at most `max_iter` + 1 and 1,000,000 are kept): writes
+/// at most `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0.
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+///
+/// # Safety
+/// `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be NULL
+/// or point to an `int64_t`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn smoother_get_history(
+    h: *const smoother_handle,
+    residuals: *mut f64,
+    capacity: i64,
+    count: *mut i64,
+) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { settings::get_history(h, residuals, capacity, count) }
+}
