@@ -484,8 +484,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         if !checks {
             break largest;
         }
-        s.load_rhs(scale);
-        end.norm = s.whole_residual_norm2().sqrt();
+        end.norm = s.returned_residual_norm2(scale).sqrt();
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
             break largest;
@@ -497,6 +496,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             break largest;
         }
         (missed, restarts) = (end.norm, restarts + 1);
+        s.load_rhs(scale);
         s.reduce();
         norm2 = s.residual();
     };
