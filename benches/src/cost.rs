@@ -206,12 +206,12 @@ impl Model {
                 let (down, up) = (self.of_step("descend")?, self.of_step("ascend")?);
                 return Some(Cost { words: down.words + up.words, flops: down.flops + up.flops });
             }
-            // On the whole grid: b and x; b r and w, x w, b again for its norm; x r, out w; x.
+            // On the whole grid: b and x; b r and w, from x = 0 black x w; x r, out w; x.
             "inspect" => count.double = 4.0,
-            "load" => (count.double, count.flops) = (8.0, 6.0),
+            "load" => (count.double, count.flops) = (5.0, 6.0),
             "load_rhs" => (count.double, count.flops) = (4.0, 2.0),
             // center 2, couplings 4, x 2, b 2.
-            "whole_residual_norm2" => (count.double, count.flops) = (10.0, 24.0),
+            "whole_residual_norm2" | "returned_residual_norm2" => (count.double, count.flops) = (10.0, 24.0),
             "store" => (count.double, count.flops) = (4.0, 2.0),
             "solution_max" => count.double = 2.0,
             "rhs_norm2" => (count.double, count.flops) = (2.0, 4.0),
@@ -226,16 +226,8 @@ impl Model {
 
     /// Words of a whole solve from x = 0 to the tested 2-norm, which a residual of the whole confirms.
     pub fn words_of_solve(&self, iterations: usize) -> Option<f64> {
-        let around = [
-            "inspect",
-            "load",
-            "reduce",
-            "residual_from_rhs",
-            "back_substitute",
-            "load_rhs",
-            "whole_residual_norm2",
-            "store",
-        ];
+        let around =
+            ["inspect", "load", "reduce", "residual_from_rhs", "back_substitute", "returned_residual_norm2", "store"];
         let of = |step: &str| Some(self.of_step(step)?.words);
         let around: f64 = around.iter().map(|step| of(step)).sum::<Option<f64>>()?;
         let n = iterations as f64;
@@ -284,10 +276,10 @@ mod tests {
         assert!(more > 1.05 && more < 1.3, "{more}");
         assert!(words("f64", "k", true) > words("f64", "amli", true));
         assert_eq!(model("bf16", "v", false).words_of_iteration(), None);
-        // 48 around; descend and ascend in every iteration, but for two words less at the start, three in the first
+        // 41 around; descend and ascend in every iteration, but for two words less at the start, three in the first
         // direction, and no way up in the end, where x takes 3.
         let solve = model("f64", "v", true).words_of_solve(10).unwrap();
-        assert!((solve - (48.0 + 10.0 * 25.0 + (29.0 / 3.0 - 2.0) - 3.0 + 3.0)).abs() < 1e-9, "{solve}");
+        assert!((solve - (41.0 + 10.0 * 25.0 + (29.0 / 3.0 - 2.0) - 3.0 + 3.0)).abs() < 1e-9, "{solve}");
         assert_eq!(model("f64", "v", true).of_step("no such step"), None);
     }
 

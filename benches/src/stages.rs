@@ -168,6 +168,7 @@ impl RrbSteps for Clock<'_> {
         keep_means();
         rhs_norm2() -> f64;
         whole_residual_norm2() -> f64;
+        returned_residual_norm2(scale: f64) -> f64;
         load_rhs(scale: f64);
         reduce();
         take_z();

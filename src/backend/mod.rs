@@ -312,6 +312,11 @@ pub trait RrbSteps: PcgSteps {
     fn rhs_norm2(&mut self) -> f64;
     /// |b - A x|^2 on the whole grid: before `reduce`, or after `back_substitute` and `load_rhs`.
     fn whole_residual_norm2(&mut self) -> f64;
+    /// |input * scale - A x|^2 on the whole grid after `back_substitute`; b is then as here, or as it was.
+    fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
+        self.load_rhs(scale);
+        self.whole_residual_norm2()
+    }
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self);
     /// x_b = z, as `rrb_apply` wants it.

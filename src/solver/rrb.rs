@@ -128,7 +128,8 @@ impl BackendKind {
 pub type MakeBackend = fn(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn RrbBackend>>;
 
 /// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays on the
-/// host, a factorization and a solve take as long on either near 80 x 80, solves alone near 60 x 60 (docs/performance-gpu.md).
+/// host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64 x 64
+/// (docs/performance-gpu.md).
 const WORTH_A_DEVICE: usize = 10_000;
 
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
@@ -483,8 +484,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         if !checks {
             break largest;
         }
-        s.load_rhs(scale);
-        end.norm = s.whole_residual_norm2().sqrt();
+        end.norm = s.returned_residual_norm2(scale).sqrt();
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
             break largest;
@@ -496,6 +496,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             break largest;
         }
         (missed, restarts) = (end.norm, restarts + 1);
+        s.load_rhs(scale);
         s.reduce();
         norm2 = s.residual();
     };

@@ -140,7 +140,7 @@ impl Drop for Block {
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
-    if target.as_ptr() as usize % LINE == 0 && target.len() % (LINE / 8) == 0 {
+    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 8) {
         for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
             // SAFETY: both have eight values; the target begins a cache line. SSE2 is there on every x86_64.
             unsafe {

@@ -16,7 +16,7 @@ mod format;
 mod fused;
 mod kernels;
 mod lanes;
-mod memory;
+pub mod memory;
 mod neighbours;
 mod packed;
 mod projection;

@@ -102,6 +102,11 @@ impl Projection {
         Ok(())
     }
 
+    /// Nothing is projected.
+    pub fn is_empty(&self) -> bool {
+        self.components == 0
+    }
+
     /// Runs of a row of one colour among those that CG works on, with their numbers.
     fn runs_of(&self, colour: Colour, row: usize) -> impl Iterator<Item = (usize, &Run)> {
         let runs = &self.system;

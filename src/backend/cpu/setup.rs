@@ -906,13 +906,14 @@ mod tests {
         let couplings = m.straight.r1.iter().chain(&m.straight.r2).chain(&first.black_diagonal.of);
         for area in center.into_iter().chain(distant).chain(couplings).chain(&k.schur_center) {
             for row in 0..first.layout.cy {
-                // SAFETY: no run is on; the same below.
+                // SAFETY: no run is on.
                 bits.extend(unsafe { area.row(row, 0) }.iter().map(|v| (v + 0.0).to_bits()));
             }
         }
         for (grid, sweep) in [(first, F::sweep(first)), (second, F::sweep(second))] {
             for row in grid.layout.rows(Colour::B1) {
                 for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
+                    // SAFETY: no run is on.
                     let values = unsafe { area.row(row, 0) };
                     bits.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide().to_bits()));
                 }

@@ -483,18 +483,29 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        self.load_rhs(scale);
-        if guess {
-            let nx = self.layout().grid.nx;
-            for j in natural_rows(self.layout(), &self.rows()) {
+        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        // Red x is written before it is read, but for the means of singular components.
+        let cleared = if guess || k.projection.is_empty() { k.system() } else { &ALL };
+        let caller = self.caller;
+        k.sum_over_rows(self.me, &mut self.turn, |row| {
+            for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: row j and its rows J are of this member's share.
-                unsafe { spread(self.layout(), j, self.caller.output(j, nx), scale, &self.k.x) };
+                unsafe {
+                    spread(layout, j, caller.input(j, nx), scale, &k.b);
+                    if guess {
+                        spread(layout, j, caller.output(j, nx), scale, &k.x);
+                    }
+                }
             }
-        } else {
-            self.clear_solution();
-        }
-        // Ends with a barrier.
-        self.rhs_norm2()
+            if !guess {
+                for &colour in cleared {
+                    // SAFETY: a row of this member, which nobody reads in this step.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+            // SAFETY: rows of this member, which only it writes.
+            ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+        })
     }
 
     fn eliminates(&self) -> bool {
@@ -540,6 +551,36 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 square += dot(ax, ax);
             }
             square
+        });
+        drop(scratch);
+        self.turn = turn;
+        sum
+    }
+
+    fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
+        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        let n = layout.cx;
+        let mut turn = self.turn;
+        let mut scratch = k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.fill(0.0);
+        let (ax, b) = scratch.split_at_mut(n);
+        let (even, odd) = b.split_at_mut(n);
+        let (even, odd) = (&mut even[..n], &mut odd[..n]);
+        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+            let mut squares = [0.0; 4];
+            for j in natural_rows(layout, &(row..row + 1)) {
+                split((layout.shift_x, self.caller.input(j, nx)), even, odd);
+                let colours = colours_of_row(layout, j);
+                for (colour, b) in [(colours.0, &mut *even), (colours.1, &mut *odd)] {
+                    if scale != 1.0 {
+                        scale_row(b, scale);
+                    }
+                    self.row_of_a(colour, row, &k.x, ax);
+                    subtract_from(ax, b);
+                    squares[colour as usize] = dot(ax, ax);
+                }
+            }
+            squares.iter().sum()
         });
         drop(scratch);
         self.turn = turn;
