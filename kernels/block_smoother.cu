@@ -13,20 +13,25 @@
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Rows of eight cells, 64 bytes, are read and written.
 //
-// One launch a sweep. Items come in stages (colours) and chunks (about 128 tiles, whole layers of tiles of a patch): stage 0
+// One launch a sweep. Items come in stages (colours) and chunks (about 64 tiles, whole layers of tiles of a patch): stage 0
 // of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk and of those
 // before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory
 // once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block along an axis), so that
 // it is not enough to wait for the stage before. Blocks of threads start in the order of their numbers, as CUB's scans rely
-// on too; an item waits only for items before it, so that somebody can always go on. Ghost cells are exchanged by a launch
-// of its own: as items of the sweep, with tiles that wait for them, they took longer (233 us a sweep for 207).
+// on too; an item waits only for items before it, so that somebody can always go on.
+//
+// Ghost cells are exchanged by a launch of its own before the first sweep of a call. Then whole tiles at the edge of a patch
+// hand their faces over to those beyond, for the next sweep, in two sets of faces that alternate (`around`, `leave`): each
+// tile is relaxed once a sweep, so that these are the values that an exchange before that sweep would copy. The last sweep
+// writes what it reads so to the ghost cells too. A launch begins while the one before ends (`let_next_begin`).
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
-// with what shares their sectors, faces are read twice).
+// with what shares their sectors, faces are read twice). Faces between patches: 16 a value.
 //
 // Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not touch.
 // What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait` (before one). An
 // item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one array and writes the other.
+// Faces between patches are read from one set and written to the other, each value by one thread.
 // The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by relaxed loads and
 // stores of eight bytes.
 namespace blocks {
@@ -99,10 +104,12 @@ __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
 __device__ __forceinline__ int bits(unsigned v) { return __builtin_popcount(v); }
+__device__ __forceinline__ void prefetch(const double *) {}
 __device__ __forceinline__ void let_next_begin() {}
 __device__ __forceinline__ void wait_for_previous() {}
 #else
 __device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
+__device__ __forceinline__ void prefetch(const double *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // A launch that is allowed to (`Stream::launch`) begins when all blocks of the one before have begun, and fills the places of
 // those that end; what that one writes is there, and what it reads may be written, after the second function.
 __device__ __forceinline__ void let_next_begin() {
@@ -645,8 +652,8 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
 //
 // Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory take `relax_any`, which reads the inverse
 // once a block.
-constexpr int COLUMNS = 32, DENSE_THREADS = 512, LAYER = 64, PITCH = LAYER + 8;
-constexpr int STEP = 8 * TILE_CELLS, STEPS = TILE_CELLS / 8, STAGES = 4, AHEAD = STAGES - 2, WARPS = DENSE_THREADS / 32;
+constexpr int COLUMNS = 32, DENSE_THREADS = 512, LAYER = 64, LAYERS = TILE_CELLS / LAYER, PITCH = LAYER + 8;
+constexpr int STEP = 8 * TILE_CELLS, STEPS = TILE_CELLS / 8, STAGES = 5, AHEAD = STAGES - 2, WARPS = DENSE_THREADS / 32;
 constexpr int CLUSTER = 2;
 
 // c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
@@ -687,7 +694,7 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 struct Pipeline {
     unsigned inverse, full, empty, rank;   // addresses in shared memory; of the block in the cluster
     const double *packed;
-    unsigned steps;
+    unsigned steps, place = 0, parity = 0;
 
     static __device__ __forceinline__ void meet() {
         asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
@@ -712,14 +719,28 @@ struct Pipeline {
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         meet();
-        for (unsigned q = 0; q < AHEAD; ++q) fetch(q);
+        for (unsigned q = 0; q < AHEAD; ++q) fetch(q, q, 1);
     }
 
-    // By one thread. Its half goes to both blocks.
+    // The place of the next step, and whether it is used an even or odd number of times.
+    __device__ __forceinline__ void advance() {
+        if (++place == STAGES) {
+            place = 0;
+            parity ^= 1;
+        }
+    }
+
+    // The step AHEAD of this one, by one thread.
     __device__ __forceinline__ void fetch(unsigned q) const {
+        const bool wraps = place + AHEAD >= STAGES;
+        fetch(q + AHEAD, place + AHEAD - (wraps ? STAGES : 0), wraps ? parity : parity ^ 1);
+    }
+
+    // To a place that is empty after a phase of this parity; one that was never used is after a phase of parity 1. Its half
+    // goes to both blocks.
+    __device__ __forceinline__ void fetch(unsigned q, unsigned place, unsigned parity) const {
         if (threadIdx.x != 0 || q >= steps) return;
-        const unsigned place = q % STAGES, use = q / STAGES;
-        if (use > 0) until(empty + 8 * place, use - 1 & 1);
+        until(empty + 8 * place, parity);
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * place), "n"(8 * STEP) : "memory");
         asm volatile(
@@ -729,21 +750,21 @@ struct Pipeline {
             : "memory");
     }
 
-    __device__ __forceinline__ void wait(unsigned q) const { until(full + 8 * (q % STAGES), q / STAGES & 1); }
+    __device__ __forceinline__ void wait() const { until(full + 8 * place, parity); }
 
     // Two neighbouring values of a fragment.
-    __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
-        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(inverse + 8 * (q % STAGES * STEP + at)));
+    __device__ __forceinline__ void load(unsigned, int at, double &first, double &second) const {
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(inverse + 8 * (place * STEP + at)));
     }
 
     // This warp has read it.
-    __device__ __forceinline__ void release(unsigned q) const {
+    __device__ __forceinline__ void release() const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
         if (lane < CLUSTER) {
             asm volatile(
                 "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * (q % STAGES)),
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * place),
                 "r"(lane)
                 : "memory");
         }
@@ -757,12 +778,13 @@ struct Pipeline {
     __device__ __forceinline__ Pipeline(double *, unsigned long long *, const double *packed, unsigned) : packed(packed) {}
     static __device__ __forceinline__ void meet() {}
     __device__ __forceinline__ void fetch(unsigned) const {}
-    __device__ __forceinline__ void wait(unsigned) const {}
+    __device__ __forceinline__ void wait() const {}
+    __device__ __forceinline__ void advance() {}
     __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
         first = __ldg(packed + q % STEPS * STEP + at);
         second = __ldg(packed + q % STEPS * STEP + at + 1);
     }
-    __device__ __forceinline__ void release(unsigned) const {}
+    __device__ __forceinline__ void release() const {}
 };
 #endif
 
@@ -770,7 +792,9 @@ struct Pipeline {
 struct Column {
     const double *u, *f;
     double *out;
-    int64_t row, plane, f_row, f_plane;
+    int row, plane, f_row, f_plane;
+    __device__ __forceinline__ int64_t at(int i, int j, int k) const { return int64_t(plane) * k + int64_t(row) * j + i; }
+    __device__ __forceinline__ int64_t f_at(int i, int j, int k) const { return int64_t(f_plane) * k + int64_t(f_row) * j + i; }
 };
 
 // f - A u of a cell in two halves, whose values are on their way while something else is done; 27 points are too many to hold.
@@ -779,9 +803,9 @@ template <int POINTS> struct Residual {
 
     template <int HALF> __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
         if (POINTS != 7) return;
-        const double *u = c.u + k * c.plane + j * c.row + i;
+        const double *u = c.u + c.at(i, j, k);
         if (HALF == 0) {
-            v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+            v[0] = __ldg(c.f + c.f_at(i, j, k));
             v[1] = u[0];
             v[2] = u[-1];
             v[3] = u[1];
@@ -805,10 +829,10 @@ template <int POINTS> struct Residual {
             r -= a.legs[4] * v[2];
             r -= a.legs[22] * v[3];
         } else if (HALF == 1) {
-            const double *u = c.u + k * c.plane + j * c.row + i;
-            r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+            const double *u = c.u + c.at(i, j, k);
+            r = __ldg(c.f + c.f_at(i, j, k));
 #pragma unroll 9
-            for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
+            for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[c.at(q % 3 - 1, q / 3 % 3 - 1, q / 9 - 1)];
         }
     }
 };
@@ -817,16 +841,31 @@ template <int POINTS> struct Residual {
 template <int POINTS>
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *places, double *right, Column (*columns)[COLUMNS], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
-    const Pipeline inverse(places, barriers, a.tables[TILE_CELLS - 1].packed, rounds * STEPS);
+    Pipeline inverse(places, barriers, a.tables[TILE_CELLS - 1].packed, rounds * STEPS);
     auto begin_group = [&](unsigned round) {
         if (threadIdx.x >= COLUMNS) return;
         // Those beyond the last one repeat it, so that loops need not ask.
         const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + threadIdx.x, a.count - 1)];
         const Patch &patch = a.patches[item.patch];
-        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
-        const int64_t at = (item.z + 1) * plane + (item.y + 1) * row + item.x + 1;
-        columns[round & 1][threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
-                                           row,                  plane,                                                            patch.nx, f_plane};
+        Column c = {patch.u[a.from], patch.f, patch.u[a.to], patch.nx + 2, (patch.nx + 2) * (patch.ny + 2), patch.nx, patch.nx * patch.ny};
+        const int64_t at = c.at(item.x + 1, item.y + 1, item.z + 1);
+        c.u += at;
+        c.f += c.f_at(item.x, item.y, item.z);
+        c.out += at;
+        columns[round & 1][threadIdx.x] = c;
+    };
+    // Asks L2 for the rows of the next group.
+    auto announce = [&](const Column &c) {
+        for (int n = threadIdx.x & 15; n < 64; n += 16) {
+            prefetch(c.u + c.at(0, n & 7, n >> 3));
+            prefetch(c.u + c.at(7, n & 7, n >> 3));
+            prefetch(c.f + c.f_at(0, n & 7, n >> 3));
+        }
+        const int side = (threadIdx.x >> 3 & 1) * 9 - 1, n = threadIdx.x & 7;
+        prefetch(c.u + c.at(0, side, n));
+        prefetch(c.u + c.at(7, side, n));
+        prefetch(c.u + c.at(0, n, side));
+        prefetch(c.u + c.at(7, n, side));
     };
     // A thread has one cell of a layer, of every eighth column.
     constexpr int APART = DENSE_THREADS / LAYER, EACH = COLUMNS / APART;
@@ -838,11 +877,12 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
     __syncthreads();
     for (int n = 0; n < EACH; ++n) {
         const Column &of = columns[0][column + n * APART];
+        const int i = cell & 7, j = cell >> 3;
         Residual<POINTS> r;
-        r.template begin<0>(of, cell & 7, cell >> 3, 0);
-        r.template end<0>(a, of, cell & 7, cell >> 3, 0);
-        r.template begin<1>(of, cell & 7, cell >> 3, 0);
-        r.template end<1>(a, of, cell & 7, cell >> 3, 0);
+        r.template begin<0>(of, i, j, 0);
+        r.template end<0>(a, of, i, j, 0);
+        r.template begin<1>(of, i, j, 0);
+        r.template end<1>(a, of, i, j, 0);
         right[(column + n * APART) * PITCH + cell] = r.r;
     }
     __syncthreads();
@@ -850,8 +890,8 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
     for (unsigned round = 0; round < rounds; ++round) {
         double sum[2][COLUMNS / 8][4] = {};
         auto multiply = [&](unsigned step, const double *rows) {
-            inverse.fetch(step + AHEAD);
-            inverse.wait(step);
+            inverse.fetch(step);
+            inverse.wait();
             double left[2][4];
 #pragma unroll
             for (int m = 0; m < 2; ++m) {
@@ -865,52 +905,55 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
                 multiply_add(sum[0][c], left[0], b);
                 multiply_add(sum[1][c], left[1], b);
             }
-            inverse.release(step);
+            inverse.release();
+            inverse.advance();
         };
 #pragma unroll 1
-        for (int layer = 0; layer < 8; ++layer) {
+        for (int layer = 0; layer < LAYERS; ++layer) {
             const double *here = right + (layer & 1) * COLUMNS * PITCH + g * PITCH + 2 * t;
             double *next = right + (layer + 1 & 1) * COLUMNS * PITCH + cell;
-            const bool more = layer < 7 || round + 1 < rounds;
-            const Column *of = columns[round + (layer == 7) & 1] + column;
-            if (layer == 6 && round + 1 < rounds) begin_group(round + 1);
+            const bool more = layer + 1 < LAYERS || round + 1 < rounds;
+            const Column *of = columns[round + (layer + 1 == LAYERS) & 1] + column;
+            if (layer == 1 && round + 1 < rounds) begin_group(round + 1);
+            if (layer == 2 && round + 1 < rounds) announce(columns[round + 1 & 1][threadIdx.x / 16]);
+            const int i = cell & 7, j = cell >> 3, k = layer + 1 & 7;
 #pragma unroll 1
             for (int n = 0; n < EACH; ++n) {
                 Residual<POINTS> r;
-                const int k = layer + 1 & 7;
-                if (more) r.template begin<0>(of[n * APART], cell & 7, cell >> 3, k);
+                if (more) r.template begin<0>(of[n * APART], i, j, k);
                 multiply(q++, here + 2 * n * 8);
                 if (more) {
-                    r.template end<0>(a, of[n * APART], cell & 7, cell >> 3, k);
-                    r.template begin<1>(of[n * APART], cell & 7, cell >> 3, k);
+                    r.template end<0>(a, of[n * APART], i, j, k);
+                    r.template begin<1>(of[n * APART], i, j, k);
                 }
                 multiply(q++, here + (2 * n + 1) * 8);
                 if (more) {
-                    r.template end<1>(a, of[n * APART], cell & 7, cell >> 3, k);
+                    r.template end<1>(a, of[n * APART], i, j, k);
                     next[(column + n * APART) * PITCH] = r.r;
                 }
             }
             __syncthreads();
         }
-        // Row 32 w + 16 m + 8 e + g of the result is x = g of a row of the block.
+        // Row 32 w + 16 m + 8 e + g of the result is x = g of a row of the block: 4 rows of a layer.
         const unsigned first = (round * gridDim.x + blockIdx.x) * COLUMNS;
 #pragma unroll
-        for (int m = 0; m < 2; ++m) {
+        for (int n = 0; n < COLUMNS / 8; ++n) {
+            double old[2][4];
+            double *out[2];
 #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                const int j = warp * 4 + m * 2 + e & 7, k = warp / 2;
-                double old[COLUMNS / 4];
+            for (int h = 0; h < 2; ++h) {
+                const Column &c = columns[round & 1][n * 8 + 2 * t + h];
+                const int64_t at = c.at(g, warp * 4 & 7, warp / 2);
+                out[h] = c.out + at;
 #pragma unroll
-                for (int n = 0; n < COLUMNS / 4; ++n) {
-                    const Column &c = columns[round & 1][n / 2 * 8 + 2 * t + n % 2];
-                    old[n] = c.u[k * c.plane + j * c.row + g];
-                }
+                for (int e = 0; e < 4; ++e) old[h][e] = c.u[at + e * c.row];
+            }
 #pragma unroll
-                for (int n = 0; n < COLUMNS / 4; ++n) {
-                    const int number = n / 2 * 8 + 2 * t + n % 2;
-                    const Column &c = columns[round & 1][number];
-                    if (first + number < a.count) c.out[k * c.plane + j * c.row + g] = old[n] + a.omega * sum[m][n / 2][2 * e + n % 2];
-                }
+            for (int h = 0; h < 2; ++h) {
+                const int row = columns[round & 1][n * 8 + 2 * t + h].row;
+                if (first + n * 8 + 2 * t + h >= a.count) continue;
+#pragma unroll
+                for (int e = 0; e < 4; ++e) out[h][e * row] = old[h][e] + a.omega * sum[e / 2][n][e % 2 * 2 + h];
             }
         }
     }
