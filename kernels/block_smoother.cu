@@ -26,7 +26,8 @@
 // writes what it reads so to the ghost cells too. A launch begins while the one before ends (`let_next_begin`).
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
-// with what shares their sectors, faces are read twice). Faces between patches: 16 a value.
+// with what shares their sectors, faces are read twice). Faces between patches: 16 a value. West and east faces of all tiles
+// kept apart, 512 contiguous bytes for 64 sectors, took longer: what lies between the colours must stay in L2.
 //
 // Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not touch.
 // What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait` (before one). An
@@ -104,12 +105,10 @@ __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
 __device__ __forceinline__ int bits(unsigned v) { return __builtin_popcount(v); }
-__device__ __forceinline__ void prefetch(const double *) {}
 __device__ __forceinline__ void let_next_begin() {}
 __device__ __forceinline__ void wait_for_previous() {}
 #else
 __device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
-__device__ __forceinline__ void prefetch(const double *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // A launch that is allowed to (`Stream::launch`) begins when all blocks of the one before have begun, and fills the places of
 // those that end; what that one writes is there, and what it reads may be written, after the second function.
 __device__ __forceinline__ void let_next_begin() {
@@ -652,8 +651,8 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
 //
 // Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory take `relax_any`, which reads the inverse
 // once a block.
-constexpr int COLUMNS = 32, DENSE_THREADS = 512, LAYER = 64, LAYERS = TILE_CELLS / LAYER, PITCH = LAYER + 8;
-constexpr int STEP = 8 * TILE_CELLS, STEPS = TILE_CELLS / 8, STAGES = 5, AHEAD = STAGES - 2, WARPS = DENSE_THREADS / 32;
+constexpr int COLUMNS = 32, DENSE_THREADS = 512, LAYER = 64, PITCH = LAYER + 8;
+constexpr int STEP = 8 * TILE_CELLS, STEPS = TILE_CELLS / 8, STAGES = 4, AHEAD = STAGES - 2, WARPS = DENSE_THREADS / 32;
 constexpr int CLUSTER = 2;
 
 // c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
@@ -694,7 +693,7 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 struct Pipeline {
     unsigned inverse, full, empty, rank;   // addresses in shared memory; of the block in the cluster
     const double *packed;
-    unsigned steps, place = 0, parity = 0;
+    unsigned steps;
 
     static __device__ __forceinline__ void meet() {
         asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
@@ -719,28 +718,14 @@ struct Pipeline {
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         meet();
-        for (unsigned q = 0; q < AHEAD; ++q) fetch(q, q, 1);
+        for (unsigned q = 0; q < AHEAD; ++q) fetch(q);
     }
 
-    // The place of the next step, and whether it is used an even or odd number of times.
-    __device__ __forceinline__ void advance() {
-        if (++place == STAGES) {
-            place = 0;
-            parity ^= 1;
-        }
-    }
-
-    // The step AHEAD of this one, by one thread.
+    // By one thread. Its half goes to both blocks.
     __device__ __forceinline__ void fetch(unsigned q) const {
-        const bool wraps = place + AHEAD >= STAGES;
-        fetch(q + AHEAD, place + AHEAD - (wraps ? STAGES : 0), wraps ? parity : parity ^ 1);
-    }
-
-    // To a place that is empty after a phase of this parity; one that was never used is after a phase of parity 1. Its half
-    // goes to both blocks.
-    __device__ __forceinline__ void fetch(unsigned q, unsigned place, unsigned parity) const {
         if (threadIdx.x != 0 || q >= steps) return;
-        until(empty + 8 * place, parity);
+        const unsigned place = q % STAGES, use = q / STAGES;
+        if (use > 0) until(empty + 8 * place, use - 1 & 1);
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * place), "n"(8 * STEP) : "memory");
         asm volatile(
@@ -750,21 +735,21 @@ struct Pipeline {
             : "memory");
     }
 
-    __device__ __forceinline__ void wait() const { until(full + 8 * place, parity); }
+    __device__ __forceinline__ void wait(unsigned q) const { until(full + 8 * (q % STAGES), q / STAGES & 1); }
 
     // Two neighbouring values of a fragment.
-    __device__ __forceinline__ void load(unsigned, int at, double &first, double &second) const {
-        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(inverse + 8 * (place * STEP + at)));
+    __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(inverse + 8 * (q % STAGES * STEP + at)));
     }
 
     // This warp has read it.
-    __device__ __forceinline__ void release() const {
+    __device__ __forceinline__ void release(unsigned q) const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
         if (lane < CLUSTER) {
             asm volatile(
                 "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * place),
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(empty + 8 * (q % STAGES)),
                 "r"(lane)
                 : "memory");
         }
@@ -778,13 +763,12 @@ struct Pipeline {
     __device__ __forceinline__ Pipeline(double *, unsigned long long *, const double *packed, unsigned) : packed(packed) {}
     static __device__ __forceinline__ void meet() {}
     __device__ __forceinline__ void fetch(unsigned) const {}
-    __device__ __forceinline__ void wait() const {}
-    __device__ __forceinline__ void advance() {}
+    __device__ __forceinline__ void wait(unsigned) const {}
     __device__ __forceinline__ void load(unsigned q, int at, double &first, double &second) const {
         first = __ldg(packed + q % STEPS * STEP + at);
         second = __ldg(packed + q % STEPS * STEP + at + 1);
     }
-    __device__ __forceinline__ void release() const {}
+    __device__ __forceinline__ void release(unsigned) const {}
 };
 #endif
 
@@ -792,9 +776,7 @@ struct Pipeline {
 struct Column {
     const double *u, *f;
     double *out;
-    int row, plane, f_row, f_plane;
-    __device__ __forceinline__ int64_t at(int i, int j, int k) const { return int64_t(plane) * k + int64_t(row) * j + i; }
-    __device__ __forceinline__ int64_t f_at(int i, int j, int k) const { return int64_t(f_plane) * k + int64_t(f_row) * j + i; }
+    int64_t row, plane, f_row, f_plane;
 };
 
 // f - A u of a cell in two halves, whose values are on their way while something else is done; 27 points are too many to hold.
@@ -803,9 +785,9 @@ template <int POINTS> struct Residual {
 
     template <int HALF> __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
         if (POINTS != 7) return;
-        const double *u = c.u + c.at(i, j, k);
+        const double *u = c.u + k * c.plane + j * c.row + i;
         if (HALF == 0) {
-            v[0] = __ldg(c.f + c.f_at(i, j, k));
+            v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
             v[1] = u[0];
             v[2] = u[-1];
             v[3] = u[1];
@@ -829,10 +811,10 @@ template <int POINTS> struct Residual {
             r -= a.legs[4] * v[2];
             r -= a.legs[22] * v[3];
         } else if (HALF == 1) {
-            const double *u = c.u + c.at(i, j, k);
-            r = __ldg(c.f + c.f_at(i, j, k));
+            const double *u = c.u + k * c.plane + j * c.row + i;
+            r = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
 #pragma unroll 9
-            for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[c.at(q % 3 - 1, q / 3 % 3 - 1, q / 9 - 1)];
+            for (int q = 0; q < 27; ++q) r -= a.legs[q] * u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
         }
     }
 };
@@ -841,31 +823,16 @@ template <int POINTS> struct Residual {
 template <int POINTS>
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *places, double *right, Column (*columns)[COLUMNS], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
-    Pipeline inverse(places, barriers, a.tables[TILE_CELLS - 1].packed, rounds * STEPS);
+    const Pipeline inverse(places, barriers, a.tables[TILE_CELLS - 1].packed, rounds * STEPS);
     auto begin_group = [&](unsigned round) {
         if (threadIdx.x >= COLUMNS) return;
         // Those beyond the last one repeat it, so that loops need not ask.
         const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + threadIdx.x, a.count - 1)];
         const Patch &patch = a.patches[item.patch];
-        Column c = {patch.u[a.from], patch.f, patch.u[a.to], patch.nx + 2, (patch.nx + 2) * (patch.ny + 2), patch.nx, patch.nx * patch.ny};
-        const int64_t at = c.at(item.x + 1, item.y + 1, item.z + 1);
-        c.u += at;
-        c.f += c.f_at(item.x, item.y, item.z);
-        c.out += at;
-        columns[round & 1][threadIdx.x] = c;
-    };
-    // Asks L2 for the rows of the next group.
-    auto announce = [&](const Column &c) {
-        for (int n = threadIdx.x & 15; n < 64; n += 16) {
-            prefetch(c.u + c.at(0, n & 7, n >> 3));
-            prefetch(c.u + c.at(7, n & 7, n >> 3));
-            prefetch(c.f + c.f_at(0, n & 7, n >> 3));
-        }
-        const int side = (threadIdx.x >> 3 & 1) * 9 - 1, n = threadIdx.x & 7;
-        prefetch(c.u + c.at(0, side, n));
-        prefetch(c.u + c.at(7, side, n));
-        prefetch(c.u + c.at(0, n, side));
-        prefetch(c.u + c.at(7, n, side));
+        const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+        const int64_t at = (item.z + 1) * plane + (item.y + 1) * row + item.x + 1;
+        columns[round & 1][threadIdx.x] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
+                                           row,                  plane,                                                            patch.nx, f_plane};
     };
     // A thread has one cell of a layer, of every eighth column.
     constexpr int APART = DENSE_THREADS / LAYER, EACH = COLUMNS / APART;
@@ -877,12 +844,11 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
     __syncthreads();
     for (int n = 0; n < EACH; ++n) {
         const Column &of = columns[0][column + n * APART];
-        const int i = cell & 7, j = cell >> 3;
         Residual<POINTS> r;
-        r.template begin<0>(of, i, j, 0);
-        r.template end<0>(a, of, i, j, 0);
-        r.template begin<1>(of, i, j, 0);
-        r.template end<1>(a, of, i, j, 0);
+        r.template begin<0>(of, cell & 7, cell >> 3, 0);
+        r.template end<0>(a, of, cell & 7, cell >> 3, 0);
+        r.template begin<1>(of, cell & 7, cell >> 3, 0);
+        r.template end<1>(a, of, cell & 7, cell >> 3, 0);
         right[(column + n * APART) * PITCH + cell] = r.r;
     }
     __syncthreads();
@@ -890,8 +856,8 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
     for (unsigned round = 0; round < rounds; ++round) {
         double sum[2][COLUMNS / 8][4] = {};
         auto multiply = [&](unsigned step, const double *rows) {
-            inverse.fetch(step);
-            inverse.wait();
+            inverse.fetch(step + AHEAD);
+            inverse.wait(step);
             double left[2][4];
 #pragma unroll
             for (int m = 0; m < 2; ++m) {
@@ -905,55 +871,52 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *pl
                 multiply_add(sum[0][c], left[0], b);
                 multiply_add(sum[1][c], left[1], b);
             }
-            inverse.release();
-            inverse.advance();
+            inverse.release(step);
         };
 #pragma unroll 1
-        for (int layer = 0; layer < LAYERS; ++layer) {
+        for (int layer = 0; layer < 8; ++layer) {
             const double *here = right + (layer & 1) * COLUMNS * PITCH + g * PITCH + 2 * t;
             double *next = right + (layer + 1 & 1) * COLUMNS * PITCH + cell;
-            const bool more = layer + 1 < LAYERS || round + 1 < rounds;
-            const Column *of = columns[round + (layer + 1 == LAYERS) & 1] + column;
-            if (layer == 1 && round + 1 < rounds) begin_group(round + 1);
-            if (layer == 2 && round + 1 < rounds) announce(columns[round + 1 & 1][threadIdx.x / 16]);
-            const int i = cell & 7, j = cell >> 3, k = layer + 1 & 7;
+            const bool more = layer < 7 || round + 1 < rounds;
+            const Column *of = columns[round + (layer == 7) & 1] + column;
+            if (layer == 6 && round + 1 < rounds) begin_group(round + 1);
 #pragma unroll 1
             for (int n = 0; n < EACH; ++n) {
                 Residual<POINTS> r;
-                if (more) r.template begin<0>(of[n * APART], i, j, k);
+                const int k = layer + 1 & 7;
+                if (more) r.template begin<0>(of[n * APART], cell & 7, cell >> 3, k);
                 multiply(q++, here + 2 * n * 8);
                 if (more) {
-                    r.template end<0>(a, of[n * APART], i, j, k);
-                    r.template begin<1>(of[n * APART], i, j, k);
+                    r.template end<0>(a, of[n * APART], cell & 7, cell >> 3, k);
+                    r.template begin<1>(of[n * APART], cell & 7, cell >> 3, k);
                 }
                 multiply(q++, here + (2 * n + 1) * 8);
                 if (more) {
-                    r.template end<1>(a, of[n * APART], i, j, k);
+                    r.template end<1>(a, of[n * APART], cell & 7, cell >> 3, k);
                     next[(column + n * APART) * PITCH] = r.r;
                 }
             }
             __syncthreads();
         }
-        // Row 32 w + 16 m + 8 e + g of the result is x = g of a row of the block: 4 rows of a layer.
+        // Row 32 w + 16 m + 8 e + g of the result is x = g of a row of the block.
         const unsigned first = (round * gridDim.x + blockIdx.x) * COLUMNS;
 #pragma unroll
-        for (int n = 0; n < COLUMNS / 8; ++n) {
-            double old[2][4];
-            double *out[2];
+        for (int m = 0; m < 2; ++m) {
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const Column &c = columns[round & 1][n * 8 + 2 * t + h];
-                const int64_t at = c.at(g, warp * 4 & 7, warp / 2);
-                out[h] = c.out + at;
+            for (int e = 0; e < 2; ++e) {
+                const int j = warp * 4 + m * 2 + e & 7, k = warp / 2;
+                double old[COLUMNS / 4];
 #pragma unroll
-                for (int e = 0; e < 4; ++e) old[h][e] = c.u[at + e * c.row];
-            }
+                for (int n = 0; n < COLUMNS / 4; ++n) {
+                    const Column &c = columns[round & 1][n / 2 * 8 + 2 * t + n % 2];
+                    old[n] = c.u[k * c.plane + j * c.row + g];
+                }
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                const int row = columns[round & 1][n * 8 + 2 * t + h].row;
-                if (first + n * 8 + 2 * t + h >= a.count) continue;
-#pragma unroll
-                for (int e = 0; e < 4; ++e) out[h][e * row] = old[h][e] + a.omega * sum[e / 2][n][e % 2 * 2 + h];
+                for (int n = 0; n < COLUMNS / 4; ++n) {
+                    const int number = n / 2 * 8 + 2 * t + n % 2;
+                    const Column &c = columns[round & 1][number];
+                    if (first + number < a.count) c.out[k * c.plane + j * c.row + g] = old[n] + a.omega * sum[m][n / 2][2 * e + n % 2];
+                }
             }
         }
     }
