@@ -13,20 +13,26 @@
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Rows of eight cells, 64 bytes, are read and written.
 //
-// One launch a sweep. Items come in stages (colours) and chunks (about 128 tiles, whole layers of tiles of a patch): stage 0
+// One launch a sweep. Items come in stages (colours) and chunks (about 64 tiles, whole layers of tiles of a patch): stage 0
 // of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk and of those
 // before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory
 // once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block along an axis), so that
 // it is not enough to wait for the stage before. Blocks of threads start in the order of their numbers, as CUB's scans rely
-// on too; an item waits only for items before it, so that somebody can always go on. Ghost cells are exchanged by a launch
-// of its own: as items of the sweep, with tiles that wait for them, they took longer (233 us a sweep for 207).
+// on too; an item waits only for items before it, so that somebody can always go on.
+//
+// Ghost cells are exchanged by a launch of its own before the first sweep of a call. Then whole tiles at the edge of a patch
+// hand their faces over to those beyond, for the next sweep, in two sets of faces that alternate (`around`, `leave`): each
+// tile is relaxed once a sweep, so that these are the values that an exchange before that sweep would copy. The last sweep
+// writes what it reads so to the ghost cells too. A launch begins while the one before ends (`let_next_begin`).
 //
 // Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
-// with what shares their sectors, faces are read twice).
+// with what shares their sectors, faces are read twice). Faces between patches: 16 a value. West and east faces of all tiles
+// kept apart, 512 contiguous bytes for 64 sectors, took longer: what lies between the colours must stay in L2.
 //
 // Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not touch.
 // What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait` (before one). An
 // item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one array and writes the other.
+// Faces between patches are read from one set and written to the other, each value by one thread.
 // The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by relaxed loads and
 // stores of eight bytes.
 namespace blocks {
