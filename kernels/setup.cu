@@ -70,7 +70,7 @@ struct CopyArgs {
     Geometry g;
     Matrix m;
     const double *center, *east, *north, *northeast, *northwest;  // of row `first_row` on
-    int64_t ld;
+    int64_t ld[5];     // theirs: arrays of the host come without what lies between rows
     int first_row, rows;
     Findings *findings;
 };
@@ -84,11 +84,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
         if (i >= g.nx || row >= a.rows) continue;
         const int j = a.first_row + row;
-        const int64_t k = row * a.ld + i;
+        const auto at = [&](int e) { return row * a.ld[e] + i; };
         const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny, corners = a.northeast != nullptr;
-        const double v[5] = {a.center[k], east_is ? a.east[k] : 0.0, north_is ? a.north[k] : 0.0,
-                             corners && east_is && north_is ? a.northeast[k] : 0.0,
-                             corners && i > 0 && north_is ? a.northwest[k] : 0.0};
+        const double v[5] = {a.center[at(0)], east_is ? a.east[at(1)] : 0.0, north_is ? a.north[at(2)] : 0.0,
+                             corners && east_is && north_is ? a.northeast[at(3)] : 0.0,
+                             corners && i > 0 && north_is ? a.northwest[at(4)] : 0.0};
         for (int e = 0; e < 5; ++e) {
             const uint64_t m = magnitude(v[e]);
             if (m >= 0x7ff0000000000000ull) atomic_min(&a.findings->not_finite, (uint64_t(j) * 5 + e) * g.nx + i);

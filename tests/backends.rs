@@ -247,6 +247,24 @@ fn apply_and_multiply_agree() {
     }
 }
 
+/// From half a million nodes on the first grid is made in windows on its rows; few levels leave it alone.
+#[test]
+fn large_grids_of_few_levels() {
+    let (nx, ny) = (1050, 501);
+    let a = random_m_matrix(nx, ny, false, 3);
+    let b = random_rhs(nx * ny, 4);
+    for options in ["levels=2", "levels=3", "levels=6 grids=1", "levels=6 grids=2"] {
+        let solver = |backend: &str, threads: usize| {
+            Solver::of(&a, &format!("backend={backend} threads={threads} precision=f64 cycle=v {options}"))
+        };
+        let z = solver("cpu", 1).apply(&b);
+        let error = max_difference(&solver("reference", 1).apply(&b), &z) / max_abs(&z);
+        // As above.
+        assert!(error <= 1e-12, "{options}: {error:e}");
+        assert!(bits(&solver("cpu", 3).apply(&b)) == bits(&z), "{options}");
+    }
+}
+
 /// Rows may be longer than nx: what lies between is not read, and not written.
 #[test]
 fn padding_is_neither_read_nor_written() {

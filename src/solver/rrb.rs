@@ -97,7 +97,6 @@ mod choice {
     pub const PRECISION_F32: i64 = 2;
     pub const PRECISION_BF16: i64 = 3;
     pub const PRECISION_MIXED: i64 = 4;
-    pub const CYCLE_AUTO: i64 = 0;
     pub const CYCLE_V: i64 = 1;
     pub const CYCLE_AMLI: i64 = 2;
     pub const CYCLE_K: i64 = 3;
@@ -238,10 +237,11 @@ impl Rrb {
                 rrb.backend.shorten(a, &setup, components)?;
             }
         }
+        // Of what was tried alone: a matrix that leaves no choice says nothing of others.
         rrb.found = Found {
             asked,
-            double: automatic && setup.storage == Storage::F64,
-            plain: options.int(opt::CYCLE) == choice::CYCLE_AUTO && rrb.backend.recursion().kind == Kind::V,
+            double: known.double || storage != Storage::F64 && setup.storage == Storage::F64,
+            plain: known.plain || cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V,
         };
         rrb.done = Done {
             backend: kind.number(),

@@ -302,7 +302,9 @@ impl<F: Format> Packed<F> {
         self.unit = setup.unit;
         let layout = self.grids[0].layout;
         if self.shape.schur && self.making.as_ref().is_none_or(|making| making.members != members) {
-            self.making = Some(self.making_of(layout.grid.nodes() >= WORTH_WINDOWS, members)?);
+            // The natural grid that follows a single one is made of all rows of it.
+            let windows = layout.grid.nodes() >= WORTH_WINDOWS && self.grids.len() > 1;
+            self.making = Some(self.making_of(windows, members)?);
         }
         let width = layout.cx;
         if self.scratch.len() != members {

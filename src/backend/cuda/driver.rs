@@ -382,6 +382,8 @@ impl Memory {
         check(result, what)?;
         let memory = Self { device: device.clone(), address, bytes };
         stream.fill(address, 0, bytes)?;
+        // The next work may come on another stream.
+        stream.wait()?;
         Ok(memory)
     }
 }

@@ -323,7 +323,7 @@ pub struct CopyArgs {
     pub g: Geometry,
     pub m: Matrix,
     pub arrays: [Address; 5],
-    pub ld: i64,
+    pub ld: [i64; 5],
     pub first_row: i32,
     pub rows: i32,
     pub findings: Address,

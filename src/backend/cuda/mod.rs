@@ -177,11 +177,14 @@ impl RrbBackend for Cuda {
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
                 if let Some(error) = failed {
+                    // Copies of the caller's arrays may be under way; that they fail too adds nothing.
+                    let _ = stream.wait();
                     return Err(error);
                 }
                 if result.is_err() {
-                    // Numbers too large, or none.
+                    // Numbers too large, or none. The next solve may come on another stream.
                     packed.clear_vectors(stream)?;
+                    stream.wait()?;
                 }
                 result
             }

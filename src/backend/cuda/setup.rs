@@ -129,13 +129,13 @@ impl Source {
         for first_row in (0..ny).step_by(chunk) {
             let rows = chunk.min(ny - first_row);
             let mut arrays = [0; 5];
-            let mut ld = nx;
+            let mut ld = [nx as i64; 5];
             let mut place = staging.map_or(0, |m| m.address);
             let mut jobs = Vec::with_capacity(on_host);
-            for (array, view) in arrays.iter_mut().zip(&views) {
+            for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
                 *array = match view.device() {
                     Some(address) => {
-                        ld = view.ld();
+                        *ld = view.ld() as i64;
                         address + 8 * (first_row * view.ld()) as u64
                     }
                     None => {
@@ -152,7 +152,7 @@ impl Source {
                 g: self.g,
                 m: self.m,
                 arrays,
-                ld: ld as i64,
+                ld,
                 first_row: first_row as i32,
                 rows: rows as i32,
                 findings: self.findings_at,
@@ -275,7 +275,8 @@ impl Packed {
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
-        Ok(())
+        // A solve may come on another stream.
+        stream.wait()
     }
 
     /// The remainder that the host solves, or whose inverse it makes.

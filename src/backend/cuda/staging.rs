@@ -157,9 +157,13 @@ impl Copies {
         }
         if self.carrier.is_none() {
             let values = jobs.iter().map(Job::staged).sum();
-            self.carrier = Some(Carrier::new(stream.device(), self.threads, values)?);
+            self.carrier = Carrier::new(stream.device(), self.threads, values).ok();
         }
-        self.carrier.as_mut().map_or(Ok(()), |carrier| carrier.run(stream, jobs, to_device))
+        match &mut self.carrier {
+            Some(carrier) => carrier.run(stream, jobs, to_device),
+            // No page-locked memory or no thread to be had: the driver copies, more slowly.
+            None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
+        }
     }
 }
 
