@@ -224,7 +224,8 @@ results! {
     LAMBDA_MAX = 1010 "lambda_max" Common true &[], "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
     BACKEND = 1011 "backend" Common false BACKENDS, "the one in use";
     DEVICE = 1012 "device" Common false &[], "CUDA ordinal in use, -1: none";
-    THREADS = 1013 "threads" Common false &[], "threads in use";    CUDA_KERNELS = 1014 "cuda_kernels" Common false &[], "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
+    THREADS = 1013 "threads" Common false &[], "threads in use";
+    CUDA_KERNELS = 1014 "cuda_kernels" Common false &[], "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" Rrb false &[], "red eliminations done";
     PRECISION = 1101 "precision" Rrb false PRECISIONS, "the one in use";
