@@ -305,13 +305,16 @@ rrb_status rrb_factorize(rrb_handle *h,
  * `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
  * `RRB_ERR_INCOMPATIBLE`. Iterations and the test are in double precision whatever `precision` is. Where a cycle that
  * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
- * `rrb_factorize`. Takes no memory, starts no thread. Cost of an iteration: 70 to 125 bytes of memory traffic per
+ * `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
+ * the first solve that has them (docs/gpu.md). Cost of an iteration: 70 to 125 bytes of memory traffic per
  * unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and one per
  * shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
  */
-rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
+rrb_status rrb_solve(rrb_handle *h,
+                     const double *b,
+                     double *x);
 
 /**
  * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
