@@ -50,6 +50,8 @@ pub struct Setup {
     pub fused: bool,
     /// Format of the stored preconditioner.
     pub storage: Storage,
+    /// CG in single precision with residuals renewed in double precision: on S1, regular, with M in bf16.
+    pub single: bool,
     /// Power of two near the largest center: short formats keep M / unit. One for f64.
     pub unit: f64,
     /// Where M recurses.
@@ -217,6 +219,11 @@ pub trait PcgSteps {
             }
         }
         self.multiply()
+    }
+
+    /// CG is in single precision: its residual is to be renewed whenever it has fallen by some digits.
+    fn renews(&self) -> bool {
+        false
     }
 
     /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by

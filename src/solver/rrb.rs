@@ -200,22 +200,28 @@ impl Rrb {
         let asked = Asked::of(options);
         let known = if rrb.found.asked == asked { rrb.found } else { Found { asked, ..Found::default() } };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
+        let single = options.int(opt::PRECISION) == choice::PRECISION_MIXED;
         let cycle = choose_cycle(a.grid, options, singular)?;
         let made = |storage: Storage, cycle: Cycle| {
             let levels = choose_levels(a.grid, options, &cycle, on_device)?;
-            Ok(Setup {
+            let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
+            let mut setup = Setup {
                 levels,
                 lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
                 omega: options.real(opt::RELAXATION),
                 compensate: positive > 0,
-                grids: choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block),
+                grids,
                 block,
                 zero_row_sum,
                 fused: options.int(opt::FUSION) != 0,
                 storage,
+                single: false,
                 unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(findings.center_max) },
                 cycle,
-            })
+            };
+            // The first of two grids at least is S1's, and of a regular matrix.
+            setup.single = single && grids > 1 && !singular && setup.on_schur_complement(a);
+            Ok(setup)
         };
         let plain = Cycle { kind: Some(Kind::V), ..cycle };
         let mut setup =
@@ -252,6 +258,7 @@ impl Rrb {
             precision: match setup.storage {
                 Storage::F64 => choice::PRECISION_F64,
                 Storage::F32 => choice::PRECISION_F32,
+                Storage::Bf16 if setup.single => choice::PRECISION_MIXED,
                 Storage::Bf16 => choice::PRECISION_BF16,
             },
             cycle: cycle_in_use(&*rrb.backend),
@@ -641,10 +648,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
     match options.int(opt::PRECISION) {
         choice::PRECISION_F64 => Ok(Storage::F64),
         choice::PRECISION_F32 => Ok(Storage::F32),
-        choice::PRECISION_BF16 => Ok(Storage::Bf16),
-        choice::PRECISION_MIXED => Err(Error::Unsupported(
-            "precision=mixed is not in this build of the library: use auto, f64, f32 or bf16".to_owned(),
-        )),
+        choice::PRECISION_BF16 | choice::PRECISION_MIXED => Ok(Storage::Bf16),
         _ => {
             let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
             Ok(if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 })

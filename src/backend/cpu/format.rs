@@ -1,8 +1,10 @@
 //! Number formats of the preconditioner, as types: what is stored, what sweeps compute in, and where the sweeps of a
 //! grid find their numbers.
 
-use super::area::{Four, Number};
-use super::neighbours::{Diagonal, Straight};
+use super::area::{Area, Four, Number};
+use super::kernels::{difference_form, nine_points};
+use super::memory::{copy_past_caches, narrow_past_caches};
+use super::neighbours::{Diagonal, Rows, Straight};
 use super::packed::PackedGrid;
 use crate::backend::storage::{Bf16, Real, flushed};
 use crate::error::Result;
@@ -17,6 +19,10 @@ pub trait Format: Sized + Send + Sync + 'static {
     type Real: Real + Number;
     /// What is stored.
     type Stored: Number;
+    /// What CG works in: r, p, q, and S1.
+    type Vector: Real + Number;
+    /// CG in single precision: S1 in difference form, and a correction that is added to x where residuals are renewed.
+    const SINGLE: bool = false;
     /// What a grid keeps for its sweeps beside what the factorization needs.
     type Own: Send + Sync;
     /// Room for a grid. `reds`: straight couplings and red pivots too.
@@ -33,6 +39,78 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn write(v: f64) -> Self::Stored;
     /// 1 / d from the stored pivot of a node and its couplings.
     fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
+    /// An array of CG as one of doubles, the same memory, where it is one.
+    fn wide(area: &Area<Self::Vector>) -> Option<Area>;
+    /// The reverse.
+    fn narrow(area: &Area) -> Option<Area<Self::Vector>>;
+    /// A row of such an array, past the caches.
+    fn keep(target: &mut [Self::Vector], source: &[f64]);
+    /// out = c w + sum of a v + sum of b u, a row of S1 times a vector; in single precision c is the row sum, and
+    /// differences to w take the place of v and u, so that rounded couplings are those of a matrix with the right row sums.
+    fn multiply(
+        out: &mut [Self::Vector],
+        c: &[Self::Vector],
+        w: &[Self::Vector],
+        a: Rows<Self::Vector>,
+        v: Rows<Self::Vector>,
+        b: Rows<Self::Vector>,
+        u: Rows<Self::Vector>,
+    );
+}
+
+/// CG in double precision.
+macro_rules! double_vectors {
+    () => {
+        type Vector = f64;
+
+        fn wide(area: &Area) -> Option<Area> {
+            Some(area.again())
+        }
+
+        fn narrow(area: &Area) -> Option<Area> {
+            Some(area.again())
+        }
+
+        fn keep(target: &mut [f64], source: &[f64]) {
+            copy_past_caches(target, source);
+        }
+
+        fn multiply(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows, b: Rows, u: Rows) {
+            nine_points(out, c, w, a, v, b, u);
+        }
+    };
+}
+
+/// CG in single precision.
+macro_rules! single_vectors {
+    () => {
+        type Vector = f32;
+        const SINGLE: bool = true;
+
+        fn wide(_: &Area<f32>) -> Option<Area> {
+            None
+        }
+
+        fn narrow(_: &Area) -> Option<Area<f32>> {
+            None
+        }
+
+        fn keep(target: &mut [f32], source: &[f64]) {
+            narrow_past_caches(target, source);
+        }
+
+        fn multiply(
+            out: &mut [f32],
+            c: &[f32],
+            w: &[f32],
+            a: Rows<f32>,
+            v: Rows<f32>,
+            b: Rows<f32>,
+            u: Rows<f32>,
+        ) {
+            difference_form::<Single>(out, c, w, a, v, b, u);
+        }
+    };
 }
 
 /// The numbers of a grid's sweeps.
@@ -52,6 +130,7 @@ impl Format for Double {
     type Real = f64;
     type Stored = f64;
     type Own = ();
+    double_vectors!();
 
     fn own(_: &Layout, _: bool) -> Result<()> {
         Ok(())
@@ -102,13 +181,16 @@ impl<T: Number> Short<T> {
 pub struct Single;
 /// bf16 couplings and excesses, f32 sweeps.
 pub struct Brain;
+/// The same, and CG in single precision.
+pub struct Mixed;
 
 macro_rules! short_format {
-    ($name:ident, $stored:ty, |$v:ident| $read:expr, |$w:ident| $write:expr) => {
+    ($name:ident, $stored:ty, $vectors:ident, |$v:ident| $read:expr, |$w:ident| $write:expr) => {
         impl Format for $name {
             type Real = f32;
             type Stored = $stored;
             type Own = Short<$stored>;
+            $vectors!();
 
             fn own(layout: &Layout, reds: bool) -> Result<Self::Own> {
                 Ok(Short {
@@ -148,5 +230,6 @@ macro_rules! short_format {
     };
 }
 
-short_format!(Single, f32, |v| v, |w| flushed(w));
-short_format!(Brain, Bf16, |v| v.wide(), |w| Bf16::new(flushed(w)));
+short_format!(Single, f32, double_vectors, |v| v, |w| flushed(w));
+short_format!(Brain, Bf16, double_vectors, |v| v.wide(), |w| Bf16::new(flushed(w)));
+short_format!(Mixed, Bf16, single_vectors, |v| v.wide(), |w| Bf16::new(flushed(w)));

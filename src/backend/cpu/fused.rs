@@ -22,8 +22,8 @@ use super::area::{Four, Number, Shared};
 use super::cycle::{DOWN, UP};
 use super::format::Format;
 use super::kernels::{
-    add_scaled, advance, advance_and_scale, difference, dot, narrow, nine_points, scale, scale_in_place, solve,
-    solve_in_place, subtract, widen,
+    add_scaled, advance, advance_and_scale, begin, difference, dot, scale, scale_in_place, solve, solve_in_place,
+    subtract, take,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -125,10 +125,16 @@ impl<R: Real + Number> Buffers<R> {
 }
 
 /// x = x + alpha p, p = scale z + beta p; p = scale z at a start.
-fn step_row<R: Real>(x: &mut [f64], p: &mut [f64], z: &[R], step: Option<(f64, f64)>, scale: f64) {
+fn step_row<F: Format>(
+    x: &mut [F::Vector],
+    p: &mut [F::Vector],
+    z: &[F::Real],
+    step: Option<(f64, f64)>,
+    scale: f64,
+) {
     match step {
-        None => widen(p, z, scale),
-        Some((alpha, beta)) => advance(x, p, z, alpha, beta, scale),
+        None => begin::<F>(p, z, scale),
+        Some((alpha, beta)) => advance::<F>(x, p, z, alpha, beta, scale),
     }
 }
 
@@ -491,7 +497,8 @@ impl<F: Format> Packed<F> {
                 self.fetch(0, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 self.project_direction(me, step, Colour::B2, row);
-                step_row(self.x.b2.row_mut(row, 0), self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scale);
+                let x = self.correction.b2.row_mut(row, 0);
+                step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scale);
                 self.projection.note(Vector::P, Colour::B2, row, &self.p);
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let mut z = std::mem::take(&mut t.values);
@@ -502,7 +509,7 @@ impl<F: Format> Packed<F> {
                     let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
                     solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
                     self.project_direction(me, step, Colour::B1, row);
-                    step_row(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
+                    step_row::<F>(self.correction.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
                     self.projection.note(Vector::P, Colour::B1, row, &self.p);
                 }
                 t.values = z;
@@ -561,24 +568,24 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// Nobody may write v rows J - 1 to J + 1 meanwhile.
-    pub(super) unsafe fn schur_row(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
-        let grid = &self.grids[0];
+    pub(super) unsafe fn schur_row(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
+        let s = &self.schur;
         let (center, distant) = match colour {
-            Colour::B1 => (&self.schur_center[0], &grid.b1_distant),
-            _ => (&self.schur_center[1], &grid.b2_distant),
+            Colour::B1 => (&s.center[0], &s.b1_distant),
+            _ => (&s.center[1], &s.b2_distant),
         };
         // SAFETY: as the caller promised.
         unsafe {
             let far = (distant.couplings(row), v[colour].distant(row));
-            let near = (grid.black_diagonal.couplings(colour, row), v.diagonal(colour, row));
-            nine_points(out, center.row(row, 0), v[colour].row(row, 0), far.0, far.1, near.0, near.1);
+            let near = (s.diagonal.couplings(colour, row), v.diagonal(colour, row));
+            F::multiply(out, center.row(row, 0), v[colour].row(row, 0), far.0, far.1, near.0, near.1);
         }
     }
 }
 
 /// out = r / d, in the type of sweeps.
-fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[f64]) {
-    narrow(out, r);
+fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
+    take::<F>(out, r);
     scale_in_place::<F>(out, pivot, a);
 }
 

@@ -19,6 +19,12 @@ fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
     [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
 }
 
+/// Couplings of A at i in the type of a vector.
+#[inline(always)]
+fn narrow4<R: Real>(a: &Rows, i: usize) -> [R; 4] {
+    [R::narrow(a[0][i]), R::narrow(a[1][i]), R::narrow(a[2][i]), R::narrow(a[3][i])]
+}
+
 /// a_0 v_0 + .. + a_3 v_3 at i.
 #[inline(always)]
 fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
@@ -29,6 +35,12 @@ fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
 #[inline(always)]
 fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
+}
+
+/// A number of one vector in the type of another.
+#[inline(always)]
+fn cast<A: Real, B: Real>(v: A) -> B {
+    B::narrow(v.wide())
 }
 
 /// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap. A sum, since a
@@ -49,13 +61,19 @@ for_each_isa! {
         sums::dot(a, b)
     }
 
+    /// r' z, in the type of z.
+    fn dot_sweep<F: Format>(r: &[F::Vector], z: &[F::Real]) -> f64 {
+        sums::dot(r, z)
+    }
+
     /// sum of v.
-    fn total(v: &[f64]) -> f64 {
+    fn total<R: Real>(v: &[R]) -> f64 {
         sums::sum(v)
     }
 
     /// v = v + by.
-    fn shift_row(v: &mut [f64], by: f64) {
+    fn shift_row<R: Real>(v: &mut [R], by: f64) {
+        let by = R::narrow(by);
         for v in v {
             *v += by;
         }
@@ -73,17 +91,18 @@ for_each_isa! {
 
     /// r = r - alpha q where there is a step; out = r / d; returns r' r and r' out.
     fn advance_and_scale<F: Format>(
-        r: &mut [f64], step: Option<(f64, &[f64])>, out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>
+        r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>
     ) -> (f64, f64) {
         let n = out.len();
         let (r, pivot, a) = (&mut r[..n], &pivot[..n], cut(a, n));
         if let Some((alpha, q)) = step {
+            let alpha = F::Vector::narrow(alpha);
             for (r, q) in r.iter_mut().zip(q) {
-                *r -= alpha * q;
+                *r -= alpha * *q;
             }
         }
         for i in 0..n {
-            out[i] = F::Real::narrow(r[i]) * F::inverse(pivot[i], read4::<F>(&a, i));
+            out[i] = cast::<F::Vector, F::Real>(r[i]) * F::inverse(pivot[i], read4::<F>(&a, i));
         }
         (sums::dot(r, r), sums::dot(r, out))
     }
@@ -107,11 +126,11 @@ for_each_isa! {
     }
 
     /// out = r - sum of a v.
-    fn difference<F: Format>(out: &mut [F::Real], r: &[f64], a: Rows<F::Stored>, v: Rows<F::Real>) {
+    fn difference<F: Format>(out: &mut [F::Real], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = out.len();
         let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = F::Real::narrow(r[i]) - sum4(read4::<F>(&a, i), &v, i);
+            out[i] = cast::<F::Vector, F::Real>(r[i]) - sum4(read4::<F>(&a, i), &v, i);
         }
     }
 
@@ -127,13 +146,13 @@ for_each_isa! {
 
     /// out = (r - sum of a v) / d.
     fn solve<F: Format>(
-        out: &mut [F::Real], pivot: &[F::Stored], r: &[f64], a: Rows<F::Stored>, v: Rows<F::Real>
+        out: &mut [F::Real], pivot: &[F::Stored], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>
     ) {
         let n = out.len();
         let (pivot, r, a, v) = (&pivot[..n], &r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
             let a = read4::<F>(&a, i);
-            out[i] = F::inverse(pivot[i], a) * (F::Real::narrow(r[i]) - sum4(a, &v, i));
+            out[i] = F::inverse(pivot[i], a) * (cast::<F::Vector, F::Real>(r[i]) - sum4(a, &v, i));
         }
     }
 
@@ -161,20 +180,38 @@ for_each_isa! {
     }
 
     /// out = c w + sum of a v.
-    fn five_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+    fn five_points<R: Real>(out: &mut [R], c: &[f64], w: &[R], a: Rows, v: Rows<R>) {
         let n = out.len();
         let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + sum4(read4::<Double>(&a, i), &v, i);
+            out[i] = R::narrow(c[i]) * w[i] + sum4(narrow4(&a, i), &v, i);
+        }
+    }
+
+    /// out = (sum of a v) / c at nodes.
+    fn sum_by_center(out: &mut [f64], c: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * sum4(read4::<Double>(&a, i), &v, i);
+        }
+    }
+
+    /// r = b - (c w - sum of a y).
+    fn schur_residual<R: Real>(r: &mut [R], b: &[f64], c: &[f64], w: &[f64], a: Rows, y: Rows) {
+        let n = r.len();
+        let (b, c, w, a, y) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(y, n));
+        for i in 0..n {
+            r[i] = R::narrow(b[i] - (c[i] * w[i] - sum4(read4::<Double>(&a, i), &y, i)));
         }
     }
 
     /// out = c w + (sum of a v + sum of b u).
-    fn nine_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows, b: Rows, u: Rows) {
+    fn nine_points<R: Real>(out: &mut [R], c: &[f64], w: &[R], a: Rows, v: Rows<R>, b: Rows, u: Rows<R>) {
         let n = out.len();
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + (sum4(read4::<Double>(&a, i), &v, i) + sum4(read4::<Double>(&b, i), &u, i));
+            out[i] = R::narrow(c[i]) * w[i] + (sum4(narrow4(&a, i), &v, i) + sum4(narrow4(&b, i), &u, i));
         }
     }
 
@@ -197,9 +234,9 @@ for_each_isa! {
     }
 
     /// out = b - out.
-    fn subtract_from(out: &mut [f64], b: &[f64]) {
+    fn subtract_from<R: Real>(out: &mut [R], b: &[f64]) {
         for (out, b) in out.iter_mut().zip(b) {
-            *out = b - *out;
+            *out = R::narrow(*b) - *out;
         }
     }
 
@@ -217,26 +254,45 @@ for_each_isa! {
     }
 
     /// v = v + alpha w.
-    fn add_scaled(v: &mut [f64], alpha: f64, w: &[f64]) {
+    fn add_scaled<R: Real>(v: &mut [R], alpha: f64, w: &[R]) {
+        let alpha = R::narrow(alpha);
         for (v, w) in v.iter_mut().zip(w) {
-            *v += alpha * w;
+            *v += alpha * *w;
+        }
+    }
+
+    /// x = x + e, e = 0.
+    fn take_over<R: Real>(x: &mut [f64], e: &mut [R]) {
+        for (x, e) in x.iter_mut().zip(e) {
+            *x += e.wide();
+            *e = R::default();
         }
     }
 
     /// x = x + alpha p, p = scale z + beta p.
-    fn advance<R: Real>(x: &mut [f64], p: &mut [f64], z: &[R], alpha: f64, beta: f64, scale: f64) {
+    fn advance<F: Format>(x: &mut [F::Vector], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
+        let (alpha, beta, scale) = (F::Vector::narrow(alpha), F::Vector::narrow(beta), F::Vector::narrow(scale));
         let n = x.len();
         let (p, z) = (&mut p[..n], &z[..n]);
         for i in 0..n {
             x[i] += alpha * p[i];
-            p[i] = scale * z[i].wide() + beta * p[i];
+            p[i] = scale * cast::<F::Real, F::Vector>(z[i]) + beta * p[i];
         }
     }
 
-    /// v = scale z + beta v.
-    fn direct<R: Real>(v: &mut [f64], z: &[R], beta: f64, scale: f64) {
-        for (v, z) in v.iter_mut().zip(z) {
-            *v = scale * z.wide() + beta * *v;
+    /// p = scale z + beta p.
+    fn direct<F: Format>(p: &mut [F::Vector], z: &[F::Real], beta: f64, scale: f64) {
+        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
+        for (p, z) in p.iter_mut().zip(z) {
+            *p = scale * cast::<F::Real, F::Vector>(*z) + beta * *p;
+        }
+    }
+
+    /// p = scale z.
+    fn begin<F: Format>(p: &mut [F::Vector], z: &[F::Real], scale: f64) {
+        let scale = F::Vector::narrow(scale);
+        for (p, z) in p.iter_mut().zip(z) {
+            *p = scale * cast::<F::Real, F::Vector>(*z);
         }
     }
 
@@ -251,6 +307,13 @@ for_each_isa! {
     fn narrow<R: Real>(z: &mut [R], v: &[f64]) {
         for (z, v) in z.iter_mut().zip(v) {
             *z = R::narrow(*v);
+        }
+    }
+
+    /// z = r.
+    fn take<F: Format>(z: &mut [F::Real], r: &[F::Vector]) {
+        for (z, r) in z.iter_mut().zip(r) {
+            *z = cast(*r);
         }
     }
 

@@ -35,7 +35,7 @@ use crate::grid::components::Components;
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
-use format::{Brain, Double, Format, Single};
+use format::{Brain, Double, Format, Mixed, Single};
 use packed::{Packed, Shape};
 use std::ops::Range;
 use steps::{Caller, Member};
@@ -108,6 +108,7 @@ impl RrbBackend for Cpu {
                 match setup.storage {
                     Storage::F64 => Box::new(Packed::<Double>::new(shape)?) as Box<dyn PackedSolver>,
                     Storage::F32 => Box::new(Packed::<Single>::new(shape)?),
+                    Storage::Bf16 if setup.single => Box::new(Packed::<Mixed>::new(shape)?),
                     Storage::Bf16 => Box::new(Packed::<Brain>::new(shape)?),
                 }
             }

@@ -28,9 +28,9 @@ pub struct Diagonal<T = f64> {
 }
 
 /// Couplings at distance two between nodes of one colour, to the east and north.
-pub struct Distant {
-    pub east: Area,
-    pub north: Area,
+pub struct Distant<T = f64> {
+    pub east: Area<T>,
+    pub north: Area<T>,
 }
 
 pub const WEST: usize = 0;
@@ -130,10 +130,11 @@ impl<T: Number> Diagonal<T> {
     }
 }
 
-impl Distant {
-    /// All zero.
-    pub fn zeroed(layout: &Layout) -> Result<Self> {
-        Ok(Self { east: Area::zeroed(layout)?, north: Area::zeroed(layout)? })
+impl<T: Number> Distant<T> {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        let area = || if present { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { east: area()?, north: area()? })
     }
 
     /// The same arrays under another name.
@@ -145,7 +146,7 @@ impl Distant {
     ///
     /// # Safety
     /// Nobody may write the rows read while they are used.
-    pub unsafe fn couplings(&self, row: usize) -> Rows<'_> {
+    pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
         // SAFETY: as the caller promised.
         unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
     }

@@ -1,7 +1,7 @@
 //! What the `cpu` backend keeps: the matrix, the levels on r1/r2/b1/b2 grids, the natural levels below them,
 //! and the vectors.
 
-use super::area::{Area, Four, Shared};
+use super::area::{Area, Four, Number, Shared};
 use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
 use super::memory::{copies_are_done, copy_past_caches};
@@ -10,7 +10,7 @@ use super::projection::Projection;
 use super::team::Me;
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
-use crate::backend::storage::Storage;
+use crate::backend::storage::{Real, Storage};
 use crate::backend::sums::pairwise;
 use crate::backend::{Inputs, Setup};
 use crate::error::{Error, Result};
@@ -37,6 +37,8 @@ pub struct Shape {
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
+    /// CG in single precision.
+    single: bool,
     cycle: Cycle,
 }
 
@@ -51,6 +53,7 @@ impl Shape {
             fused: setup.fused,
             nine_points: a.corners.is_some(),
             storage: setup.storage,
+            single: setup.single,
             cycle: setup.cycle,
         }
     }
@@ -118,6 +121,40 @@ pub struct RecursionGrid<F: Format> {
     pub u: Four<F::Real>,
 }
 
+/// S1: nine points on black nodes, at distance two and diagonally.
+pub struct Schur<V> {
+    /// Of b1 and b2: the diagonal, or what [`Format::multiply`] wants in its place.
+    pub center: [Area<V>; 2],
+    /// b1 to b2.
+    pub diagonal: Diagonal<V>,
+    pub b1_distant: Distant<V>,
+    pub b2_distant: Distant<V>,
+}
+
+impl<V: Real + Number> Schur<V> {
+    /// In the arrays of the factorization of the first grid where they are of this type.
+    fn new<F: Format<Vector = V>>(first: &PackedGrid<F>, present: bool) -> Result<Self> {
+        let layout = &first.layout;
+        let zeroed = || if present { Area::zeroed(layout) } else { Area::absent() };
+        let area = |wide: &Area| F::narrow(wide).map_or_else(zeroed, Ok);
+        let distant =
+            |wide: &Distant| -> Result<_> { Ok(Distant { east: area(&wide.east)?, north: area(&wide.north)? }) };
+        let [southwest, southeast, northwest, northeast] = &first.black_diagonal.of;
+        Ok(Self {
+            center: [zeroed()?, zeroed()?],
+            diagonal: Diagonal { of: [area(southwest)?, area(southeast)?, area(northwest)?, area(northeast)?] },
+            b1_distant: distant(&first.b1_distant)?,
+            b2_distant: distant(&first.b2_distant)?,
+        })
+    }
+
+    /// Bytes of what is not the first grid's.
+    fn bytes<F: Format<Vector = V>>(&self) -> usize {
+        let couplings = self.diagonal.bytes() + self.b1_distant.bytes() + self.b2_distant.bytes();
+        self.center[0].bytes() + self.center[1].bytes() + if F::SINGLE { couplings } else { 0 }
+    }
+}
+
 /// What a factorization makes of the first grid of S1: the arrays that stay, or on large grids windows on the rows in
 /// work, in the memory of vectors, from which rows go to the arrays past the caches once they are complete. That saves
 /// fetching what is written, a third of the traffic.
@@ -142,6 +179,11 @@ const FIRST_ROWS: usize = 2;
 const LAST_ROWS: usize = 4;
 /// A row is used from the time that row J - 3 is complete until row J + 2 is.
 const ROWS_IN_WORK: usize = 6;
+
+/// A vector of CG as doubles, where it has them.
+fn wide_four<F: Format>(v: &Four<F::Vector>) -> Option<Four> {
+    Some(Four { r1: F::wide(&v.r1)?, r2: F::wide(&v.r2)?, b1: F::wide(&v.b1)?, b2: F::wide(&v.b2)? })
+}
 
 /// Slot of each row -1 .. cy.
 fn slots(rows: usize, members: usize) -> Vec<u32> {
@@ -170,8 +212,8 @@ pub struct Packed<F: Format> {
     pub matrix: Matrix,
     /// Where CG runs on S1, once `prepare` was there.
     pub making: Option<Making>,
-    /// Diagonal of S1; absent where CG runs on A.
-    pub schur_center: [Area; 2],
+    /// What CG runs on, where that is not A.
+    pub schur: Schur<F::Vector>,
     pub grids: Vec<PackedGrid<F>>,
     /// First grid of each section of the cycle.
     pub sections: Vec<usize>,
@@ -184,9 +226,11 @@ pub struct Packed<F: Format> {
     natural: Mutex<NaturalLevels>,
     pub b: Four,
     pub x: Four,
-    pub r: Four,
-    pub p: Four,
-    pub q: Four,
+    /// What iterations add to: x, or in single precision what x is to get when residuals are renewed.
+    pub correction: Four<F::Vector>,
+    pub r: Four<F::Vector>,
+    pub p: Four<F::Vector>,
+    pub q: Four<F::Vector>,
     pub projection: Projection,
     /// Sums of the fused stages: see `fused::StageSums`.
     pub stage_sums: StageSums,
@@ -213,7 +257,8 @@ impl<F: Format> Packed<F> {
         // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
         let x = Four::zeroed(&first, true)?;
         let p = Four::zeroed(&first, !shape.schur)?;
-        let mut vectors = Some((&x, &p));
+        let wide_p = wide_four::<F>(&p);
+        let mut vectors = Some((&x, wide_p.as_ref()));
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
@@ -225,7 +270,11 @@ impl<F: Format> Packed<F> {
             grid = grid.coarse();
         }
         let reds = !shape.schur;
-        let schur_center = || if shape.schur { Area::zeroed(&first) } else { Area::absent() };
+        let correction = |wide: &Area, present| match F::narrow(wide) {
+            Some(same) => Ok(same),
+            None if present => Area::zeroed(&first),
+            None => Area::absent(),
+        };
         Ok(Self {
             shape,
             matrix: Matrix {
@@ -235,7 +284,7 @@ impl<F: Format> Packed<F> {
                 black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
             },
             making: None,
-            schur_center: [schur_center()?, schur_center()?],
+            schur: Schur::new(&grids[0], shape.schur)?,
             natural: Mutex::new(NaturalLevels::new(
                 grid,
                 embedding,
@@ -245,6 +294,12 @@ impl<F: Format> Packed<F> {
                 false,
             )?),
             b: Four::zeroed(&first, true)?,
+            correction: Four {
+                r1: correction(&x.r1, reds)?,
+                r2: correction(&x.r2, reds)?,
+                b1: correction(&x.b1, true)?,
+                b2: correction(&x.b2, true)?,
+            },
             x,
             r: Four::zeroed(&first, reds)?,
             p,
@@ -331,52 +386,42 @@ impl<F: Format> Packed<F> {
         let (first, m) = (&self.grids[0], &self.matrix);
         let rows = first.layout.cy;
         let of_row: Arc<[u32]> = slots(rows, members).into();
+        if F::SINGLE {
+            // No vector of CG has room for doubles.
+            return Making::of_windows(|| Area::own_window(&first.layout, &of_row), members);
+        }
+        let wide = |area| F::wide(area).ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()));
+        let (r, q, p) = (&self.r, &self.q, &self.p);
+        let hosts = [wide(&r.b1)?, wide(&r.b2)?, wide(&q.b1)?, wide(&q.b2)?, wide(&p.b1)?, wide(&p.b2)?];
         let taken = of_row.iter().max().map_or(0, |&slot| slot as usize + 1);
-        let hosts = [&self.r.b1, &self.r.b2, &self.q.b1, &self.q.b2, &self.p.b1, &self.p.b2];
         let each = rows / taken;
         if !windows || hosts.len() * each < WINDOWS {
-            let inverse_of_dropped = if F::short(&first.own).is_some() { &self.p.b1 } else { &first.inverse.b1 };
+            let [r1, r2, _, _, p1, _] = hosts;
+            let [center1, center2] = &self.schur.center;
             return Ok(Making {
                 center: m.center.again(),
                 straight: m.straight.again(),
                 excess: self.x.again(),
                 inverse: Four {
-                    r1: self.r.b1.again(),
-                    r2: self.r.b2.again(),
-                    b1: inverse_of_dropped.again(),
+                    r1,
+                    r2,
+                    b1: if F::short(&first.own).is_some() { p1 } else { first.inverse.b1.again() },
                     b2: Area::absent()?,
                 },
                 black_diagonal: first.black_diagonal.again(),
                 b1_distant: first.b1_distant.again(),
                 b2_distant: first.b2_distant.again(),
-                schur_center: self.schur_center.each_ref().map(Area::again),
+                schur_center: [wide(center1)?, wide(center2)?],
                 windows: false,
                 members,
             });
         }
         let mut made = 0;
-        let mut next = || {
+        let next = || {
             made += 1;
-            hosts[(made - 1) / each].window((made - 1) % each * taken, &of_row)
+            Ok(hosts[(made - 1) / each].window((made - 1) % each * taken, &of_row))
         };
-        let mut four = || [next(), next(), next(), next()];
-        let of_colours = |[r1, r2, b1, b2]: [Area; 4]| Four { r1, r2, b1, b2 };
-        let center = of_colours(four());
-        let straight = Straight { r1: four(), r2: four() };
-        let excess = of_colours(four());
-        let black_diagonal = Diagonal { of: four() };
-        Ok(Making {
-            center,
-            straight,
-            excess,
-            black_diagonal,
-            inverse: Four { r1: next(), r2: next(), b1: next(), b2: Area::absent()? },
-            b1_distant: Distant { east: next(), north: next() },
-            b2_distant: Distant { east: next(), north: next() },
-            schur_center: [next(), next()],
-            windows: true,
-            members,
-        })
+        Making::of_windows(next, members)
     }
 
     /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which fused
@@ -394,9 +439,10 @@ impl<F: Format> Packed<F> {
 
     /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
     pub fn clear_vectors(&mut self) {
-        for vector in [&self.b, &self.x, &self.r, &self.p, &self.q] {
-            // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
-            unsafe { vector.clear() };
+        // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
+        unsafe {
+            [&self.b, &self.x].iter().for_each(|v| v.clear());
+            [&self.correction, &self.r, &self.p, &self.q].iter().for_each(|v| v.clear());
         }
         // SAFETY: as above.
         unsafe { self.clear_sweeps() };
@@ -476,13 +522,14 @@ impl<F: Format> Packed<F> {
 
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
-        let vectors = [&m.center, &self.b, &self.x, &self.r, &self.p, &self.q];
-        vectors.iter().map(|v| v.bytes()).sum::<usize>()
+        let correction = if F::SINGLE { self.correction.bytes() } else { 0 };
+        [&m.center, &self.b, &self.x].iter().map(|v| v.bytes()).sum::<usize>()
+            + [&self.r, &self.p, &self.q].iter().map(|v| v.bytes()).sum::<usize>()
+            + correction
             + m.straight.bytes()
             + m.red_diagonal.bytes()
             + m.black_diagonal.bytes()
-            + self.schur_center[0].bytes()
-            + self.schur_center[1].bytes()
+            + self.schur.bytes::<F>()
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             - self.vectors_in_the_first_grid()
             + self.natural().bytes()
@@ -494,6 +541,27 @@ impl<F: Format> Packed<F> {
 const WINDOWS: usize = 29;
 
 impl Making {
+    fn of_windows(mut next: impl FnMut() -> Result<Area>, members: usize) -> Result<Self> {
+        let mut four = || -> Result<_> { Ok([next()?, next()?, next()?, next()?]) };
+        let of_colours = |[r1, r2, b1, b2]: [Area; 4]| Four { r1, r2, b1, b2 };
+        let center = of_colours(four()?);
+        let straight = Straight { r1: four()?, r2: four()? };
+        let excess = of_colours(four()?);
+        let black_diagonal = Diagonal { of: four()? };
+        Ok(Self {
+            center,
+            straight,
+            excess,
+            black_diagonal,
+            inverse: Four { r1: next()?, r2: next()?, b1: next()?, b2: Area::absent()? },
+            b1_distant: Distant { east: next()?, north: next()? },
+            b2_distant: Distant { east: next()?, north: next()? },
+            schur_center: [next()?, next()?],
+            windows: true,
+            members,
+        })
+    }
+
     /// Whether rows are made in windows.
     #[cfg(test)]
     pub(super) fn has_windows(&self) -> bool {
@@ -568,17 +636,22 @@ impl Making {
         for colour in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
             copy(&self.center[colour], &m.center[colour]);
         }
+        let keep = |window: &Area, area: &Area<F::Vector>| {
+            // SAFETY: as the caller promised.
+            unsafe { F::keep(area.row_mut(row, 0), window.row(row, 0)) };
+        };
+        let schur = &k.schur;
         for k in 0..4 {
             copy(&self.straight.r1[k], &m.straight.r1[k]);
             copy(&self.straight.r2[k], &m.straight.r2[k]);
-            copy(&self.black_diagonal.of[k], &grid.black_diagonal.of[k]);
+            keep(&self.black_diagonal.of[k], &schur.diagonal.of[k]);
         }
-        for (window, area) in [(&self.b1_distant, &grid.b1_distant), (&self.b2_distant, &grid.b2_distant)] {
-            copy(&window.east, &area.east);
-            copy(&window.north, &area.north);
+        for (window, area) in [(&self.b1_distant, &schur.b1_distant), (&self.b2_distant, &schur.b2_distant)] {
+            keep(&window.east, &area.east);
+            keep(&window.north, &area.north);
         }
-        for (window, area) in self.schur_center.iter().zip(&k.schur_center) {
-            copy(window, area);
+        for (window, area) in self.schur_center.iter().zip(&schur.center) {
+            keep(window, area);
         }
         if F::short(&grid.own).is_none() {
             copy(&self.inverse.b1, &grid.inverse.b1);
@@ -599,7 +672,7 @@ impl<F: Format> PackedGrid<F> {
         grid: Grid,
         embedding: Embedding,
         shape: Shape,
-        vectors: Option<(&Four, &Four)>,
+        vectors: Option<(&Four, Option<&Four>)>,
         recurses: bool,
     ) -> Result<Self> {
         let first = vectors.is_some();
@@ -610,10 +683,12 @@ impl<F: Format> PackedGrid<F> {
         let (excess, inverse) = match (vectors, F::short(&own)) {
             (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
             (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
-            (Some((x, p)), Some(_)) => (x.again(), p.again()),
-            (Some((x, _)), None) => (x.again(), Four::eliminated(&layout, true)?),
+            (Some((x, Some(p))), Some(_)) => (x.again(), p.again()),
+            (Some((x, _)), _) => (x.again(), Four::eliminated(&layout, true)?),
             (None, _) => (Four::zeroed(&layout, true)?, Four::eliminated(&layout, true)?),
         };
+        // Those of S1 in single precision are made in windows.
+        let wide = !(first && shape.schur && F::SINGLE);
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
             own,
@@ -624,9 +699,9 @@ impl<F: Format> PackedGrid<F> {
             excess,
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
-            black_diagonal: Diagonal::zeroed(&layout, true)?,
-            b1_distant: Distant::zeroed(&layout)?,
-            b2_distant: Distant::zeroed(&layout)?,
+            black_diagonal: Diagonal::zeroed(&layout, wide)?,
+            b1_distant: Distant::zeroed(&layout, wide)?,
+            b2_distant: Distant::zeroed(&layout, wide)?,
             z: Four::zeroed(&layout, own_reds)?,
             layout,
         })

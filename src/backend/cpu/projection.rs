@@ -118,7 +118,7 @@ impl Projection {
     ///
     /// # Safety
     /// The row must be this member's, and nobody may ask for totals of this vector before the next barrier.
-    pub unsafe fn note(&self, which: Vector, colour: Colour, row: usize, v: &Four) {
+    pub unsafe fn note<R: Real + Number>(&self, which: Vector, colour: Colour, row: usize, v: &Four<R>) {
         let Some((sums, _)) = &self.fused else { return };
         for (k, run) in self.runs_of(colour, row) {
             // SAFETY: as the caller promised; a run's sum is written by the owner of its row.
@@ -151,7 +151,15 @@ impl Projection {
     ///
     /// # Safety
     /// The row must be this member's.
-    pub unsafe fn subtract(&self, me: Me, which: Vector, alpha: Option<f64>, colour: Colour, row: usize, v: &Four) {
+    pub unsafe fn subtract<R: Real + Number>(
+        &self,
+        me: Me,
+        which: Vector,
+        alpha: Option<f64>,
+        colour: Colour,
+        row: usize,
+        v: &Four<R>,
+    ) {
         let Some((_, totals)) = &self.fused else { return };
         for (_, run) in self.runs_of(colour, row) {
             let component = run.component as usize;

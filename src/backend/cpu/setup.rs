@@ -542,6 +542,10 @@ impl<'a, F: Format> Levels<'a, F> {
                     let (center, h) = (matrix.center[colour].row(row, 0), self.inverse.straight(colour, row));
                     let out = matrix.schur_center[k].row_mut(row, 0);
                     schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
+                    if F::SINGLE {
+                        // In difference form: its row sum in place of the diagonal.
+                        out.copy_from_slice(excess);
+                    }
                 } else {
                     subtract::<Double>(excess, a, t);
                 }
@@ -734,6 +738,7 @@ mod tests {
             zero_row_sum: 0.0,
             fused: true,
             storage,
+            single: false,
             unit,
             cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
         }

@@ -7,9 +7,11 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points, over_center,
-    scale_in_place, scale_row, solve_by_center, subtract, subtract_from, subtract_scaled, widen,
+    add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow, nine_points,
+    over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from, subtract_scaled,
+    sum_by_center, take, take_over, widen,
 };
+use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
 use super::setup::{natural_rows, split};
@@ -114,15 +116,77 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    fn dot(&mut self, a: &Four, b: &Four, colours: &[Colour]) -> f64 {
+    fn dot<R: Real + Number>(&mut self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
         self.k.sum_over_rows(self.me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
             colours.iter().map(|&c| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }).sum()
         })
     }
 
+    /// Black rows of this member with four red rows around them: `of_red(colour, J, out)` makes a red row,
+    /// `at_black(colour, J, rows)` takes the four of a black one. Red rows stay in cache.
+    fn through_reds(
+        &self,
+        mut of_red: impl FnMut(Colour, usize, &mut [f64]),
+        mut at_black: impl FnMut(Colour, usize, Rows),
+    ) {
+        let n = self.layout().cx;
+        let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.fill(0.0);
+        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
+        let mut row = || rows.next().expect("room for four rows");
+        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
+        let mut make = |colour: Colour, row: usize, y: &mut [f64]| of_red(colour, row, &mut y[BORDER..][..n]);
+        let all = self.rows();
+        match all.start.checked_sub(1) {
+            Some(before) => make(Colour::R1, before, r1),
+            None => r1.fill(0.0),
+        }
+        make(Colour::R2, all.start, r2_above);
+        for row in all {
+            std::mem::swap(&mut r1_below, &mut r1);
+            std::mem::swap(&mut r2, &mut r2_above);
+            make(Colour::R1, row, r1);
+            make(Colour::R2, row + 1, r2_above);
+            at_black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]);
+            at_black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]);
+        }
+    }
+
+    /// In single precision, x gets what iterations have added since the last time.
+    fn take_over(&self) {
+        if !F::SINGLE {
+            return;
+        }
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other uses in this step.
+            unsafe { take_over(self.k.x[colour].row_mut(row, 0), self.k.correction[colour].row_mut(row, 0)) };
+        });
+    }
+
+    /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
+    fn renewed_residual(&mut self) -> f64 {
+        self.take_over();
+        self.barrier();
+        let k = self.k;
+        self.through_reds(
+            // SAFETY: nobody writes x or A in this step.
+            |colour, row, y| unsafe {
+                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                sum_by_center(y, center, a, k.x.straight(colour, row));
+            },
+            // SAFETY: as above, nor b; writes black rows of r of this member.
+            |colour, row, y| unsafe {
+                let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                let a = k.matrix.straight.couplings(colour, row);
+                schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
+            },
+        );
+        self.residual_norm2()
+    }
+
     /// `out` = row J of A times v.
-    fn row_of_a(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
+    fn row_of_a<R: Real + Number>(&self, colour: Colour, row: usize, v: &Four<R>, out: &mut [R]) {
         let m = &self.k.matrix;
         // SAFETY: nobody writes A or v in this step.
         unsafe {
@@ -137,10 +201,11 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     /// `out` = row J of the matrix that CG works on times v.
-    fn row_of_system(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
-        if self.k.shape.schur {
+    fn row_of_system(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
+        let k = self.k;
+        if k.shape.schur {
             // SAFETY: nobody writes S1 or v in this step.
-            unsafe { self.k.schur_row(colour, row, v, out) };
+            unsafe { k.schur_row(colour, row, v, out) };
         } else {
             self.row_of_a(colour, row, v, out);
         }
@@ -309,15 +374,18 @@ impl<F: Format> Packed<F> {
 
 impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) -> f64 {
+        if F::SINGLE {
+            return self.renewed_residual();
+        }
         self.barrier();
         let mut turn = self.turn;
         let k = self.k;
         let sum = k.sum_over_rows(self.me, &mut turn, |row| {
             let mut square = 0.0;
             for &colour in k.system() {
-                // SAFETY: reads x and b, writes rows of r of this member.
+                // SAFETY: reads x, which `correction` is here, and b, writes rows of r of this member.
                 let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                self.row_of_system(colour, row, &k.x, r);
+                self.row_of_system(colour, row, &k.correction, r);
                 subtract_from(r, b);
                 square += dot(r, r);
             }
@@ -334,7 +402,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             for &colour in k.system() {
                 // SAFETY: rows of this member, which no other reads in this step.
                 let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                r.copy_from_slice(b);
+                narrow(r, b);
                 square += dot(r, r);
             }
             square
@@ -349,7 +417,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let (k, me) = (self.k, self.me);
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { narrow(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
+            unsafe { take::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         self.barrier();
@@ -358,7 +426,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let z = &self.first().z;
         let rho = k.sum_over_rows(me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
-            k.system().iter().map(|&c| unsafe { dot_mixed(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
+            k.system().iter().map(|&c| unsafe { dot_sweep::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
         });
         rho / k.unit
     }
@@ -367,7 +435,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
-            unsafe { widen(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
+            unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
     }
 
@@ -375,7 +443,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let scale = self.k.unit.recip();
         self.each_row(|colour, row| {
             // SAFETY: as in `first_direction`.
-            unsafe { direct(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
+            unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
         });
     }
 
@@ -392,7 +460,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn advance_solution(&mut self, alpha: f64) {
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
+            let (x, p) = unsafe { (self.k.correction[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
             add_scaled(x, alpha, p);
         });
     }
@@ -403,6 +471,10 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
             add_scaled(r, -alpha, q);
         });
+    }
+
+    fn renews(&self) -> bool {
+        F::SINGLE
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -503,6 +575,12 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                     unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
                 }
             }
+            if F::SINGLE {
+                for &colour in k.system() {
+                    // SAFETY: as above.
+                    unsafe { k.correction[colour].row_mut(row, 0).fill(F::Vector::default()) };
+                }
+            }
             // SAFETY: rows of this member, which only it writes.
             ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         })
@@ -593,40 +671,16 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         }
         let k = self.k;
         self.barrier();
-        // y_r = b_r / d_r, in rows that stay in cache; red rows of b are not written in this step.
-        let n = self.layout().cx;
-        let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.fill(0.0);
-        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
-        let mut row = || rows.next().expect("room for four rows");
-        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
-        let over_pivot = |colour: Colour, row: usize, y: &mut [f64]| {
+        self.through_reds(
+            // y_r = b_r / d_r.
             // SAFETY: nobody writes red b or A in this step.
-            let (b, center) = unsafe { (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0)) };
-            over_center(&mut y[BORDER..][..n], b, center);
-        };
-        let all = self.rows();
-        match all.start.checked_sub(1) {
-            Some(before) => over_pivot(Colour::R1, before, r1),
-            None => r1.fill(0.0),
-        }
-        over_pivot(Colour::R2, all.start, r2_above);
-        for row in all {
-            std::mem::swap(&mut r1_below, &mut r1);
-            std::mem::swap(&mut r2, &mut r2_above);
-            over_pivot(Colour::R1, row, r1);
-            over_pivot(Colour::R2, row + 1, r2_above);
-            for (colour, y) in [
-                (Colour::B1, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]),
-                (Colour::B2, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]),
-            ] {
-                // SAFETY: writes black rows of this member.
-                unsafe {
-                    let a = k.matrix.straight.couplings(colour, row);
-                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
-                }
-            }
-        }
+            |colour, row, y| unsafe { over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0)) },
+            // SAFETY: writes black rows of this member.
+            |colour, row, y| unsafe {
+                let a = k.matrix.straight.couplings(colour, row);
+                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+            },
+        );
     }
 
     fn take_z(&mut self) {
@@ -642,6 +696,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             return self.solution_max();
         }
         let k = self.k;
+        self.take_over();
         self.barrier();
         let largest = k.over_rows(self.me, &mut self.turn, |row| {
             for colour in [Colour::R1, Colour::R2] {
