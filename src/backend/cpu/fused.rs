@@ -126,7 +126,7 @@ impl<R: Real + Number> Buffers<R> {
 
 /// x = x + alpha p, p = scale z + beta p; p = scale z at a start.
 fn step_row<F: Format>(
-    x: &mut [F::Vector],
+    x: &mut [f64],
     p: &mut [F::Vector],
     z: &[F::Real],
     step: Option<(f64, f64)>,
@@ -497,7 +497,7 @@ impl<F: Format> Packed<F> {
                 self.fetch(0, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 self.project_direction(me, step, Colour::B2, row);
-                let x = self.correction.b2.row_mut(row, 0);
+                let x = self.x.b2.row_mut(row, 0);
                 step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scale);
                 self.projection.note(Vector::P, Colour::B2, row, &self.p);
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
@@ -509,7 +509,7 @@ impl<F: Format> Packed<F> {
                     let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
                     solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
                     self.project_direction(me, step, Colour::B1, row);
-                    step_row::<F>(self.correction.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
+                    step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
                     self.projection.note(Vector::P, Colour::B1, row, &self.p);
                 }
                 t.values = z;

@@ -261,21 +261,20 @@ for_each_isa! {
         }
     }
 
-    /// x = x + e, e = 0.
-    fn take_over<R: Real>(x: &mut [f64], e: &mut [R]) {
-        for (x, e) in x.iter_mut().zip(e) {
-            *x += e.wide();
-            *e = R::default();
+    /// x = x + alpha p.
+    fn add_direction<R: Real>(x: &mut [f64], alpha: f64, p: &[R]) {
+        for (x, p) in x.iter_mut().zip(p) {
+            *x += alpha * p.wide();
         }
     }
 
     /// x = x + alpha p, p = scale z + beta p.
-    fn advance<F: Format>(x: &mut [F::Vector], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
-        let (alpha, beta, scale) = (F::Vector::narrow(alpha), F::Vector::narrow(beta), F::Vector::narrow(scale));
+    fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
+        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
         let n = x.len();
         let (p, z) = (&mut p[..n], &z[..n]);
         for i in 0..n {
-            x[i] += alpha * p[i];
+            x[i] += alpha * p[i].wide();
             p[i] = scale * cast::<F::Real, F::Vector>(z[i]) + beta * p[i];
         }
     }

@@ -185,6 +185,12 @@ fn wide_four<F: Format>(v: &Four<F::Vector>) -> Option<Four> {
     Some(Four { r1: F::wide(&v.r1)?, r2: F::wide(&v.r2)?, b1: F::wide(&v.b1)?, b2: F::wide(&v.b2)? })
 }
 
+/// An array of doubles as a vector of CG.
+fn narrow_four<F: Format>(v: &Four) -> Result<Four<F::Vector>> {
+    let area = |wide| F::narrow(wide).map_or_else(Area::absent, Ok);
+    Ok(Four { r1: area(&v.r1)?, r2: area(&v.r2)?, b1: area(&v.b1)?, b2: area(&v.b2)? })
+}
+
 /// Slot of each row -1 .. cy.
 fn slots(rows: usize, members: usize) -> Vec<u32> {
     let own = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
@@ -226,8 +232,8 @@ pub struct Packed<F: Format> {
     natural: Mutex<NaturalLevels>,
     pub b: Four,
     pub x: Four,
-    /// What iterations add to: x, or in single precision what x is to get when residuals are renewed.
-    pub correction: Four<F::Vector>,
+    /// x as one of the vectors of CG; absent where they are in single precision.
+    pub x_in_cg: Four<F::Vector>,
     pub r: Four<F::Vector>,
     pub p: Four<F::Vector>,
     pub q: Four<F::Vector>,
@@ -270,11 +276,6 @@ impl<F: Format> Packed<F> {
             grid = grid.coarse();
         }
         let reds = !shape.schur;
-        let correction = |wide: &Area, present| match F::narrow(wide) {
-            Some(same) => Ok(same),
-            None if present => Area::zeroed(&first),
-            None => Area::absent(),
-        };
         Ok(Self {
             shape,
             matrix: Matrix {
@@ -294,12 +295,7 @@ impl<F: Format> Packed<F> {
                 false,
             )?),
             b: Four::zeroed(&first, true)?,
-            correction: Four {
-                r1: correction(&x.r1, reds)?,
-                r2: correction(&x.r2, reds)?,
-                b1: correction(&x.b1, true)?,
-                b2: correction(&x.b2, true)?,
-            },
+            x_in_cg: narrow_four::<F>(&x)?,
             x,
             r: Four::zeroed(&first, reds)?,
             p,
@@ -442,7 +438,7 @@ impl<F: Format> Packed<F> {
         // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
         unsafe {
             [&self.b, &self.x].iter().for_each(|v| v.clear());
-            [&self.correction, &self.r, &self.p, &self.q].iter().for_each(|v| v.clear());
+            [&self.r, &self.p, &self.q].iter().for_each(|v| v.clear());
         }
         // SAFETY: as above.
         unsafe { self.clear_sweeps() };
@@ -522,10 +518,8 @@ impl<F: Format> Packed<F> {
 
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
-        let correction = if F::SINGLE { self.correction.bytes() } else { 0 };
         [&m.center, &self.b, &self.x].iter().map(|v| v.bytes()).sum::<usize>()
             + [&self.r, &self.p, &self.q].iter().map(|v| v.bytes()).sum::<usize>()
-            + correction
             + m.straight.bytes()
             + m.red_diagonal.bytes()
             + m.black_diagonal.bytes()

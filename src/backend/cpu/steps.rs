@@ -7,9 +7,9 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow, nine_points,
+    add_direction, add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow, nine_points,
     over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from, subtract_scaled,
-    sum_by_center, take, take_over, widen,
+    sum_by_center, take, widen,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -153,20 +153,8 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// In single precision, x gets what iterations have added since the last time.
-    fn take_over(&self) {
-        if !F::SINGLE {
-            return;
-        }
-        self.each_row(|colour, row| {
-            // SAFETY: rows of this member, which no other uses in this step.
-            unsafe { take_over(self.k.x[colour].row_mut(row, 0), self.k.correction[colour].row_mut(row, 0)) };
-        });
-    }
-
     /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
     fn renewed_residual(&mut self) -> f64 {
-        self.take_over();
         self.barrier();
         let k = self.k;
         self.through_reds(
@@ -383,9 +371,9 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let sum = k.sum_over_rows(self.me, &mut turn, |row| {
             let mut square = 0.0;
             for &colour in k.system() {
-                // SAFETY: reads x, which `correction` is here, and b, writes rows of r of this member.
+                // SAFETY: reads x and b, writes rows of r of this member.
                 let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                self.row_of_system(colour, row, &k.correction, r);
+                self.row_of_system(colour, row, &k.x_in_cg, r);
                 subtract_from(r, b);
                 square += dot(r, r);
             }
@@ -460,8 +448,8 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn advance_solution(&mut self, alpha: f64) {
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
-            let (x, p) = unsafe { (self.k.correction[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
-            add_scaled(x, alpha, p);
+            let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
+            add_direction(x, alpha, p);
         });
     }
 
@@ -573,12 +561,6 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 for &colour in cleared {
                     // SAFETY: a row of this member, which nobody reads in this step.
                     unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
-                }
-            }
-            if F::SINGLE {
-                for &colour in k.system() {
-                    // SAFETY: as above.
-                    unsafe { k.correction[colour].row_mut(row, 0).fill(F::Vector::default()) };
                 }
             }
             // SAFETY: rows of this member, which only it writes.
@@ -696,7 +678,6 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             return self.solution_max();
         }
         let k = self.k;
-        self.take_over();
         self.barrier();
         let largest = k.over_rows(self.me, &mut self.turn, |row| {
             for colour in [Colour::R1, Colour::R2] {
