@@ -38,9 +38,13 @@ pub struct Test {
 pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
-/// Where CG is in single precision, its residual is renewed in double precision each time it has fallen by this: what
-/// rounding has added to it is far less by then.
-const RENEWAL: f64 = 1e-3;
+/// Where CG is in single precision, its residual is renewed in double precision each time its square has fallen by this,
+/// or after so many iterations. Rounding has mostly changed it little by then, so that the iteration goes on in its
+/// direction; where the square is `DRIFTED` times what was recurred, or no less than `1 / DRIFTED` of the last one, it
+/// starts again.
+const RENEWAL: f64 = 1e-6;
+const RENEWAL_ITERATIONS: usize = 40;
+const DRIFTED: f64 = 4.0;
 
 /// How PCG ended: iterations, the last residual norm and why.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +100,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             return ended(iterations, norm, StopReason::MaxIter);
         }
         let recomputed = norm;
-        let mut renewed = norm;
+        let mut renewed = (norm2, iterations);
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
@@ -145,12 +149,15 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             stopped = s.observe(iterations, norm / test.reference);
             let met = norm <= test.threshold;
             let ends = met || stopped || iterations >= test.max_iter;
-            if !ends && s.renews() && norm <= RENEWAL * renewed {
-                // The direction stays: r is the same but for rounding.
+            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
+            if !ends && due && s.renews() {
                 s.advance_solution(alpha);
                 alpha = 0.0;
-                renewed = norm;
-                s.residual();
+                let (recurred, last) = (norm2, renewed.0);
+                renewed = (s.residual(), iterations);
+                if renewed.0 > DRIFTED * recurred || renewed.0 * DRIFTED > last {
+                    break;
+                }
                 norm2 = s.descend(None);
                 rho_new = s.preconditioned_square();
             } else if !ends && test.norm == Norm::True2 {
