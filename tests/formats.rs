@@ -309,7 +309,7 @@ fn success_is_never_false() {
             this_success_is_true(name, a, &format!("precision={precision} cycle={cycle}"));
         }
     }
-    // What `auto` makes of it, in bf16 on this size. `mixed` is refused, see misuse.rs.
+    // What `auto` makes of it, in bf16 on this size.
     this_success_is_true("inclusions 1e6", &inclusions(130, 1e6), "precision=auto cycle=auto");
 }
 
@@ -404,11 +404,11 @@ fn contrasts_beyond_short_formats() {
     }
 }
 
-/// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; bf16 where the size of M
-/// counts, f64 below that and with contrasts that strain the range.
+/// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where the
+/// size of arrays counts, f64 below that and with contrasts that strain the range.
 #[test]
 fn automatic_choices() {
-    let (f64_, bf16, v, amli) = (1, 3, 1, 2);
+    let (f64_, bf16, mixed, v, amli) = (1, 3, 4, 1, 2);
     let mut wrong = Vec::new();
     for (name, cycle) in [
         ("poisson_f", amli),
@@ -425,7 +425,7 @@ fn automatic_choices() {
             let picked = (auto.int(key::INFO_PRECISION), auto.int(key::INFO_CYCLE));
             // 127^2 is 255 nodes below the size from which M no longer fits a cache, where V is faster too; singular
             // systems stay with f64.
-            let precision = if n > 127 && name != "neumann_const" { bf16 } else { f64_ };
+            let precision = if n > 127 && name != "neumann_const" { mixed } else { f64_ };
             let cycle = if n > 127 { cycle } else { v };
             if picked != (precision, cycle) {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
@@ -446,9 +446,16 @@ fn automatic_choices() {
         let solver = Solver::of(&a, &format!("backend=cpu threads=1 {variant}"));
         assert_eq!((solver.int(key::INFO_PRECISION), solver.int(key::INFO_CYCLE)), (f64_, v), "{variant}");
     }
-    for (contrast, precision) in [(1e6, bf16), (1e14, f64_)] {
-        let solver = Solver::of(&inclusions(200, contrast), "backend=cpu threads=1");
-        assert_eq!(solver.int(key::INFO_PRECISION), precision, "contrast {contrast:e}");
+    for (contrast, rel_tol, precision) in
+        [(1e3, 1e-6, mixed), (1e3, 1e-10, bf16), (1e6, 1e-6, bf16), (1e14, 1e-6, f64_)]
+    {
+        let solver = Solver::of(&inclusions(200, contrast), &format!("backend=cpu threads=1 rel_tol={rel_tol:e}"));
+        assert_eq!(solver.int(key::INFO_PRECISION), precision, "contrast {contrast:e}, rel_tol {rel_tol:e}");
+    }
+    // Nine points, closed basins and a single grid have no CG in single precision.
+    for (a, levels) in [(random_m_matrix(150, 150, true, 5), 40), (neumann_var(150, 150), 40), (poisson(150, 150), 2)] {
+        let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision=mixed levels={levels}"));
+        assert_eq!(solver.int(key::INFO_PRECISION), bf16);
     }
     // What is asked for is taken, on any grid and backend.
     for (k, (precision, cycle)) in formats().enumerate() {
@@ -456,7 +463,9 @@ fn automatic_choices() {
             let options = format!("backend={backend} threads=1 levels=40 precision={precision} cycle={cycle}");
             let solver = Solver::of(&poisson(70, 50), &options);
             let said = (solver.int(key::INFO_PRECISION), solver.int(key::INFO_CYCLE));
-            assert_eq!(said, (k as i64 / 3 + 1, k as i64 % 3 + 1), "{options}");
+            // The reference's CG is in double precision.
+            let most = if backend == "reference" { bf16 } else { mixed };
+            assert_eq!(said, ((k as i64 / 3 + 1).min(most), k as i64 % 3 + 1), "{options}");
         }
     }
 }
@@ -466,7 +475,7 @@ fn automatic_choices() {
 fn v_by_choice_is_v_as_asked() {
     for threads in [1, 2] {
         let (a, b) = by_name("random_1e3", 255, 255);
-        let [auto, asked] = ["", "cycle=v precision=bf16"]
+        let [auto, asked] = ["", "cycle=v precision=mixed"]
             .map(|options| Solver::of(&a, &format!("backend=cpu threads={threads} {options}")));
         for round in 0..2 {
             for info in [key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_CYCLE, key::INFO_PRECISION, key::INFO_BYTES_HOST]
@@ -490,7 +499,7 @@ fn v_by_choice_is_v_as_asked() {
 fn memory_per_unknown() {
     for (nx, ny) in [(2047, 2047), (1023, 1023), (1201, 1001)] {
         let a = poisson(nx, ny);
-        for (precision, most) in [("f64", 140.0), ("bf16", 110.0)] {
+        for (precision, most) in [("f64", 140.0), ("bf16", 110.0), ("mixed", 110.0)] {
             for cycle in ["auto", "v", "amli", "k"] {
                 let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
                 let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;

@@ -597,7 +597,7 @@ fn unsupported() {
     let mut devices = 0;
     // SAFETY: `devices` outlives the call.
     assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut devices) }, status::OK);
-    for option in ["backend=cuda", "precision=mixed", "memory=device"] {
+    for option in ["backend=cuda", "memory=device"] {
         if option == "backend=cuda" && devices > 0 {
             continue;
         }

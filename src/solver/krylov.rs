@@ -40,8 +40,7 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 
 /// Where CG is in single precision, its residual is renewed in double precision each time its square has fallen by this,
 /// or after so many iterations. Rounding has mostly changed it little by then, so that the iteration goes on in its
-/// direction; where the square is `DRIFTED` times what was recurred, or no less than `1 / DRIFTED` of the last one, it
-/// starts again.
+/// direction; where the square is `DRIFTED` times what was recurred, or no less than at the last renewal, it starts again.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
 const DRIFTED: f64 = 4.0;
@@ -155,7 +154,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
                 alpha = 0.0;
                 let (recurred, last) = (norm2, renewed.0);
                 renewed = (s.residual(), iterations);
-                if renewed.0 > DRIFTED * recurred || renewed.0 * DRIFTED > last {
+                if renewed.0 > DRIFTED * recurred || renewed.0 >= last {
                     break;
                 }
                 norm2 = s.descend(None);

@@ -134,8 +134,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
 /// reason to leave the CPU.
 pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKind {
-    let offered =
-        options.int(opt::CYCLE) != choice::CYCLE_K && options.int(opt::PRECISION) != choice::PRECISION_MIXED;
+    let offered = options.int(opt::CYCLE) != choice::CYCLE_K && options.int(opt::PRECISION) != choice::PRECISION_MIXED;
     match options.int(opt::BACKEND) {
         choice::BACKEND_CUDA => BackendKind::Cuda,
         choice::BACKEND_REFERENCE => BackendKind::Reference,

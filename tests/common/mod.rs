@@ -357,7 +357,7 @@ pub fn plain_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f
 }
 
 /// Number formats of M and cycles, and each of the ones with each of the others.
-pub const PRECISIONS: [&str; 3] = ["f64", "f32", "bf16"];
+pub const PRECISIONS: [&str; 4] = ["f64", "f32", "bf16", "mixed"];
 pub const CYCLES: [&str; 3] = ["v", "amli", "k"];
 
 pub fn formats() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -134,9 +134,8 @@ impl<T: Number> Area<T> {
     }
 
     /// The same in memory of its own.
-    pub fn own_window(layout: &Layout, of_row: &Arc<[u32]>) -> Result<Self> {
+    pub fn own_window(layout: &Layout, places: usize, of_row: &Arc<[u32]>) -> Result<Self> {
         let stride = layout.cx + layout.block;
-        let places = of_row.iter().max().map_or(0, |&slot| slot as usize + 1);
         let values = Shared::zeroed(places * stride + layout.block)?;
         let slots = Some(Slots { first: 0, of_row: Arc::clone(of_row) });
         Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots })

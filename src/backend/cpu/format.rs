@@ -43,8 +43,8 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn wide(area: &Area<Self::Vector>) -> Option<Area>;
     /// The reverse.
     fn narrow(area: &Area) -> Option<Area<Self::Vector>>;
-    /// A row of such an array, past the caches.
-    fn keep(target: &mut [Self::Vector], source: &[f64]);
+    /// A row of S1, past the caches; in single precision times `per_unit`, a power of two.
+    fn keep(target: &mut [Self::Vector], source: &[f64], per_unit: f64);
     /// out = c w + sum of a v + sum of b u, a row of S1 times a vector; in single precision c is the row sum, and
     /// differences to w take the place of v and u, so that rounded couplings are those of a matrix with the right row sums.
     fn multiply(
@@ -71,7 +71,7 @@ macro_rules! double_vectors {
             Some(area.again())
         }
 
-        fn keep(target: &mut [f64], source: &[f64]) {
+        fn keep(target: &mut [f64], source: &[f64], _: f64) {
             copy_past_caches(target, source);
         }
 
@@ -95,19 +95,11 @@ macro_rules! single_vectors {
             None
         }
 
-        fn keep(target: &mut [f32], source: &[f64]) {
-            narrow_past_caches(target, source);
+        fn keep(target: &mut [f32], source: &[f64], per_unit: f64) {
+            narrow_past_caches(target, source, per_unit);
         }
 
-        fn multiply(
-            out: &mut [f32],
-            c: &[f32],
-            w: &[f32],
-            a: Rows<f32>,
-            v: Rows<f32>,
-            b: Rows<f32>,
-            u: Rows<f32>,
-        ) {
+        fn multiply(out: &mut [f32], c: &[f32], w: &[f32], a: Rows<f32>, v: Rows<f32>, b: Rows<f32>, u: Rows<f32>) {
             difference_form::<Single>(out, c, w, a, v, b, u);
         }
     };

@@ -124,17 +124,17 @@ impl<R: Real + Number> Buffers<R> {
     }
 }
 
-/// x = x + alpha p, p = scale z + beta p; p = scale z at a start.
+/// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
 fn step_row<F: Format>(
     x: &mut [f64],
     p: &mut [F::Vector],
     z: &[F::Real],
     step: Option<(f64, f64)>,
-    scale: f64,
+    scales: (f64, f64),
 ) {
     match step {
-        None => begin::<F>(p, z, scale),
-        Some((alpha, beta)) => advance::<F>(x, p, z, alpha, beta, scale),
+        None => begin::<F>(p, z, scales.0),
+        Some((alpha, beta)) => advance::<F>(x, p, z, alpha * scales.1, beta, scales.0),
     }
 }
 
@@ -209,7 +209,7 @@ impl<F: Format> Member<'_, F> {
         unsafe {
             k.projection.add(me, Vector::P);
             k.projection.add(me, Vector::Q);
-            k.stage_sums.sum(k.stage_sums.sigma())
+            k.scales().1 * k.stage_sums.sum(k.stage_sums.sigma())
         }
     }
 }
@@ -484,7 +484,7 @@ impl<F: Format> Packed<F> {
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let m = F::sweep(grid);
-        let scale = self.unit.recip();
+        let scales = self.scales();
         const KEPT: usize = FIRST_RED;
         // SAFETY: x, p and q are written in rows of this member; p rows of other members are read after they
         // have posted them; r and the next grid are only read.
@@ -498,7 +498,7 @@ impl<F: Format> Packed<F> {
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 self.project_direction(me, step, Colour::B2, row);
                 let x = self.x.b2.row_mut(row, 0);
-                step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scale);
+                step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
                 self.projection.note(Vector::P, Colour::B2, row, &self.p);
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let mut z = std::mem::take(&mut t.values);
@@ -509,7 +509,7 @@ impl<F: Format> Packed<F> {
                     let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
                     solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
                     self.project_direction(me, step, Colour::B1, row);
-                    step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scale);
+                    step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
                     self.projection.note(Vector::P, Colour::B1, row, &self.p);
                 }
                 t.values = z;

@@ -155,23 +155,25 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     target.copy_from_slice(source);
 }
 
-/// The same in single precision.
-pub fn narrow_past_caches(target: &mut [f32], source: &[f64]) {
+/// target = factor source in single precision, likewise.
+pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(16) && target.len().is_multiple_of(4) {
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
             // SAFETY: both have four values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
             unsafe {
-                use std::arch::x86_64::{_mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_stream_ps};
-                let two = |k| _mm_cvtpd_ps(_mm_loadu_pd(source.as_ptr().add(k)));
+                use std::arch::x86_64::{
+                    _mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_mul_pd, _mm_set1_pd, _mm_stream_ps,
+                };
+                let two = |k| _mm_cvtpd_ps(_mm_mul_pd(_mm_set1_pd(factor), _mm_loadu_pd(source.as_ptr().add(k))));
                 _mm_stream_ps(target.as_mut_ptr(), _mm_movelh_ps(two(0), two(2)));
             }
         }
         return;
     }
     for (target, source) in target.iter_mut().zip(source) {
-        *target = *source as f32;
+        *target = (factor * *source) as f32;
     }
 }
 

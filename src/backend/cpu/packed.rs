@@ -179,6 +179,8 @@ const FIRST_ROWS: usize = 2;
 const LAST_ROWS: usize = 4;
 /// A row is used from the time that row J - 3 is complete until row J + 2 is.
 const ROWS_IN_WORK: usize = 6;
+/// Places of a member; two more are those of the border.
+const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 
 /// A vector of CG as doubles, where it has them.
 fn wide_four<F: Format>(v: &Four<F::Vector>) -> Option<Four> {
@@ -193,7 +195,6 @@ fn narrow_four<F: Format>(v: &Four) -> Result<Four<F::Vector>> {
 
 /// Slot of each row -1 .. cy.
 fn slots(rows: usize, members: usize) -> Vec<u32> {
-    let own = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
     let mut of_row = vec![0];
     for member in 0..members {
         let share = rows * member / members..rows * (member + 1) / members;
@@ -205,7 +206,7 @@ fn slots(rows: usize, members: usize) -> Vec<u32> {
                 _ if row >= last => FIRST_ROWS + ROWS_IN_WORK + (row - last),
                 _ => FIRST_ROWS + k % ROWS_IN_WORK,
             };
-            of_row.push((2 + member * own + slot) as u32);
+            of_row.push((2 + member * SLOTS + slot) as u32);
         }
     }
     of_row.push(1);
@@ -384,7 +385,8 @@ impl<F: Format> Packed<F> {
         let of_row: Arc<[u32]> = slots(rows, members).into();
         if F::SINGLE {
             // No vector of CG has room for doubles.
-            return Making::of_windows(|| Area::own_window(&first.layout, &of_row), members);
+            let places = 2 + members * SLOTS;
+            return Making::of_windows(|| Area::own_window(&first.layout, places, &of_row), members);
         }
         let wide = |area| F::wide(area).ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()));
         let (r, q, p) = (&self.r, &self.q, &self.p);
@@ -425,6 +427,13 @@ impl<F: Format> Packed<F> {
     pub fn fused(&self) -> bool {
         let projects = !self.projection.is_empty();
         self.shape.fused && self.shape.schur && !(projects && self.shape.storage == Storage::F64)
+    }
+
+    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision
+    /// S1 is divided by `unit` as M is, and p and q = S1 p stay in range.
+    pub fn scales(&self) -> (f64, f64) {
+        let per_unit = self.unit.recip();
+        if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }
     }
 
     /// Before a run.
@@ -605,11 +614,10 @@ impl Making {
         if !self.windows {
             return;
         }
-        let own = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
-        let first = if me.index == 0 { 0 } else { 2 + me.index * own };
+        let first = if me.index == 0 { 0 } else { 2 + me.index * SLOTS };
         for area in self.windows() {
             // SAFETY: slots of this member and, of member 0, those of the border; others come after the barrier.
-            unsafe { area.clear_slots(first..2 + (me.index + 1) * own) };
+            unsafe { area.clear_slots(first..2 + (me.index + 1) * SLOTS) };
         }
         me.barrier();
     }
@@ -632,7 +640,7 @@ impl Making {
         }
         let keep = |window: &Area, area: &Area<F::Vector>| {
             // SAFETY: as the caller promised.
-            unsafe { F::keep(area.row_mut(row, 0), window.row(row, 0)) };
+            unsafe { F::keep(area.row_mut(row, 0), window.row(row, 0), k.unit.recip()) };
         };
         let schur = &k.schur;
         for k in 0..4 {

@@ -879,7 +879,7 @@ mod tests {
 
     /// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
     /// nines in the vectors before.
-    fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Vec<u64> {
+    fn made<F: Format<Vector = f64>>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Vec<u64> {
         let mut inspection = Inspection::default();
         inspection.start(1).unwrap();
         inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
@@ -909,7 +909,7 @@ mod tests {
         let distant =
             [&first.b1_distant.east, &first.b1_distant.north, &first.b2_distant.east, &first.b2_distant.north];
         let couplings = m.straight.r1.iter().chain(&m.straight.r2).chain(&first.black_diagonal.of);
-        for area in center.into_iter().chain(distant).chain(couplings).chain(&k.schur_center) {
+        for area in center.into_iter().chain(distant).chain(couplings).chain(&k.schur.center) {
             for row in 0..first.layout.cy {
                 // SAFETY: no run is on.
                 bits.extend(unsafe { area.row(row, 0) }.iter().map(|v| (v + 0.0).to_bits()));

@@ -7,9 +7,9 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_direction, add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow, nine_points,
-    over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from, subtract_scaled,
-    sum_by_center, take, widen,
+    add_direction, add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow,
+    nine_points, over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from,
+    subtract_scaled, sum_by_center, take, widen,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -420,7 +420,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn first_direction(&mut self) {
-        let scale = self.k.unit.recip();
+        let scale = self.k.scales().0;
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
             unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
@@ -428,7 +428,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn next_direction(&mut self, beta: f64) {
-        let scale = self.k.unit.recip();
+        let scale = self.k.scales().0;
         self.each_row(|colour, row| {
             // SAFETY: as in `first_direction`.
             unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
@@ -442,10 +442,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             let q = unsafe { self.k.q[colour].row_mut(row, 0) };
             self.row_of_system(colour, row, &self.k.p, q);
         });
-        self.dot(&self.k.p, &self.k.q, self.k.system())
+        self.k.scales().1 * self.dot(&self.k.p, &self.k.q, self.k.system())
     }
 
     fn advance_solution(&mut self, alpha: f64) {
+        let alpha = alpha * self.k.scales().1;
         self.each_row(|colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
             let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
