@@ -221,20 +221,23 @@ impl Rrb {
         let mut setup =
             made(if known.double { Storage::F64 } else { storage }, if known.plain { plain } else { cycle })?;
         let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
-        match rrb.backend.factorize(a, &setup, components) {
-            // Perhaps a pivot that the short format cannot hold.
+        // In `f64` where a pivot is lost in a short format and the choice is ours.
+        let double = |backend: &mut dyn RrbBackend, setup: &mut Setup, result: Result<()>| match result {
             Err(Error::Matrix { .. }) if automatic && setup.storage != Storage::F64 => {
-                setup = made(Storage::F64, setup.cycle)?;
-                rrb.backend.factorize(a, &setup, components)?;
+                *setup = made(Storage::F64, setup.cycle)?;
+                backend.factorize(a, setup, components)
             }
-            other => other?,
-        }
+            other => other,
+        };
+        let result = rrb.backend.factorize(a, &setup, components);
+        double(&mut *rrb.backend, &mut setup, result)?;
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
             // The V-cycle is best with its own levels, which are fewer.
             let own = made(setup.storage, plain)?;
             if own.levels != setup.levels {
                 setup = own;
-                rrb.backend.shorten(a, &setup, components)?;
+                let result = rrb.backend.shorten(a, &setup, components);
+                double(&mut *rrb.backend, &mut setup, result)?;
             }
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
