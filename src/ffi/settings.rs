@@ -165,8 +165,18 @@ pub unsafe fn destroy<H: Handle>(h: *mut *mut H) -> rrb_status {
 pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_int(key, value))
+        let h = unsafe { checked(h)? };
+        settable(h, key)?;
+        h.set(|o| o.set_int(key, value))
     })
+}
+
+/// A key that is read only.
+fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
+    match h.result(key) {
+        Some((result, _)) => Err(Error::Option(format!("{} is a result: it cannot be set", result.name))),
+        None => Ok(()),
+    }
 }
 
 /// # Safety
@@ -174,7 +184,9 @@ pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status 
 pub unsafe fn set_real<H: Handle>(h: *mut H, key: i32, value: f64) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_real(key, value))
+        let h = unsafe { checked(h)? };
+        settable(h, key)?;
+        h.set(|o| o.set_real(key, value))
     })
 }
 

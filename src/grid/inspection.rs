@@ -183,7 +183,7 @@ impl Part {
             self.not_positive = center.iter().position(|&c| !has_inverse(c)).map(|i| {
                 let value = center[i];
                 let reason = if is_positive(value) {
-                    format!("center {value:e} is below {:e}: its inverse overflows", f64::MIN_POSITIVE)
+                    format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
                 } else {
                     format!("center {value:e} is not positive")
                 };

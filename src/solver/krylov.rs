@@ -163,7 +163,10 @@ pub fn pcg(
             }
             None => false,
         };
-        while !own {
+        loop {
+            if own {
+                break;
+            }
             let alpha = rho / sigma;
             norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);

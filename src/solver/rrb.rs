@@ -406,7 +406,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Err(Error::Range {
             name: "x",
             value: format!("{:e}", inputs.guess_max),
-            allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
+            allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
         });
     }
     // f32 sweeps hold no residual of a guess so far off and that of the solution both: from zero it is nearer.
