@@ -27,7 +27,7 @@
 
 /* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
 #define RRB_OK                   0  /* done */
-#define RRB_NOT_CONVERGED        1  /* the tolerance was not reached; x is the last iterate */
+#define RRB_NOT_CONVERGED        1  /* the tolerance was not reached; x is the last iterate, or a better one */
 #define RRB_STOPPED              2  /* the monitor asked to stop; x is the iterate at the stop */
 #define RRB_ERR_NULL          (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT      (-2)  /* a value is out of range, or arrays overlap */

@@ -29,7 +29,7 @@ macro_rules! statuses {
 // Explicit and append-only: a number that was published never changes its meaning.
 statuses! {
     RRB_OK = 0, "done";
-    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate";
+    RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate, or a better one";
     RRB_STOPPED = 2, "the monitor asked to stop; x is the iterate at the stop";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";

@@ -16,7 +16,7 @@ pub enum StopReason {
     MaxIter = 4,
     /// The monitor asked.
     Monitor = 5,
-    /// The recurred residual met the test, the recomputed one did not and gets no smaller.
+    /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller.
     Stagnated = 6,
     /// A positive quantity was not.
     Breakdown = 7,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::problems::{checker8, neumann_const, poisson, random_rhs};
+use common::problems::{Stencil, checker8, neumann_const, poisson, random_rhs, u, without_mean};
 use common::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -130,6 +130,65 @@ fn success_is_what_the_callers_matrix_says() {
         }
     }
     assert!(met > 0);
+}
+
+/// A closed basin whose couplings lie anywhere in six decades.
+fn closed(nx: usize, ny: usize) -> Stencil {
+    let mut a = neumann_const(nx, ny);
+    let factor = |p: usize, s: u32| 10f64.powf(6.0 * u((p % nx) as u32, (p / nx) as u32, s));
+    a.east.iter_mut().enumerate().for_each(|(p, v)| *v *= factor(p, 1));
+    a.north.iter_mut().enumerate().for_each(|(p, v)| *v *= factor(p, 2));
+    a.set_row_sums(|_| 0.0);
+    a
+}
+
+/// Rounding leaves r = b - A x a constant on a closed basin; when all the rest is gone, r'M^-1 r has any sign. That is no
+/// indefinite matrix: what was reached is returned, by the last iterate or a better one, and told as it is.
+#[test]
+fn what_rounding_allows_is_returned() {
+    for (nx, ny) in [(2, 300), (20, 15)] {
+        let a = closed(nx, ny);
+        let b = without_mean(random_rhs(a.len(), 6));
+        let least = norm2(&b) * 1e-7;
+        for backend in ["backend=cpu threads=1", "backend=cpu threads=1 fusion=off", "backend=reference"] {
+            for precision in PRECISIONS {
+                for options in ["norm=true2", "norm=preconditioned", "norm=true2 max_iter=400"] {
+                    let what = format!("{nx} x {ny} {backend} {precision} {options}");
+                    let solver = Solver::of(&a, &format!("max_iter=2000 precision={precision} {backend} {options}"));
+                    let mut x = vec![0.0; a.len()];
+                    for tolerance in ["1e-12", "1e-30"] {
+                        solver.options(&format!("rel_tol={tolerance}")).unwrap();
+                        // The second time from what the first has reached.
+                        let before = norm2(&a.residual(&b, &x));
+                        let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
+                        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                        assert_eq!(result == status::OK, told <= tolerance.parse().unwrap(), "{what}: told {told:e}");
+                        let reached = norm2(&a.residual(&b, &x));
+                        assert!(reached <= least.max(10.0 * before.min(least)), "{what}: {reached:e} after {before:e}");
+                        // CG's residual is that of black nodes, rounded otherwise: a digit.
+                        if options.contains("true2") {
+                            assert!(reached <= 10.0 * told * norm2(&b) + 1e-30, "{what}: {reached:e}, told {told:e}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A guess as good as rounding allows is no success where more was asked for.
+#[test]
+fn an_exact_guess_is_no_false_success() {
+    let a = neumann_const(20, 14);
+    let y = random_rhs(280, 1);
+    let b = a.multiply(&y);
+    for backend in ["backend=cpu", "backend=reference"] {
+        let solver = Solver::of(&a, &format!("{backend} rel_tol=1e-30"));
+        let mut x = y.clone();
+        let result = solver.solve(&b, &mut x);
+        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+        assert_eq!(result == Ok(status::OK), told <= 1e-30, "{backend}: {result:?}, told {told:e}");
+    }
 }
 
 /// Fields that a deep recursion does not see: there AMLI takes ten times as many iterations as V with its own levels.

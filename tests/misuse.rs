@@ -327,6 +327,15 @@ fn rows_that_no_definite_matrix_has() {
             let failure = solver.factorize(&bad).unwrap_err();
             failure.expect(status::MATRIX, &["center", &format!("({i}, {j})")]);
         }
+        // Too small to divide by, alone and among others: the sentence names that node, not one beside it.
+        for (i, j) in [(2, 3), (3, 3)] {
+            let mut bad = a.clone();
+            bad.decouple(i, j, 1e-310);
+            let solver = Solver::new(7, 6, backend);
+            solver.factorize(&bad).unwrap_err().expect(status::MATRIX, &["center 1e-310", &format!("({i}, {j})")]);
+            bad.decouple(i, j, 3e-308);
+            assert!(solver.factorize(&bad).is_ok());
+        }
         // A row of zeros, as a land point whose center was forgotten.
         let mut bad = a.clone();
         bad.decouple(4, 3, 0.0);

@@ -14,6 +14,7 @@ use crate::smoother::{self, Topic};
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Name of the program in the lines that records keep.
@@ -225,17 +226,22 @@ pub struct OverheadArgs {
     repeats: usize,
 }
 
+/// A count of at least one.
+fn positive() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// Arguments of `mixed`.
 #[derive(Clone, Debug, Args)]
 pub struct MixedArgs {
     /// Nodes a row, and as many rows.
-    #[arg(short = 'n', long, default_value_t = 2047)]
+    #[arg(short = 'n', long, default_value_t = 2047, value_parser = positive())]
     size: usize,
     /// Threads; all cores, if not given.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = positive())]
     threads: Option<usize>,
     /// Measured rounds.
-    #[arg(short, long, default_value_t = 20)]
+    #[arg(short, long, default_value_t = 20, value_parser = positive())]
     repeats: usize,
 }
 

@@ -245,7 +245,7 @@ impl<T: Value> Arrays<T> {
     }
 }
 
-/// Times of both ways over n x n nodes with this many threads, in turn in both precisions.
+/// Times of both ways over n x n nodes with this many threads, in turn in both precisions; `repeats` is at least one.
 pub fn measure(n: usize, threads: usize, repeats: usize) -> MixedBound {
     // A row of a colour, as wide as a vector register asks for.
     let width = n.div_ceil(2).next_multiple_of(16);
@@ -271,7 +271,7 @@ pub fn measure(n: usize, threads: usize, repeats: usize) -> MixedBound {
             black_box((&mut double.r, &mut double.q, &mut single.r, &mut single.q, &mut z));
         }
         // The first is the warm-up.
-        seconds.map(|way| way.map(|times| Samples::new(times[1.min(repeats)..].to_vec())))
+        seconds.map(|way| way.map(|times| Samples::new(times[1..].to_vec())))
     };
     let [down, up] = std::thread::scope(|scope| {
         let work = &work;

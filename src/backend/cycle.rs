@@ -124,6 +124,10 @@ pub trait CycleSteps {
     fn direct(&mut self, k: usize, beta: Option<f64>);
     /// q = A_k d.
     fn multiply_direction(&mut self, k: usize);
+    /// Whether `mine` is true on any member that works on section k; all of these call it, and get the same answer.
+    fn any(&mut self, _k: usize, mine: bool) -> bool {
+        mine
+    }
     /// <a, b> on the k-th recursion grid.
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64;
     /// u = alpha d (`first`) or u + alpha d; with `go_on` r = r - alpha q and z = r.
@@ -317,14 +321,22 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     }
     let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
     let enough = if cycle.kind.is_none() { WORTH_RECURSION } else { f64::INFINITY };
+    let mut worst = below;
     for k in recursions.clone().rev() {
-        if kind == Kind::Amli && s.takes_part(k) {
-            recursion.bounds[k] = estimate(s, k, &recursion, enough);
+        if kind != Kind::Amli || !s.takes_part(k) {
+            continue;
         }
+        // Once a section has decided for V, finer ones need no bounds. Those who work on them may not know.
+        if cycle.kind.is_none() && s.any(k, worst > WORTH_RECURSION) {
+            worst = f64::INFINITY;
+            continue;
+        }
+        recursion.bounds[k] = estimate(s, k, &recursion, enough);
+        worst = worst.max(recursion.condition(k));
     }
     let first = recursions.start;
     if cycle.kind.is_none() && s.takes_part(first) {
-        recursion.kind = choose(recursion.condition(first), recursion.worst_condition().max(below));
+        recursion.kind = choose(recursion.condition(first), worst);
     }
     recursion
 }
@@ -340,6 +352,76 @@ mod tests {
         assert_eq!(grids(None, 6, 13), [3, 6]);
         assert_eq!(grids(Some(Kind::K), 4, 4), [0; 0]);
         assert_eq!(grids(Some(Kind::V), 4, 12), [0; 0]);
+    }
+
+    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is.
+    struct Diagonals {
+        of: Vec<[f64; 4]>,
+        vectors: [[f64; 4]; 5],
+        applications: Vec<usize>,
+    }
+
+    const U: usize = 4;
+
+    impl CycleSteps for Diagonals {
+        fn recursions(&self) -> Range<usize> {
+            1..self.of.len()
+        }
+        fn takes_part(&self, _: usize) -> bool {
+            true
+        }
+        fn sweep_down(&mut self, k: usize) {
+            self.applications[k] += 1;
+        }
+        fn solve_remainder(&mut self) {}
+        fn sweep_up(&mut self, _: usize) {}
+        fn keep_rhs(&mut self, _: usize) {}
+        fn direct(&mut self, _: usize, beta: Option<f64>) {
+            let (z, d) = (self.vectors[Inner::Z as usize], &mut self.vectors[Inner::D as usize]);
+            *d = std::array::from_fn(|i| z[i] + beta.unwrap_or(0.0) * d[i]);
+        }
+        fn multiply_direction(&mut self, k: usize) {
+            let d = self.vectors[Inner::D as usize];
+            self.vectors[Inner::Q as usize] = std::array::from_fn(|i| self.of[k][i] * d[i]);
+        }
+        fn inner_product(&mut self, _: usize, a: Inner, b: Inner) -> f64 {
+            (0..4).map(|i| self.vectors[a as usize][i] * self.vectors[b as usize][i]).sum()
+        }
+        fn advance(&mut self, _: usize, alpha: f64, first: bool, go_on: bool) {
+            let [mut r, _, d, q, mut u] = self.vectors;
+            for i in 0..4 {
+                u[i] = alpha * d[i] + if first { 0.0 } else { u[i] };
+                r[i] -= alpha * q[i];
+            }
+            self.vectors[U] = u;
+            if go_on {
+                (self.vectors[Inner::R as usize], self.vectors[Inner::Z as usize]) = (r, r);
+            }
+        }
+        fn take_solution(&mut self, _: usize) {
+            self.vectors[Inner::Z as usize] = self.vectors[U];
+        }
+        fn draw_direction(&mut self, _: usize) {
+            self.vectors = [[0.0; 4]; 5];
+            self.vectors[Inner::D as usize] = [1.0, -0.5, 0.25, 0.75];
+        }
+    }
+
+    /// Once a deep section is too hard, finer ones are not estimated: V it is.
+    #[test]
+    fn a_hard_section_ends_the_estimates() {
+        let cycle = Cycle { kind: None, spacing: 4, steps: 2 };
+        let prepared = |of: [[f64; 4]; 4], below: f64| {
+            let mut s = Diagonals { of: of.to_vec(), vectors: [[0.0; 4]; 5], applications: vec![0; 4] };
+            (prepare(&mut s, &cycle, below).kind, s.applications)
+        };
+        let (mild, hard) = ([1.0, 1.5, 2.0, 2.5], [1.0, 5.0, 20.0, 50.0]);
+        let (kind, applications) = prepared([mild; 4], 1.0);
+        assert!(kind == Kind::Amli && applications[1] > 0, "{applications:?}");
+        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0);
+        assert!(kind == Kind::V && applications[1..3] == [0, 0] && applications[3] > 0, "{applications:?}");
+        assert_eq!(prepared([mild; 4], 10.0), (Kind::V, vec![0; 4]));
+        assert_eq!(prepared([mild, hard, mild, mild], 1.0).0, Kind::V);
     }
 
     #[test]

@@ -494,6 +494,13 @@ impl Pivot {
             (self.d, self.stored) = (node.center, node.center);
             return Ok(self);
         }
+        if !node.may_float && self.d.is_finite() {
+            let reason = format!(
+                "pivot {:e} is not positive: rows sum to zero, and null_space=none leaves them singular",
+                self.d
+            );
+            return Err(Error::Matrix { reason, level: node.level, i: node.i, j: node.j });
+        }
         Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
 

@@ -165,8 +165,18 @@ pub unsafe fn destroy<H: Handle>(h: *mut *mut H) -> rrb_status {
 pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_int(key, value))
+        let h = unsafe { checked(h)? };
+        settable(h, key)?;
+        h.set(|o| o.set_int(key, value))
     })
+}
+
+/// A key that is read only.
+fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
+    match h.result(key) {
+        Some((result, _)) => Err(Error::Option(format!("{} is a result: it cannot be set", result.name))),
+        None => Ok(()),
+    }
 }
 
 /// # Safety
@@ -174,7 +184,9 @@ pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status 
 pub unsafe fn set_real<H: Handle>(h: *mut H, key: i32, value: f64) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.set(|o| o.set_real(key, value))
+        let h = unsafe { checked(h)? };
+        settable(h, key)?;
+        h.set(|o| o.set_real(key, value))
     })
 }
 
@@ -196,38 +208,35 @@ pub unsafe fn set_options<H: Handle>(h: *mut H, text: *const c_char) -> rrb_stat
 /// # Safety
 /// As for `checked`; `value` must be NULL or point to an `int64_t`.
 pub unsafe fn get_int<H: Handle>(h: *const H, key: i32, value: *mut i64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if value.is_null() {
-            return Err(Error::Null("value"));
-        }
-        let v = match h.result(key) {
-            Some((r, _)) if r.real => return Err(Error::Option(format!("{} is real: use get_real", r.name))),
-            Some((_, v)) => v as i64,
-            None => h.settings().options.get_int(key)?,
-        };
-        // SAFETY: not NULL, and the caller gave an int64_t.
-        unsafe { *value = v };
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe {
+        get(h, value, |h| match h.result(key) {
+            Some((r, _)) if r.real => Err(Error::Option(format!("{} is real: use get_real", r.name))),
+            Some((_, v)) => Ok(v as i64),
+            None => h.settings().options.get_int(key),
+        })
+    }
 }
 
 /// # Safety
 /// As for `checked`; `value` must be NULL or point to a `double`.
 pub unsafe fn get_real<H: Handle>(h: *const H, key: i32, value: *mut f64) -> rrb_status {
+    // SAFETY: as our caller promised.
+    unsafe { get(h, value, |h| h.result(key).map_or_else(|| h.settings().options.get_real(key), |(_, v)| Ok(v))) }
+}
+
+/// # Safety
+/// As for `checked`; `value` must be NULL or point to a `T`.
+unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) -> Result<T>) -> rrb_status {
     entry_ok(|| {
         // SAFETY: as our caller promised.
         let h = unsafe { checked_const(h)? };
         if value.is_null() {
             return Err(Error::Null("value"));
         }
-        let v = match h.result(key) {
-            Some((_, v)) => v,
-            None => h.settings().options.get_real(key)?,
-        };
-        // SAFETY: not NULL, and the caller gave a double.
-        unsafe { *value = v };
+        let found = of(h)?;
+        // SAFETY: not NULL, and the caller gave a T.
+        unsafe { *value = found };
         Ok(())
     })
 }

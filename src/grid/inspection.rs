@@ -179,9 +179,14 @@ impl Part {
         let f = &mut self.findings;
         f.center_min = f.center_min.min(found.min);
         f.center_max = f.center_max.max(found.max);
-        if self.not_positive.is_none() && !(finite && found.min > 0.0) {
-            self.not_positive = center.iter().position(|&c| !is_positive(c)).map(|i| {
-                let reason = format!("center {:e} is not positive", center[i]);
+        if self.not_positive.is_none() && !(finite && found.min >= f64::MIN_POSITIVE) {
+            self.not_positive = center.iter().position(|&c| !has_inverse(c)).map(|i| {
+                let value = center[i];
+                let reason = if is_positive(value) {
+                    format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
+                } else {
+                    format!("center {value:e} is not positive")
+                };
                 Error::Matrix { reason, level: 0, i, j }
             });
         }
@@ -290,6 +295,11 @@ fn all_finite(values: &[f64]) -> bool {
 /// v > 0, by bit patterns: 1 is the smallest number and infinity the largest.
 fn is_positive(v: f64) -> bool {
     v.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits()
+}
+
+/// A positive normal number, or infinity: smaller ones have no finite inverse, or one of few digits.
+fn has_inverse(v: f64) -> bool {
+    is_positive(v) && v.to_bits() >= f64::MIN_POSITIVE.to_bits()
 }
 
 /// Whether |sum| > tolerance * center anywhere, or a sum is NaN. By bit patterns, whose order is that of magnitudes

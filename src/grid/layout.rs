@@ -8,8 +8,10 @@
 //!     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...
 //! ```
 //!
-//! Each colour is an array of (cy + 2) rows of cx + 2 * block values: all four have the same compute area
-//! cx x cy (cx a multiple of the block), surrounded by a border of zeros, so that no loop asks for an edge.
+//! Each colour is an array of (cy + 2) rows: all four have the same compute area cx x cy (cx a multiple of the block),
+//! surrounded by a border of zeros, so that no loop asks for an edge. The border is a row below and above, and `block`
+//! columns on either side, which two rows share on the host: a row takes cx + block values there, and cx + 2 block on a
+//! device.
 //! The report lets compute blocks be rectangular; here they are `block` wide and one row high, which pads
 //! rows only, where alignment asks for it.
 

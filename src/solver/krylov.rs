@@ -1,6 +1,6 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1).
 
-use crate::backend::{LoopEnding, LoopTest, PcgSteps};
+use crate::backend::{LoopEnding, LoopTest, RrbSteps};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 
@@ -45,6 +45,18 @@ const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
 const DRIFTED: f64 = 4.0;
 
+/// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
+/// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
+const ROUNDED: f64 = 1e-10;
+
+/// The best of the iterates from which PCG has started again.
+pub struct Kept<'a> {
+    /// Its tested norm; infinite as long as there is none.
+    pub norm: f64,
+    /// Gives x to the caller; `false` where it does not fit.
+    pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps) -> bool,
+}
+
 /// How PCG ended: iterations, the last residual norm and why.
 #[derive(Clone, Copy, Debug)]
 pub struct PcgEnd {
@@ -57,14 +69,24 @@ pub struct PcgEnd {
 }
 
 /// Iterates from x and r = b - A x, <r, r> = `norm2`, after `iterations` done before. Convergence seen on the recurred
-/// residual is confirmed on a recomputed one, where the test says so; where that misses it, the iteration starts again
-/// from it.
-pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: usize) -> Result<PcgEnd> {
-    let mut restarts = 0;
+/// residual is confirmed on a recomputed one, where the test says so; where that misses it, or squares are rounding alone,
+/// the iteration starts again from it.
+pub fn pcg(
+    s: &mut dyn RrbSteps,
+    test: &Test,
+    kept: &mut Kept,
+    mut norm2: f64,
+    mut iterations: usize,
+) -> Result<PcgEnd> {
+    let (mut restarts, mut kept_at) = (0, 0);
     let mut missed = f64::INFINITY;
     let mut stopped = false;
+    // The largest r'M^-1 r.
+    let mut reach: f64 = 0.0;
     let ended = |iterations, norm, reason| Ok(PcgEnd { iterations, norm, reason });
-    let vanished = |square: f64, norm2: f64| square <= 0.0 && norm2.sqrt() <= test.vanishing;
+    let vanished = |square: f64, norm2: f64, reach: f64| {
+        square <= 0.0 && (norm2.sqrt() <= test.vanishing || -square <= ROUNDED * reach)
+    };
 
     loop {
         // A start from a recomputed residual: r = b - A x is there, z and p are not.
@@ -76,12 +98,15 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
         }
         s.descend(None);
         let mut rho = s.preconditioned_square();
-        let spent = spent || vanished(rho, norm2);
+        // M is definite: on a singular system a guess may leave nothing but rounding.
+        let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
+        let spent = spent || constant || vanished(rho, norm2, reach);
         if !spent {
             positive("r'M^-1 r", rho, iterations)?;
         }
+        reach = reach.max(rho);
         if test.norm == Norm::Preconditioned {
-            norm = rho.max(0.0).sqrt();
+            norm = rho.abs().sqrt();
             if norm <= test.threshold {
                 return ended(iterations, norm, StopReason::Converged);
             }
@@ -98,12 +123,21 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
         if iterations >= test.max_iter {
             return ended(iterations, norm, StopReason::MaxIter);
         }
+        if restarts > kept_at && norm < kept.norm {
+            // Where that changes x by a constant, r is that of the x kept.
+            kept_at = restarts;
+            if (kept.keep)(s) {
+                kept.norm = norm;
+            }
+            norm2 = s.residual();
+            continue;
+        }
         let recomputed = norm;
         let mut renewed = (norm2, iterations);
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
-        if vanished(sigma, norm2) {
+        if vanished(sigma, norm2, reach) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("p'Ap", sigma, iterations + 1)?;
@@ -118,17 +152,26 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             sigma,
             confirms: test.confirms,
         };
-        let own = s.iterate(&whole).transpose()?;
-        if let Some(end) = own {
-            (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
-            if end.ending == LoopEnding::Cut {
-                return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
+        let own = match s.iterate(&whole) {
+            Some(Err(Error::Breakdown { value, iteration, .. })) if vanished(value, f64::INFINITY, reach) => {
+                iterations = iteration;
+                true
             }
-            if end.ending == LoopEnding::Met && !test.confirms {
-                return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
+            Some(end) => {
+                let end = end?;
+                (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+                if end.ending == LoopEnding::Cut {
+                    let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
+                    return ended(iterations, norm_at_the_end(s, test, norm), reason);
+                }
+                if end.ending == LoopEnding::Met && !test.confirms {
+                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
+                }
+                true
             }
-        }
-        while own.is_none() {
+            None => false,
+        };
+        while !own {
             let mut alpha = rho / sigma;
             norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);
@@ -138,7 +181,7 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
                 rho_new = s.preconditioned_square();
-                if vanished(rho_new, norm2) {
+                if vanished(rho_new, norm2, reach) {
                     rho_new = 0.0;
                 }
                 not_negative("r'M^-1 r", rho_new, iterations)?.sqrt()
@@ -162,11 +205,12 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             } else if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            let spent = !ends && vanished(rho_new, norm2);
+            let spent = !ends && vanished(rho_new, norm2, reach);
             if ends || spent {
                 s.advance_solution(alpha); // x += alpha p, which the next stage would have done
                 if !met && !spent {
-                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::MaxIter });
+                    let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
+                    return ended(iterations, norm_at_the_end(s, test, norm), reason);
                 }
                 if met && !test.confirms {
                     // A stop at the same time counts if the caller finds the test missed.
@@ -177,8 +221,9 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
             positive("r'M^-1 r", rho_new, iterations)?;
             beta = rho_new / rho;
             rho = rho_new;
+            reach = reach.max(rho);
             sigma = s.ascend(Some((alpha, beta))); // x += alpha p, p = z + beta p, q = A p
-            if vanished(sigma, norm2) {
+            if vanished(sigma, norm2, reach) {
                 break;
             }
             positive("p'Ap", sigma, iterations + 1)?;
@@ -187,6 +232,19 @@ pub fn pcg(s: &mut dyn PcgSteps, test: &Test, mut norm2: f64, mut iterations: us
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
     }
+}
+
+/// The tested norm of b - A x, which the recurred residual may have left behind; `recurred` where the caller looks.
+fn norm_at_the_end(s: &mut dyn RrbSteps, test: &Test, recurred: f64) -> f64 {
+    if !test.confirms {
+        return recurred;
+    }
+    let norm2 = s.residual();
+    if test.norm == Norm::True2 {
+        return norm2.sqrt();
+    }
+    s.descend(None);
+    s.preconditioned_square().abs().sqrt()
 }
 
 /// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.

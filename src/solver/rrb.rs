@@ -1,6 +1,6 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
-use super::krylov::{Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, not_negative, pcg};
+use super::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
 use crate::backend::{Arrays, Look, Lumping, Program, RrbBackend, RrbSteps, Setup};
@@ -228,20 +228,23 @@ impl Rrb {
         let mut setup =
             made(if known.double { Storage::F64 } else { storage }, if known.plain { plain } else { cycle })?;
         let automatic = options.int(opt::PRECISION) == choice::PRECISION_AUTO;
-        match rrb.backend.factorize(a, &setup, components) {
-            // Perhaps a pivot that the short format cannot hold.
+        // In `f64` where a pivot is lost in a short format and the choice is ours.
+        let double = |backend: &mut dyn RrbBackend, setup: &mut Setup, result: Result<()>| match result {
             Err(Error::Matrix { .. }) if automatic && setup.storage != Storage::F64 => {
-                setup = made(Storage::F64, setup.cycle)?;
-                rrb.backend.factorize(a, &setup, components)?;
+                *setup = made(Storage::F64, setup.cycle)?;
+                backend.factorize(a, setup, components)
             }
-            other => other?,
-        }
+            other => other,
+        };
+        let result = rrb.backend.factorize(a, &setup, components);
+        double(&mut *rrb.backend, &mut setup, result)?;
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
             // The V-cycle is best with its own levels, which are fewer.
             let own = made(setup.storage, plain)?;
             if own.levels != setup.levels {
                 setup = own;
-                rrb.backend.shorten(a, &setup, components)?;
+                let result = rrb.backend.shorten(a, &setup, components);
+                double(&mut *rrb.backend, &mut setup, result)?;
             }
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
@@ -411,7 +414,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Err(Error::Range {
             name: "x",
             value: format!("{:e}", inputs.guess_max),
-            allowed: format!("as a guess be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size"),
+            allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
         });
     }
     // f32 sweeps hold no residual of a guess so far off and that of the solution both: from zero it is nearer.
@@ -439,15 +442,18 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     finite("|b - A x|", initial)?;
     s.reduce();
     let rounding = if c.singular() { PROJECTED_TO_ZERO * given.sqrt() } else { 0.0 };
+    // Relative to rounding nothing can be small.
+    let mut baseless = false;
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
-        rhs_norm = preconditioned_norm(s, rounding)?;
-        initial = if guess {
+        (rhs_norm, baseless) = preconditioned_norm(s, rounding)?;
+        initial = rhs_norm;
+        if guess {
             s.residual();
-            preconditioned_norm(s, rounding)?
-        } else {
-            rhs_norm
-        };
+            let (norm, spent) = preconditioned_norm(s, rounding)?;
+            initial = norm;
+            baseless = if c.reference_initial { spent } else { baseless };
+        }
     }
     // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top.
     let checks = s.eliminates() && c.norm == Norm::True2 && !c.singular();
@@ -484,14 +490,32 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut norm2 = if guess { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
     let (mut restarts, mut missed) = (0, f64::INFINITY);
-    let mut largest = loop {
+    // Of the iterate that is with the caller already.
+    let mut kept = f64::INFINITY;
+    let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
+    let largest = loop {
         // Another time the residual on S1 must be smaller.
         let inner = Test { threshold: if restarts == 0 { 1.0 } else { WORTH_A_RESTART } * test.threshold, ..test };
-        end = iterate(s, &inner, norm2, end.iterations)?;
-        let largest = s.back_substitute();
+        let mut keep = |s: &mut dyn RrbSteps| {
+            let fits = !checks && fits(returned(s, c));
+            if fits {
+                s.store(scale);
+            }
+            fits
+        };
+        let mut best = Kept { norm: kept, keep: &mut keep };
+        end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
+            // The caller has an iterate: nothing else may be said.
+            Err(Error::Breakdown { value, iteration, .. }) if best.norm < f64::INFINITY && value.is_finite() => {
+                PcgEnd { iterations: iteration, norm: f64::INFINITY, reason: StopReason::Stagnated }
+            }
+            end => end?,
+        };
         if !checks {
-            break largest;
+            kept = best.norm;
+            break returned(s, c);
         }
+        let largest = s.back_substitute();
         end.norm = s.returned_residual_norm2(scale).sqrt();
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
@@ -503,31 +527,47 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             }
             break largest;
         }
+        if end.norm < kept && fits(largest) {
+            s.store(scale);
+            kept = end.norm;
+        }
         (missed, restarts) = (end.norm, restarts + 1);
         s.load_rhs(scale);
         s.reduce();
         norm2 = s.residual();
     };
-    if c.singular() {
-        s.shift_means(true);
-        largest = s.solution_max();
+    if end.reason != StopReason::Converged && end.norm > kept {
+        return Ok(outcome(end.iterations, end.reason, kept));
     }
-    store_finite(s, largest, scale)?;
-    if end.iterations == 0 {
+    if !fits(largest) {
+        return Err(Error::Overflow);
+    }
+    s.store(scale);
+    if end.iterations == 0 && (end.reason == StopReason::Converged || baseless) {
         end.reason = StopReason::InitialGuess;
     }
     Ok(outcome(end.iterations, end.reason, end.norm))
 }
 
+/// x as it is returned, with its red values and the means of the guess. Returns max |x|, NaN if any value is.
+fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
+    let largest = s.back_substitute();
+    if !c.singular() {
+        return largest;
+    }
+    s.shift_means(true);
+    s.solution_max()
+}
+
 /// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.
-fn iterate(s: &mut dyn RrbSteps, test: &Test, norm2: f64, iterations: usize) -> Result<PcgEnd> {
-    match pcg(s, test, norm2, iterations) {
+fn iterate(s: &mut dyn RrbSteps, test: &Test, kept: &mut Kept, norm2: f64, iterations: usize) -> Result<PcgEnd> {
+    match pcg(s, test, kept, norm2, iterations) {
         Err(Error::Breakdown { quantity, value, iteration }) if s.fall_back() => {
             let norm2 = s.residual();
             if !norm2.is_finite() {
                 return Err(Error::Breakdown { quantity, value, iteration });
             }
-            pcg(s, test, norm2, iteration)
+            pcg(s, test, kept, norm2, iteration)
         }
         end => end,
     }
@@ -602,11 +642,13 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration; where r is nothing but rounding, its sign is rounding too.
-fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<f64> {
+/// sqrt(r' M^-1 r) before the first iteration, and whether r is nothing but `rounding`. On a singular system r may be a
+/// constant, and the sign of the square rounding.
+fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<(f64, bool)> {
     let spent = s.residual_norm2().sqrt() <= rounding;
     let rho = s.precondition();
-    Ok(if spent { rho.max(0.0) } else { not_negative("r'M^-1 r", rho, 0)? }.sqrt())
+    let rho = not_negative("r'M^-1 r", if rounding > 0.0 { rho.abs() } else { rho }, 0)?;
+    Ok((rho.sqrt(), spent))
 }
 
 /// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.

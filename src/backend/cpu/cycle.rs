@@ -201,6 +201,22 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         });
     }
 
+    fn any(&mut self, k: usize, mine: bool) -> bool {
+        let (grid, _) = self.inner(k);
+        if !grid.shared {
+            return mine;
+        }
+        self.turn += 1;
+        let partial = &self.k.inner_partial[self.turn % 2];
+        for row in grid.rows(self.me) {
+            // SAFETY: as in `inner_product`.
+            unsafe { partial.slice_mut(row, 1)[0] = f64::from(u8::from(mine)) };
+        }
+        grid.barrier(self.me);
+        // SAFETY: as in `inner_product`.
+        unsafe { partial.slice(0, grid.layout.cy) }.contains(&1.0)
+    }
+
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
         let (grid, inner) = self.inner(k);
         let of = |which: Inner| -> &Four<F::Real> {

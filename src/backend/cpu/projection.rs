@@ -72,13 +72,10 @@ const VECTORS: usize = 3;
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 
 impl Projection {
-    /// Finds the runs; nothing where no component is singular.
+    /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some again.
     pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
         self.components = components.singular();
         if self.components == 0 {
-            self.whole = Runs::default();
-            self.system = Runs::default();
-            (self.sums, self.means, self.fused) = (None, None, None);
             return Ok(());
         }
         self.whole.find(layout, components, &ALL)?;
@@ -107,6 +104,11 @@ impl Projection {
         self.components == 0
     }
 
+    /// Where fused stages put their sums; none where nothing is projected.
+    fn fused(&self) -> Option<&([Shared; VECTORS], Shared)> {
+        self.fused.as_ref().filter(|_| self.components > 0)
+    }
+
     /// Runs of a row of one colour among those that CG works on, with their numbers.
     fn runs_of(&self, colour: Colour, row: usize) -> impl Iterator<Item = (usize, &Run)> {
         let runs = &self.system;
@@ -119,7 +121,7 @@ impl Projection {
     /// # Safety
     /// The row must be this member's, and nobody may ask for totals of this vector before the next barrier.
     pub unsafe fn note<R: Real + Number>(&self, which: Vector, colour: Colour, row: usize, v: &Four<R>) {
-        let Some((sums, _)) = &self.fused else { return };
+        let Some((sums, _)) = self.fused() else { return };
         for (k, run) in self.runs_of(colour, row) {
             // SAFETY: as the caller promised; a run's sum is written by the owner of its row.
             unsafe { sums[which as usize].slice_mut(k, 1)[0] = total(run.values(v)) };
@@ -131,7 +133,7 @@ impl Projection {
     /// # Safety
     /// A barrier must stand between this and what was noted, and between this and what is noted next.
     pub unsafe fn add(&self, me: Me, which: Vector) {
-        let Some((sums, totals)) = &self.fused else { return };
+        let Some((sums, totals)) = self.fused() else { return };
         for component in 0..self.components {
             let runs = &self.system;
             let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
@@ -160,7 +162,7 @@ impl Projection {
         row: usize,
         v: &Four<R>,
     ) {
-        let Some((_, totals)) = &self.fused else { return };
+        let Some((_, totals)) = self.fused() else { return };
         for (_, run) in self.runs_of(colour, row) {
             let component = run.component as usize;
             // SAFETY: as the caller promised; totals of this member.
@@ -263,9 +265,9 @@ impl Projection {
 
     pub fn bytes(&self) -> usize {
         let of = |r: &Runs| {
-            r.runs.len() * size_of::<Run>()
-                + 8 * (r.row_start.len() + r.component_start.len() + r.count.len())
-                + 4 * r.by_component.len()
+            r.runs.capacity() * size_of::<Run>()
+                + 8 * (r.row_start.capacity() + r.component_start.capacity() + r.count.capacity())
+                + 4 * r.by_component.capacity()
         };
         of(&self.whole)
             + of(&self.system)
