@@ -43,6 +43,10 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn wide(area: &Area<Self::Vector>) -> Option<Area>;
     /// The reverse.
     fn narrow(area: &Area) -> Option<Area<Self::Vector>>;
+    /// A vector of CG as one of doubles, where it is one.
+    fn wide_four(v: &Four<Self::Vector>) -> Option<&Four>;
+    /// A row of it likewise.
+    fn wide_row(row: &mut [Self::Vector]) -> Option<&mut [f64]>;
     /// A row of S1, past the caches; in single precision times `per_unit`, a power of two.
     fn keep(target: &mut [Self::Vector], source: &[f64], per_unit: f64);
     /// out = c w + sum of a v + sum of b u, a row of S1 times a vector; in single precision c is the row sum, and
@@ -71,6 +75,14 @@ macro_rules! double_vectors {
             Some(area.again())
         }
 
+        fn wide_four(v: &Four) -> Option<&Four> {
+            Some(v)
+        }
+
+        fn wide_row(row: &mut [f64]) -> Option<&mut [f64]> {
+            Some(row)
+        }
+
         fn keep(target: &mut [f64], source: &[f64], _: f64) {
             copy_past_caches(target, source);
         }
@@ -92,6 +104,14 @@ macro_rules! single_vectors {
         }
 
         fn narrow(_: &Area) -> Option<Area<f32>> {
+            None
+        }
+
+        fn wide_four(_: &Four<f32>) -> Option<&Four> {
+            None
+        }
+
+        fn wide_row(_: &mut [f32]) -> Option<&mut [f64]> {
             None
         }
 

@@ -22,8 +22,8 @@ use super::area::{Four, Number, Shared};
 use super::cycle::{DOWN, UP};
 use super::format::Format;
 use super::kernels::{
-    add_scaled, advance, advance_and_scale, begin, difference, dot, scale, scale_in_place, solve, solve_in_place,
-    subtract, take,
+    add_scaled, advance, advance_and_scale, begin, difference, dot, narrow, scale, scale_in_place, solve,
+    solve_in_place, subtract,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -585,7 +585,7 @@ impl<F: Format> Packed<F> {
 
 /// out = r / d, in the type of sweeps.
 fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
-    take::<F>(out, r);
+    narrow::<F>(out, r);
     scale_in_place::<F>(out, pivot, a);
 }
 

@@ -19,12 +19,6 @@ fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
     [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
 }
 
-/// Couplings of A at i in the type of a vector.
-#[inline(always)]
-fn narrow4<R: Real>(a: &Rows, i: usize) -> [R; 4] {
-    [R::narrow(a[0][i]), R::narrow(a[1][i]), R::narrow(a[2][i]), R::narrow(a[3][i])]
-}
-
 /// a_0 v_0 + .. + a_3 v_3 at i.
 #[inline(always)]
 fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
@@ -56,13 +50,8 @@ for_each_isa! {
         sums::dot(a, b)
     }
 
-    /// sum of a b, in the type of b.
-    fn dot_mixed<R: Real>(a: &[f64], b: &[R]) -> f64 {
-        sums::dot(a, b)
-    }
-
     /// r' z, in the type of z.
-    fn dot_sweep<F: Format>(r: &[F::Vector], z: &[F::Real]) -> f64 {
+    fn dot_mixed<F: Format>(r: &[F::Vector], z: &[F::Real]) -> f64 {
         sums::dot(r, z)
     }
 
@@ -180,11 +169,11 @@ for_each_isa! {
     }
 
     /// out = c w + sum of a v.
-    fn five_points<R: Real>(out: &mut [R], c: &[f64], w: &[R], a: Rows, v: Rows<R>) {
+    fn five_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = R::narrow(c[i]) * w[i] + sum4(narrow4(&a, i), &v, i);
+            out[i] = c[i] * w[i] + sum4(read4::<Double>(&a, i), &v, i);
         }
     }
 
@@ -207,11 +196,11 @@ for_each_isa! {
     }
 
     /// out = c w + (sum of a v + sum of b u).
-    fn nine_points<R: Real>(out: &mut [R], c: &[f64], w: &[R], a: Rows, v: Rows<R>, b: Rows, u: Rows<R>) {
+    fn nine_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows, b: Rows, u: Rows) {
         let n = out.len();
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
-            out[i] = R::narrow(c[i]) * w[i] + (sum4(narrow4(&a, i), &v, i) + sum4(narrow4(&b, i), &u, i));
+            out[i] = c[i] * w[i] + (sum4(read4::<Double>(&a, i), &v, i) + sum4(read4::<Double>(&b, i), &u, i));
         }
     }
 
@@ -295,22 +284,8 @@ for_each_isa! {
         }
     }
 
-    /// v = scale z.
-    fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
-        for (v, z) in v.iter_mut().zip(z) {
-            *v = scale * z.wide();
-        }
-    }
-
-    /// z = v.
-    fn narrow<R: Real>(z: &mut [R], v: &[f64]) {
-        for (z, v) in z.iter_mut().zip(v) {
-            *z = R::narrow(*v);
-        }
-    }
-
     /// z = r.
-    fn take<F: Format>(z: &mut [F::Real], r: &[F::Vector]) {
+    fn narrow<F: Format>(z: &mut [F::Real], r: &[F::Vector]) {
         for (z, r) in z.iter_mut().zip(r) {
             *z = cast(*r);
         }

@@ -182,11 +182,6 @@ const ROWS_IN_WORK: usize = 6;
 /// Places of a member; two more are those of the border.
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 
-/// A vector of CG as doubles, where it has them.
-fn wide_four<F: Format>(v: &Four<F::Vector>) -> Option<Four> {
-    Some(Four { r1: F::wide(&v.r1)?, r2: F::wide(&v.r2)?, b1: F::wide(&v.b1)?, b2: F::wide(&v.b2)? })
-}
-
 /// An array of doubles as a vector of CG.
 fn narrow_four<F: Format>(v: &Four) -> Result<Four<F::Vector>> {
     let area = |wide| F::narrow(wide).map_or_else(Area::absent, Ok);
@@ -264,8 +259,7 @@ impl<F: Format> Packed<F> {
         // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
         let x = Four::zeroed(&first, true)?;
         let p = Four::zeroed(&first, !shape.schur)?;
-        let wide_p = wide_four::<F>(&p);
-        let mut vectors = Some((&x, wide_p.as_ref()));
+        let mut vectors = Some((&x, F::wide_four(&p)));
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
@@ -533,6 +527,7 @@ impl<F: Format> Packed<F> {
             + m.red_diagonal.bytes()
             + m.black_diagonal.bytes()
             + self.schur.bytes::<F>()
+            + if F::SINGLE { self.making.as_ref().map_or(0, Making::bytes) } else { 0 }
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             - self.vectors_in_the_first_grid()
             + self.natural().bytes()
@@ -607,6 +602,11 @@ impl Making {
             s1,
             s2,
         ]
+    }
+
+    /// Bytes of windows that have memory of their own.
+    fn bytes(&self) -> usize {
+        self.windows().iter().map(|area| area.bytes()).sum()
     }
 
     /// Zeros in windows, before the first row.

@@ -7,9 +7,9 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_direction, add_scaled, begin, direct, dot, dot_mixed, dot_sweep, five_points, interleave, largest_in, narrow,
-    nine_points, over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from,
-    subtract_scaled, sum_by_center, take, widen,
+    add_direction, add_scaled, begin, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points,
+    over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from, subtract_scaled,
+    sum_by_center,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -18,7 +18,7 @@ use super::setup::{natural_rows, split};
 use super::team::Me;
 use crate::backend::cycle::apply_section;
 use crate::backend::storage::Real;
-use crate::backend::sums::max_abs;
+use crate::backend::sums::{self, max_abs};
 use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::ring_index;
@@ -174,7 +174,7 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     /// `out` = row J of A times v.
-    fn row_of_a<R: Real + Number>(&self, colour: Colour, row: usize, v: &Four<R>, out: &mut [R]) {
+    fn row_of_a(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
         let m = &self.k.matrix;
         // SAFETY: nobody writes A or v in this step.
         unsafe {
@@ -194,7 +194,8 @@ impl<'a, F: Format> Member<'a, F> {
         if k.shape.schur {
             // SAFETY: nobody writes S1 or v in this step.
             unsafe { k.schur_row(colour, row, v, out) };
-        } else {
+        } else if let (Some(v), Some(out)) = (F::wide_four(v), F::wide_row(out)) {
+            // CG in single precision is on S1 alone.
             self.row_of_a(colour, row, v, out);
         }
     }
@@ -330,6 +331,20 @@ pub(super) unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Fo
     }
 }
 
+/// v = scale z.
+fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
+    for (v, z) in v.iter_mut().zip(z) {
+        *v = scale * z.wide();
+    }
+}
+
+/// r = v.
+fn convert<R: Real>(r: &mut [R], v: &[f64]) {
+    for (r, v) in r.iter_mut().zip(v) {
+        *r = R::narrow(*v);
+    }
+}
+
 /// Colours of the even and odd columns of natural row j.
 fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
@@ -353,8 +368,8 @@ impl<F: Format> Packed<F> {
             let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
             // SAFETY: only member 0 uses z in this step.
             let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
-            rho += dot_mixed(z, target);
-            narrow(target, z);
+            rho += sums::dot(z, target);
+            convert(target, z);
         }
         rho
     }
@@ -390,7 +405,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             for &colour in k.system() {
                 // SAFETY: rows of this member, which no other reads in this step.
                 let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                narrow(r, b);
+                convert(r, b);
                 square += dot(r, r);
             }
             square
@@ -405,7 +420,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let (k, me) = (self.k, self.me);
         self.each_row(|colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
-            unsafe { take::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
+            unsafe { narrow::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         self.barrier();
@@ -414,7 +429,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         let z = &self.first().z;
         let rho = k.sum_over_rows(me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
-            k.system().iter().map(|&c| unsafe { dot_sweep::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
+            k.system().iter().map(|&c| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
         });
         rho / k.unit
     }
