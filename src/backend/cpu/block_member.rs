@@ -1,5 +1,6 @@
 //! One member's view of a call: which rows of the work list are its own, and what all wait for; the steps of the methods.
 
+use super::block_exchange::Handover;
 use super::block_kernels::{Ahead, BATCH, Solver, Task, residual_row};
 use super::block_rows::{Fetch, Ways, Which};
 use super::blocks::Data;
@@ -21,6 +22,8 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
+    /// Ghost cells are handed on in passing.
+    pub handover: Option<&'a Handover>,
     pub fills: bool,
     pub watched: bool,
 }
@@ -36,6 +39,8 @@ pub struct Member<'a, 'w> {
     pub watcher: Option<&'w mut dyn Watcher>,
     /// Jacobi: the values are in the second array.
     pub flipped: bool,
+    /// Coloured sweeps that are done.
+    pub sweeps: usize,
     pub batch: Batch,
 }
 
@@ -81,6 +86,7 @@ impl<'a, 'w> Member<'a, 'w> {
             me,
             watcher,
             flipped: false,
+            sweeps: 0,
             batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
         }
     }
@@ -196,6 +202,16 @@ impl<'a, 'w> Member<'a, 'w> {
     }
 }
 
+/// What members' parts of a fused coloured sweep end at; None: colour after colour.
+pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
+    let slabs = || patches.iter().map(|p| cut.range(p, 2).1).sum::<usize>();
+    match parallel {
+        Parallel::Flat if slabs() >= SLABS_PER_MEMBER * members => Some(Grain::Slab),
+        Parallel::Patches => Some(Grain::Patch),
+        _ => None,
+    }
+}
+
 /// Block rows of a patch, and those of one slab.
 pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
     let in_slab = cut.range(patch, 1).1;
@@ -250,6 +266,17 @@ impl BlockSteps for Member<'_, '_> {
             return;
         }
         let u = self.current();
+        if let Some(handover) = self.call.handover {
+            // Later sweeps find what the one before has handed on.
+            if self.sweeps == 0 {
+                for c in self.me.share(list.copies.len()) {
+                    // SAFETY: nobody writes u now, and every copy is taken by one member.
+                    unsafe { handover.collect(list, c, 0, u[list.copies[c].from]) };
+                }
+                self.me.barrier();
+            }
+            return;
+        }
         for copy in &list.copies[self.me.share(list.copies.len())] {
             let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
             let [x, y, z] = copy.cells.lower;
@@ -309,16 +336,11 @@ impl BlockSteps for Member<'_, '_> {
 
     fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let me = self.me;
-        let slabs: usize = self.patches().iter().map(|p| cut.range(p, 2).1).sum();
-        let grain = match self.call.work.parallel {
-            Parallel::Flat if slabs >= SLABS_PER_MEMBER * me.members => Grain::Slab,
-            Parallel::Patches => Grain::Patch,
-            _ => {
-                for c in 0..self.colours() {
-                    self.colour(cut, omega, if reverse { self.colours() - 1 - c } else { c });
-                }
-                return;
+        let Some(grain) = fused_grain(self.patches(), cut, self.call.work.parallel, me.members) else {
+            for c in 0..self.colours() {
+                self.colour(cut, omega, if reverse { self.colours() - 1 - c } else { c });
             }
+            return;
         };
         let ways = {
             let u = self.current();
@@ -342,6 +364,10 @@ impl BlockSteps for Member<'_, '_> {
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
                         // SAFETY: first stages are done everywhere; second stages do not touch each other.
                         unsafe { self.slab(ways, p, kb, two.clone(), reverse) };
+                        for jb in 0..in_slab {
+                            // SAFETY: the row is final, and this member's.
+                            unsafe { self.give(cut, p, kb * in_slab + jb) };
+                        }
                     }
                 } else {
                     // SAFETY: no other member writes in these slabs or in those next to them what is read here: theirs
@@ -351,6 +377,7 @@ impl BlockSteps for Member<'_, '_> {
             }
             me.barrier();
         }
+        self.sweeps += 1;
     }
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {

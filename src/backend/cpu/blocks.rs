@@ -10,11 +10,12 @@
 //! loads and stores, from whatever values are there.
 
 use super::area::Shared;
+use super::block_exchange::Handover;
 use super::block_kernels::{Operator, SCRATCH, Solver};
-use super::block_member::{Call, Member};
+use super::block_member::{Call, Member, fused_grain};
 use super::team::Team;
 use crate::backend::blocks::{
-    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work,
+    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
 };
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::Shape;
@@ -40,6 +41,8 @@ pub struct Data {
     pub operator: Operator,
     /// The second array of Jacobi: all patches, one after the other.
     pub other: Option<(Shared, Vec<*mut f64>)>,
+    /// For fused coloured sweeps, where patches have ghost cells from each other.
+    pub handover: Option<Handover>,
     /// Sums of squares by plane.
     pub squares: Shared,
     pub planes_before: Vec<usize>,
@@ -97,9 +100,14 @@ impl BlockBackend for CpuBlocks {
         }
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch of the patches before serve again where they suffice.
-        let (squares, other, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.scratch),
-            None => (None, None, Vec::new()),
+        let (squares, other, handover, scratch) = match self.data.take() {
+            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.handover, old.scratch),
+            None => (None, None, None, Vec::new()),
+        };
+        // `prepare` asks for one where there was none.
+        let handover = match handover {
+            Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
+            _ => None,
         };
         let squares = match squares {
             Some(squares) => squares,
@@ -108,13 +116,18 @@ impl BlockBackend for CpuBlocks {
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil);
-        self.data = Some(Data { blocks, operator, other, squares, planes_before, scratch, stop, bad });
+        self.data = Some(Data { blocks, operator, other, handover, squares, planes_before, scratch, stop, bad });
         self.make_scratch()
     }
 
     fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
-        let patches = &data.blocks.list.patches;
+        let list = &data.blocks.list;
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        if coloured && data.handover.is_none() && !list.copies.is_empty() {
+            data.handover = Some(Handover::new(list, None)?);
+        }
+        let patches = &list.patches;
         if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
             return Ok(());
         }
@@ -154,15 +167,17 @@ impl BlockBackend for CpuBlocks {
         };
         *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
-        let call = Call {
-            data,
-            solvers: &self.solvers,
-            arrays: arrays.pointers(),
-            other,
-            work,
-            fills: watcher.fills(),
-            watched: watcher.watched(),
+        let (fills, watched) = (watcher.fills(), watcher.watched());
+        // Nobody may look at ghost cells in between, and both cuts must be swept in the fused form.
+        let all_fused = || {
+            let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
+            data.scratch.is_empty() && work.cuts.iter().all(fused)
         };
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
+        let handover = data.handover.as_ref().filter(|_| in_passing);
+        let call =
+            Call { data, solvers: &self.solvers, arrays: arrays.pointers(), other, work, handover, fills, watched };
         team.run(
             |me| {
                 program(&mut Member::new(&call, me, None), work);
@@ -178,6 +193,7 @@ impl BlockBackend for CpuBlocks {
                 d.blocks.list.bytes()
                     + d.squares.bytes()
                     + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                    + d.handover.as_ref().map_or(0, Handover::bytes)
                     + d.scratch.iter().map(Shared::bytes).sum::<usize>()
             })
     }
