@@ -8,54 +8,96 @@
 
 use super::area::Shared;
 use crate::error::{Result, zeroed};
-use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
-use std::ops::Range;
-
-/// The values on their way, and who has which.
-pub struct Handover {
-    /// Where the values of each copy of the plan begin.
-    starts: Vec<usize>,
-    /// The copies that write patch p are `to[p] .. to[p + 1]`: the plan is sorted by them.
-    to: Vec<usize>,
-    /// Those that read it are `readers[from[p] .. from[p + 1]]`.
-    from: Vec<usize>,
-    readers: Vec<usize>,
-    values: [Shared; 2],
-}
+use crate::grid::patches::{Cut, Patch, PatchList};
 
 /// Planes of single ghost cells that are kept together: those of a block.
 const LAYER: usize = 8;
 
-/// Rows and planes of a patch, counted from its first own ones.
+/// The values on their way, and who has which.
+pub struct Handover {
+    to: Pieces,
+    from: Pieces,
+    values: [Shared; 2],
+}
+
+/// Boxes of the copy plan in the patches that are written, or in those that are read, patch after patch. Where a patch has
+/// several, those that its inner rows of blocks know nothing of come last.
+struct Pieces {
+    all: Vec<Piece>,
+    /// Patch p has `first[p] .. first[p + 1]`,
+    first: Vec<usize>,
+    /// of which inner rows look at `first[p] .. inner[p]`.
+    inner: Vec<usize>,
+}
+
+/// A box: `size` cells from the patch's cell `lower` on.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    lower: [i64; 3],
+    size: [usize; 3],
+    /// Where its values begin.
+    start: usize,
+}
+
+/// What becomes of the cells of a piece.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Out,
+    In,
+}
+
+/// Cells of a patch: rows y.0 .. y.1 of planes z.0 .. z.1.
+#[derive(Clone, Copy)]
 struct Band {
-    y: Range<i64>,
-    z: Range<i64>,
+    y: (i64, i64),
+    z: (i64, i64),
+}
+
+impl Pieces {
+    fn new(list: &PatchList, side: impl Fn(usize) -> usize) -> Result<Self> {
+        let patches = list.patches.len();
+        let mut first: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
+        for c in 0..list.copies.len() {
+            first[side(c) + 1] += 1;
+        }
+        for p in 0..patches {
+            first[p + 1] += first[p];
+        }
+        let mut inner: Vec<usize> = zeroed(patches, "ghost cells")?;
+        inner.copy_from_slice(&first[..patches]);
+        let mut outer: Vec<usize> = zeroed(patches, "ghost cells")?;
+        outer.copy_from_slice(&first[1..]);
+        let mut all: Vec<Piece> = zeroed(list.copies.len(), "ghost cells")?;
+        let mut start = 0;
+        for (c, copy) in list.copies.iter().enumerate() {
+            let (p, Patch { lower, size }) = (side(c), copy.cells);
+            let patch = &list.patches[p];
+            let lower = [0, 1, 2].map(|d| lower[d] - patch.lower[d]);
+            let at_edge = |d: usize| lower[d] + size[d] as i64 <= 1 || lower[d] >= patch.size[d] as i64 - 1;
+            let place = if at_edge(1) || at_edge(2) {
+                outer[p] -= 1;
+                outer[p]
+            } else {
+                inner[p] += 1;
+                inner[p] - 1
+            };
+            all[place] = Piece { lower, size, start };
+            start += copy.cells.cells();
+        }
+        Ok(Self { all, first, inner })
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&self.all[..]) + (self.first.len() + self.inner.len()) * size_of::<usize>()
+    }
 }
 
 impl Handover {
     /// For the plan of this list; `old`: its memory serves again where it suffices.
     pub fn new(list: &PatchList, old: Option<Self>) -> Result<Self> {
-        let (patches, copies) = (list.patches.len(), &list.copies);
-        let mut starts: Vec<usize> = zeroed(copies.len(), "ghost cells")?;
-        let mut to: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
-        let mut from: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
-        let mut len = 0;
-        for (start, copy) in starts.iter_mut().zip(copies) {
-            *start = len;
-            len += copy.cells.cells();
-            to[copy.to + 1] += 1;
-            from[copy.from + 1] += 1;
-        }
-        for p in 0..patches {
-            to[p + 1] += to[p];
-            from[p + 1] += from[p];
-        }
-        let mut readers: Vec<usize> = zeroed(copies.len(), "ghost cells")?;
-        let mut next = from.clone();
-        for (c, copy) in copies.iter().enumerate() {
-            readers[next[copy.from]] = c;
-            next[copy.from] += 1;
-        }
+        let to = Pieces::new(list, |c| list.copies[c].to)?;
+        let from = Pieces::new(list, |c| list.copies[c].from)?;
+        let len = list.copies.iter().map(|c| c.cells.cells()).sum();
         let values = match old {
             Some(old) if old.values[0].len() >= len => old.values,
             old => {
@@ -64,38 +106,33 @@ impl Handover {
                 [Shared::zeroed(len)?, Shared::zeroed(len)?]
             }
         };
-        Ok(Self { starts, to, from, readers, values })
+        Ok(Self { to, from, values })
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        let places = self.starts.len() + self.to.len() + self.from.len() + self.readers.len();
-        self.values.iter().map(Shared::bytes).sum::<usize>() + places * size_of::<usize>()
+        self.to.bytes() + self.from.bytes() + self.values.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Takes what copy `c` reads into the array `which`.
+    /// Takes all that others see of patch p.
     ///
     /// # Safety
-    /// `u` is the array of the patch that the copy reads; nobody writes these cells, nobody else uses this copy's values
-    /// in that array.
-    pub unsafe fn collect(&self, list: &PatchList, c: usize, which: usize, u: *mut f64) {
-        let copy = &list.copies[c];
-        let all = Band { y: i64::MIN..i64::MAX, z: i64::MIN..i64::MAX };
-        // SAFETY: as our caller promised.
-        unsafe { self.part::<true>(copy, c, &list.patches[copy.from], &all, which, u) };
+    /// `u` is the patch's array; nobody writes these cells, or uses their values in the array `which`.
+    pub unsafe fn collect(&self, list: &PatchList, p: usize, which: usize, u: *mut f64) {
+        let all = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
+        for piece in &self.from.all[self.from.first[p]..self.from.first[p + 1]] {
+            // SAFETY: as our caller promised.
+            unsafe { self.copy(piece, &list.patches[p], all, which, u, Way::Out) };
+        }
     }
 
-    /// Takes what other patches see of a row of blocks of patch p.
+    /// Takes what others see of a row of blocks of patch p.
     ///
     /// # Safety
     /// As for `collect`, for the cells of this row.
     pub unsafe fn give(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
-        let patch = &list.patches[p];
-        let band = band(cut, patch, row, 0);
-        for &c in &self.readers[self.from[p]..self.from[p + 1]] {
-            // SAFETY: as our caller promised.
-            unsafe { self.part::<true>(&list.copies[c], c, patch, &band, which, u) };
-        }
+        // SAFETY: as our caller promised.
+        unsafe { self.row(&self.from, list, cut, (p, row), which, u, Way::Out) };
     }
 
     /// Fills the ghost cells that a row of blocks of patch p reads.
@@ -103,40 +140,62 @@ impl Handover {
     /// # Safety
     /// `u` is the patch's array; nobody else uses the ghost cells beside this row; nobody writes the array `which`.
     pub unsafe fn take(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
+        // SAFETY: as our caller promised.
+        unsafe { self.row(&self.to, list, cut, (p, row), which, u, Way::In) };
+    }
+
+    /// # Safety
+    /// As for `give` and `take`.
+    #[expect(clippy::too_many_arguments, reason = "the two above, which tell them apart")]
+    unsafe fn row(
+        &self,
+        pieces: &Pieces,
+        list: &PatchList,
+        cut: &Cut,
+        (p, row): (usize, usize),
+        which: usize,
+        u: *mut f64,
+        way: Way,
+    ) {
         let patch = &list.patches[p];
-        let band = band(cut, patch, row, 1);
-        for c in self.to[p]..self.to[p + 1] {
+        let (first, end, inner) = (pieces.first[p], pieces.first[p + 1], pieces.inner[p]);
+        if first == end {
+            return;
+        }
+        let (in_slab, slabs) = (cut.range(patch, 1).1, cut.range(patch, 2).1);
+        let (jb, kb) = (row % in_slab, row / in_slab);
+        // Rows of blocks at the edge have the ghost cells beyond.
+        let along = |axis: usize, m: usize, count: usize| {
+            let segment = cut.segment(patch, axis, m);
+            let (start, end) = (segment.start as i64, (segment.start + segment.len) as i64);
+            (start - i64::from(m == 0), end + i64::from(m + 1 == count))
+        };
+        let band = Band { y: along(1, jb, in_slab), z: along(2, kb, slabs) };
+        let is_inner = jb > 0 && jb + 1 < in_slab && kb > 0 && kb + 1 < slabs;
+        for piece in &pieces.all[first..if is_inner { inner } else { end }] {
             // SAFETY: as our caller promised.
-            unsafe { self.part::<false>(&list.copies[c], c, patch, &band, which, u) };
+            unsafe { self.copy(piece, patch, band, which, u, way) };
         }
     }
 
-    /// The cells of a copy that lie in a band of the patch: from u into the array, or back.
+    /// The cells of a piece that lie in the band.
     ///
     /// # Safety
     /// As for `give` and `take`.
-    unsafe fn part<const OUT: bool>(
-        &self,
-        copy: &GhostCopy,
-        c: usize,
-        patch: &Patch,
-        band: &Band,
-        which: usize,
-        u: *mut f64,
-    ) {
-        let Patch { lower, size: [nx, ny, nz] } = copy.cells;
-        let [x, y, z] = [0, 1, 2].map(|d| lower[d] - patch.lower[d]);
-        let rows = y.max(band.y.start)..(y + ny as i64).min(band.y.end);
-        let planes = z.max(band.z.start)..(z + nz as i64).min(band.z.end);
-        if rows.is_empty() || planes.is_empty() {
+    #[inline(always)]
+    unsafe fn copy(&self, piece: &Piece, patch: &Patch, band: Band, which: usize, u: *mut f64, way: Way) {
+        let (Piece { lower: [x, y, z], size: [nx, ny, nz], start }, Band { y: rows, z: planes }) = (*piece, band);
+        let rows = (y.max(rows.0), (y + ny as i64).min(rows.1));
+        let planes = (z.max(planes.0), (z + nz as i64).min(planes.1));
+        if rows.0 >= rows.1 || planes.0 >= planes.1 {
             return;
         }
         let (row, plane) = patch.strides();
-        let (count, first) = ((rows.end - rows.start) as usize, (rows.start - y) as usize);
-        // SAFETY: the values of this copy; as our caller promised.
-        let values = unsafe { self.values[which].slice_mut(self.starts[c], nx * ny * nz) }.as_mut_ptr();
-        for k in planes {
-            let place = (k + 1) as usize * plane + (rows.start + 1) as usize * row + (x + 1) as usize;
+        let (count, first) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
+        // SAFETY: the values of this piece; as our caller promised.
+        let values = unsafe { self.values[which].slice_mut(start, nx * ny * nz) }.as_mut_ptr();
+        for k in planes.0..planes.1 {
+            let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
             // Single cells go in layers of eight planes, row after row, so that those of a row of blocks, and of the next, lie
             // one after the other.
@@ -146,33 +205,21 @@ impl Handover {
             } else {
                 ((k * ny + first) * nx, nx)
             };
-            // SAFETY: rows of the copy, which lie in the patch with its ghost layer; as our caller promised.
+            // SAFETY: rows of the piece, which lie in the patch with its ghost layer; as our caller promised.
             let (u, values) = unsafe { (u.add(place), values.add(start)) };
             for j in 0..count {
                 // SAFETY: as above.
                 unsafe {
                     let (u, value) = (u.add(j * row), values.add(j * step));
-                    match (OUT, nx) {
+                    match (way, nx) {
                         // Calls would take longer than the copy.
-                        (true, 1) => *value = *u,
-                        (false, 1) => *u = *value,
-                        (true, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
-                        (false, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
+                        (Way::Out, 1) => *value = *u,
+                        (Way::In, 1) => *u = *value,
+                        (Way::Out, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
+                        (Way::In, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
                     }
                 }
             }
         }
     }
-}
-
-/// Cells of a row of blocks; the patch's first and last ones have `ghosts` more rows and planes outside of it.
-fn band(cut: &Cut, patch: &Patch, row: usize, ghosts: i64) -> Band {
-    let (slabs, in_slab) = (cut.range(patch, 2).1, cut.range(patch, 1).1);
-    let along = |axis: usize, m: usize, count: usize| {
-        let segment = cut.segment(patch, axis, m);
-        let (start, end) = (segment.start as i64, (segment.start + segment.len) as i64);
-        let outside = |at: bool| if at { ghosts } else { 0 };
-        start - outside(m == 0)..end + outside(m + 1 == count)
-    };
-    Band { y: along(1, row % in_slab, in_slab), z: along(2, row / in_slab, slabs) }
 }

@@ -269,9 +269,9 @@ impl BlockSteps for Member<'_, '_> {
         if let Some(handover) = self.call.handover {
             // Later sweeps find what the one before has handed on.
             if self.sweeps == 0 {
-                for c in self.me.share(list.copies.len()) {
-                    // SAFETY: nobody writes u now, and every copy is taken by one member.
-                    unsafe { handover.collect(list, c, 0, u[list.copies[c].from]) };
+                for p in self.me.share(list.patches.len()) {
+                    // SAFETY: nobody writes u now, and every patch is one member's.
+                    unsafe { handover.collect(list, p, 0, u[p]) };
                 }
                 self.me.barrier();
             }

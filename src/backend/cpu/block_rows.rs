@@ -105,14 +105,13 @@ impl Member<'_, '_> {
         let (u_row, u_plane) = patch.strides();
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
         let parts = halves * tasks * task_rows;
-        let of = |first: *const f64, plane: usize, row: usize| AheadOf {
-            first,
-            plane,
-            chunk: (y.len * row).div_ceil(parts),
-        };
-        let place = (z.start + 1) * u_plane + (y.start + 1) * u_row;
-        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_row);
-        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, f_row);
+        let of = |first: *const f64, plane: usize, cells: usize| AheadOf { first, plane, chunk: cells.div_ceil(parts) };
+        // Rows of u with the cells at their ends, and those beside the patch where they come next.
+        let before = usize::from(y.start == 0);
+        let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
+        let place = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
+        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_rows * u_row);
+        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, y.len * f_row);
         let out = AheadOf {
             first: ways.to[p].wrapping_add(place),
             chunk: if ways.to[p] == ways.from[p] { 0 } else { u.chunk },
