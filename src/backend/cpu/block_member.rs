@@ -24,6 +24,8 @@ pub struct Call<'a> {
     pub work: &'a Work,
     /// Ghost cells are handed on in passing.
     pub handover: Option<&'a Handover>,
+    /// Sweeps of the calls before, on these patches.
+    pub sweeps_before: usize,
     pub fills: bool,
     pub watched: bool,
 }
@@ -178,6 +180,13 @@ impl<'a, 'w> Member<'a, 'w> {
             }
         }
         me.barrier();
+    }
+
+    /// Whether a patch that is one member's as a whole is this one's in the coloured sweep that runs.
+    fn claim(&self, p: usize) -> bool {
+        let sweep = self.call.sweeps_before + self.sweeps + 1;
+        let claimed = &self.call.data.claimed[p];
+        claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
     }
 
     /// Copies the ghost layer of patch p from the values in use to the other array.
@@ -346,20 +355,34 @@ impl BlockSteps for Member<'_, '_> {
             let u = self.current();
             Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
-        let begin = self.boundary(cut, me.index, me.members, grain);
-        let end = self.boundary(cut, me.index + 1, me.members, grain);
         for seams in [false, true] {
-            for p in begin.patch..self.patches().len().min(end.patch + 1) {
-                let (all, in_slab) = rows(cut, &self.patches()[p]);
-                let first = if p == begin.patch { begin.row / in_slab } else { 0 };
-                let last = if p == end.patch { end.row / in_slab } else { all / in_slab };
-                if first >= last {
-                    continue;
-                }
-                // Slabs next to another member's wait for its first stage.
-                let low = first + usize::from(first > 0);
-                let high = last - usize::from(last < all / in_slab);
-                if seams {
+            // Cores are not equally fast: whole patches that nobody has begun are anybody's, the last ones first.
+            let lenders = if seams || grain == Grain::Patch { 1 } else { me.members };
+            for lender in 0..lenders {
+                let of = (me.index + lender) % me.members;
+                let begin = self.boundary(cut, of, me.members, grain);
+                let end = self.boundary(cut, of + 1, me.members, grain);
+                let patches = begin.patch..self.patches().len().min(end.patch + 1);
+                for step in 0..patches.len() {
+                    let p = if lender == 0 { patches.start + step } else { patches.end - 1 - step };
+                    let (all, in_slab) = rows(cut, &self.patches()[p]);
+                    let slabs = all / in_slab;
+                    let first = if p == begin.patch { begin.row / in_slab } else { 0 };
+                    let last = if p == end.patch { end.row / in_slab } else { slabs };
+                    let whole = first == 0 && last == slabs;
+                    if first >= last || (!whole && lender > 0) || (whole && (seams || !self.claim(p))) {
+                        continue;
+                    }
+                    // Slabs next to another member's wait for its first stage.
+                    let low = first + usize::from(first > 0);
+                    let high = last - usize::from(last < slabs);
+                    if !seams {
+                        // SAFETY: no other member writes in these slabs or in those next to them what is read here:
+                        // whole patches are claimed, and those who share one do only their first stage at the seams now,
+                        // which touches none of others' first stages.
+                        unsafe { self.fused(ways, p, first..last, low..high, reverse) };
+                        continue;
+                    }
                     let [_, two] = self.stages(reverse);
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
                         // SAFETY: first stages are done everywhere; second stages do not touch each other.
@@ -369,10 +392,6 @@ impl BlockSteps for Member<'_, '_> {
                             unsafe { self.give(cut, p, kb * in_slab + jb) };
                         }
                     }
-                } else {
-                    // SAFETY: no other member writes in these slabs or in those next to them what is read here: theirs
-                    // at the seams do only their first stage now, which touches none of its own.
-                    unsafe { self.fused(ways, p, first..last, low..high, reverse) };
                 }
             }
             me.barrier();

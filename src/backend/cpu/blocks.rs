@@ -3,7 +3,8 @@
 //! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many cells.
 //! A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the second, whose
 //! neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k are followed by the
-//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier.
+//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier; whole
+//! patches that their member has not begun are taken over by those who are done.
 //! Every cell gets the same bits as by colour after colour, whoever does it.
 //!
 //! The chaotic method is asynchronous: blocks are relaxed in place while others read their faces, by relaxed atomic
@@ -20,7 +21,7 @@ use crate::backend::blocks::{
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::Patch;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// Cells that are worth a member: below, waiting for it takes longer than its help.
@@ -43,6 +44,10 @@ pub struct Data {
     pub other: Option<(Shared, Vec<*mut f64>)>,
     /// For fused coloured sweeps, where patches have ghost cells from each other.
     pub handover: Option<Handover>,
+    /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
+    pub claimed: Vec<AtomicUsize>,
+    /// Sweeps of all calls.
+    pub sweeps: usize,
     /// Sums of squares by plane.
     pub squares: Shared,
     pub planes_before: Vec<usize>,
@@ -116,7 +121,20 @@ impl BlockBackend for CpuBlocks {
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil);
-        self.data = Some(Data { blocks, operator, other, handover, squares, planes_before, scratch, stop, bad });
+        let claimed = (0..list.patches.len()).map(|_| AtomicUsize::new(0)).collect();
+        self.data = Some(Data {
+            blocks,
+            operator,
+            other,
+            handover,
+            claimed,
+            sweeps: 0,
+            squares,
+            planes_before,
+            scratch,
+            stop,
+            bad,
+        });
         self.make_scratch()
     }
 
@@ -166,6 +184,8 @@ impl BlockBackend for CpuBlocks {
             return Err(Error::Internal("there are no patches".to_owned()));
         };
         *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let sweeps_before = data.sweeps;
+        data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
         let (fills, watched) = (watcher.fills(), watcher.watched());
         // Nobody may look at ghost cells in between, and both cuts must be swept in the fused form.
@@ -176,8 +196,17 @@ impl BlockBackend for CpuBlocks {
         let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
         let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
         let handover = data.handover.as_ref().filter(|_| in_passing);
-        let call =
-            Call { data, solvers: &self.solvers, arrays: arrays.pointers(), other, work, handover, fills, watched };
+        let call = Call {
+            data,
+            solvers: &self.solvers,
+            arrays: arrays.pointers(),
+            other,
+            work,
+            handover,
+            sweeps_before,
+            fills,
+            watched,
+        };
         team.run(
             |me| {
                 program(&mut Member::new(&call, me, None), work);
@@ -192,6 +221,7 @@ impl BlockBackend for CpuBlocks {
             + self.data.as_ref().map_or(0, |d| {
                 d.blocks.list.bytes()
                     + d.squares.bytes()
+                    + size_of_val(&d.claimed[..])
                     + d.other.as_ref().map_or(0, |o| o.0.bytes())
                     + d.handover.as_ref().map_or(0, Handover::bytes)
                     + d.scratch.iter().map(Shared::bytes).sum::<usize>()
