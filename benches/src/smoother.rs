@@ -32,7 +32,7 @@ pub enum Topic {
     Blocks,
     /// Figure 10: seconds to invert one block and the blocks of all shapes up to it.
     Inversion,
-    /// Share of the ghost exchange in a sweep.
+    /// An exchange of ghost cells of its own, against a coloured sweep, which hands them on in passing.
     Exchange,
     /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets, figure 6.
     Device,
@@ -460,7 +460,7 @@ fn exchange(effort: Effort) -> Result<Chart, String> {
     }
     Ok(Chart {
         name: "ghost_exchange".to_owned(),
-        title: format!("Ghost exchange between {} patches, share of a coloured sweep", effort.patches),
+        title: format!("An exchange of ghost cells between {} patches, against a coloured sweep", effort.patches),
         x: "patches".to_owned(),
         y: "percent".to_owned(),
         logarithmic: false,
