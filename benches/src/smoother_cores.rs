@@ -74,32 +74,42 @@ struct Row {
     share: f64,
 }
 
-/// Medians of the turns; the first is the warm-up.
-fn row(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize) -> Result<Row, String> {
-    let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
+/// GB/s of a triad, and seconds of the call after it; the first of each is the warm-up.
+fn turns(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize) -> Result<Vec<(f64, f64)>, String> {
     let smoother = Smoother::new([8; 3], &format!("threads={threads}"), level)?;
     let turns = arrays.in_turn(threads, repeats.max(1) + 1, || {
         let start = Instant::now();
         smoother.apply(level, SWEEPS).map(|()| start.elapsed().as_secs_f64())
     });
-    let (mut triads, mut calls, mut shares) = (Samples::default(), Samples::default(), Samples::default());
-    for (rate, seconds) in turns.into_iter().skip(1) {
-        let seconds = seconds?;
-        triads.push(rate);
-        calls.push(seconds);
-        shares.push(bytes / seconds / rate);
+    turns.into_iter().skip(1).map(|(rate, seconds)| Ok((rate, seconds?))).collect()
+}
+
+/// Medians; `bytes`: of a call, in GB.
+fn row(threads: usize, turns: &[(f64, f64)], bytes: f64) -> Row {
+    let median =
+        |value: &dyn Fn(f64, f64) -> f64| Samples::new(turns.iter().map(|t| value(t.0, t.1)).collect()).median();
+    Row {
+        threads: threads as f64,
+        triad: median(&|rate, _| rate),
+        call: median(&|_, seconds| seconds),
+        share: median(&|rate, seconds| bytes / seconds / rate),
     }
-    Ok(Row { threads: threads as f64, triad: triads.median(), call: calls.median(), share: shares.median() })
 }
 
 /// The tables.
 pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let mut arrays = Arrays::new();
-    let mut rows = Vec::new();
-    for threads in thread_counts() {
-        rows.push(row(threads, &mut level, &mut arrays, 2 * effort.repeats)?);
+    let counts = thread_counts();
+    let mut all = vec![Vec::new(); counts.len()];
+    // Twice, since a machine that has just been started is slow at first, and all is told against one thread.
+    for _ in 0..2 {
+        for (all, &threads) in all.iter_mut().zip(&counts) {
+            all.extend(turns(threads, &mut level, &mut arrays, effort.repeats)?);
+        }
     }
+    let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
+    let rows: Vec<Row> = counts.iter().zip(&all).map(|(&threads, all)| row(threads, all, bytes)).collect();
     let one = rows[0].call;
     let cell_sweeps = level.cells() * f64::from(SWEEPS);
     let allowed = |row: &Row| one * row.triad / (24e-9 * cell_sweeps);
