@@ -229,6 +229,38 @@ fn ghost_cells() {
     }
 }
 
+unsafe extern "C-unwind" fn fill_nothing(_: *mut c_void, _: i32, _: *const *mut f64) -> i32 {
+    0
+}
+
+/// With a function for ghost cells they are exchanged before each sweep, without one they are handed on in passing: the
+/// same bits, ghost cells included.
+#[test]
+fn ghost_cells_in_passing() {
+    for block in [[8, 8, 8], [4, 4, 4], [1, 1, 1], [3, 5, 7]] {
+        for options in ["", "reverse=1", "stagger=1", "stagger=2 omega=0.85", "parallel=patch"] {
+            for threads in [1, 2, 3] {
+                for sweeps in [1, 2, 3, 4] {
+                    let (mut plain, mut passing) = (awkward(), awkward());
+                    let text = format!("backend=cpu threads={threads} {options}");
+                    let smoother = Smoother::of(&stencil("conv7"), block, &text, &plain);
+                    // Twice, so that the arrays on their way are used again.
+                    for _ in 0..2 {
+                        smoother.apply(&mut passing, sweeps).unwrap();
+                    }
+                    let nobody = std::ptr::null_mut();
+                    // SAFETY: a live handle; the function looks at nothing.
+                    outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill_nothing), nobody) }).unwrap();
+                    for _ in 0..2 {
+                        smoother.apply(&mut plain, sweeps).unwrap();
+                    }
+                    assert_eq!(bits(&passing), bits(&plain), "{block:?} {text} {sweeps}");
+                }
+            }
+        }
+    }
+}
+
 struct Filled {
     sweeps: Vec<i32>,
     stop_at: i32,

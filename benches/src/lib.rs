@@ -15,6 +15,7 @@ pub mod page;
 pub mod problem;
 pub mod record;
 pub mod smoother;
+mod smoother_cores;
 mod smoother_device;
 pub mod solver;
 pub mod stages;

@@ -22,7 +22,7 @@ pub enum Topic {
     Convergence,
     /// Figure 5: speed-up over threads of the parallel forms.
     Threads,
-    /// Speed-up of a coloured sweep over threads, against what the triad with as many threads allows.
+    /// Coloured sweeps with 1, 2, 4, 8, ... threads against the triad with as many, in turn: rates, shares, efficiency.
     Cores,
     /// Figure 7: seconds for three sweeps over patch sizes, patch counts and block sizes.
     Parameters,
@@ -32,7 +32,7 @@ pub enum Topic {
     Blocks,
     /// Figure 10: seconds to invert one block and the blocks of all shapes up to it.
     Inversion,
-    /// Share of the ghost exchange in a sweep.
+    /// An exchange of ghost cells of its own, against a coloured sweep, which hands them on in passing.
     Exchange,
     /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets, figure 6.
     Device,
@@ -87,7 +87,7 @@ pub struct Effort {
 /// The paper's block sizes.
 pub(crate) const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
 /// Sweeps of a call, as in the paper.
-const SWEEPS: i32 = 3;
+pub(crate) const SWEEPS: i32 = 3;
 pub(crate) const POISSON: [f64; 7] = [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
 
 pub(crate) fn names(blocks: &[[i64; 3]]) -> Vec<String> {
@@ -103,16 +103,24 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Cubes of these sides, four by four beside each other.
+    /// Cubes of these sides, four by four beside each other; first written by as many threads as will relax them.
     pub(crate) fn cubes(sides: &[i64]) -> Self {
         let most = sides.iter().copied().max().unwrap_or(1);
-        let count = |n: i64, p: usize| (0..n.pow(3)).map(move |i| ((i * 7919 + p as i64) % 1000) as f64 * 1e-3);
-        Self {
-            lower: (0..sides.len() as i64).map(|p| [p % 4 * most, p / 4 % 4 * most, p / 16 * most]).collect(),
-            size: sides.iter().map(|&n| [n; 3]).collect(),
-            u: sides.iter().enumerate().map(|(p, n)| count(n + 2, p).collect()).collect(),
-            f: sides.iter().map(|&n| vec![0.5; n.pow(3) as usize]).collect(),
-        }
+        let zeros = |ghosts: i64| sides.iter().map(|&n| vec![0.0; (n + ghosts).pow(3) as usize]).collect();
+        let (mut u, mut f): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (zeros(2), zeros(0));
+        let share = sides.len().div_ceil(cores()).max(1);
+        std::thread::scope(|scope| {
+            for (part, (u, f)) in u.chunks_mut(share).zip(f.chunks_mut(share)).enumerate() {
+                scope.spawn(move || {
+                    f.iter_mut().for_each(|f| f.fill(0.5));
+                    for (p, u) in (part * share..).zip(u) {
+                        u.iter_mut().enumerate().for_each(|(i, u)| *u = ((i * 7919 + p) % 1000) as f64 * 1e-3);
+                    }
+                });
+            }
+        });
+        let lower = (0..sides.len() as i64).map(|p| [p % 4 * most, p / 4 % 4 * most, p / 16 * most]).collect();
+        Self { lower, size: sides.iter().map(|&n| [n; 3]).collect(), u, f }
     }
 
     /// One cube of n^3 cells, random u, zero f and ghosts.
@@ -228,7 +236,7 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
     let charts = match topic {
         Topic::Convergence => convergence()?,
         Topic::Threads => threads(effort)?,
-        Topic::Cores => cores_in_use(effort)?,
+        Topic::Cores => crate::smoother_cores::measure(effort)?,
         Topic::Parameters => vec![parameters(effort)?],
         Topic::Mixed => vec![mixed(effort)?],
         Topic::Blocks => vec![blocks(effort)?],
@@ -290,7 +298,7 @@ fn convergence() -> Result<Vec<Chart>, String> {
     ])
 }
 
-fn thread_counts() -> Vec<usize> {
+pub(crate) fn thread_counts() -> Vec<usize> {
     let most = cores();
     (0..).map(|p| 1usize << p).take_while(|&t| t < most).chain([most]).collect()
 }
@@ -333,59 +341,6 @@ fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
         }
     }
     Ok(charts)
-}
-
-/// Speed-up over threads: at 24 bytes a cell and sweep the triad allows triad(t) / 24 cells a second, and t threads allow t
-/// times one; efficiency is told against t, and against the lesser of both.
-fn cores_in_use(effort: Effort) -> Result<Vec<Chart>, String> {
-    let most = cores();
-    let mut counts: Vec<usize> = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128].into_iter().collect();
-    counts.retain(|&t| t < most);
-    counts.push(most);
-    let mut level = Level::cubes(&vec![64; effort.patches]);
-    let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
-    let mut rows = Vec::new();
-    for t in counts {
-        // The memory before and after, since other guests of the machine come and go.
-        let triad = || stream::measure(t, &[stream::FROM_MEMORY_MEGABYTES]);
-        let before = triad();
-        let time = seconds(&mut level, [8; 3], &format!("threads={t}"), SWEEPS, effort.repeats)?;
-        let rate = ceiling(&stream::both(before, &triad()), t).unwrap_or(f64::NAN);
-        rows.push((t as f64, time, rate));
-    }
-    let one = rows[0].1;
-    let curve = |name: &str, value: &dyn Fn(f64, f64, f64) -> f64| Curve {
-        name: name.to_owned(),
-        points: rows.iter().map(|&(t, time, rate)| (t, value(t, time, rate))).collect(),
-    };
-    let allowed = |rate: f64| one * rate / bytes;
-    let chart = |name: &str, title: &str, y: &str, curves| Chart {
-        name: name.to_owned(),
-        title: format!("{title}: coloured, blocks of 8^3, {} patches of 64^3", effort.patches),
-        x: "threads".to_owned(),
-        y: y.to_owned(),
-        logarithmic: false,
-        places: Vec::new(),
-        curves,
-    };
-    let speedups =
-        vec![curve("coloured", &|_, time, _| one / time), curve("triad allows", &|_, _, rate| allowed(rate))];
-    let percent = vec![
-        curve("of the threads", &|t, time, _| 100.0 * one / time / t),
-        curve("of the triad at 24 bytes", &|_, time, rate| 100.0 * bytes / time / rate),
-        curve("of the lesser of both", &|t, time, rate| 100.0 * one / time / t.min(allowed(rate))),
-    ];
-    let cell_sweeps = level.cells() * f64::from(SWEEPS);
-    let times = vec![
-        curve("ns a cell and sweep", &|_, time, _| 1e9 * time / cell_sweeps),
-        curve("GB/s at 24 bytes", &|_, time, _| bytes / time),
-        curve("triad, GB/s", &|_, _, rate| rate),
-    ];
-    Ok(vec![
-        chart("cores_speedup", "Speed-up over one thread", "speed-up", speedups),
-        chart("cores_efficiency", "Efficiency", "percent", percent),
-        chart("cores_rates", "Times and rates", "ns, GB/s", times),
-    ])
 }
 
 pub(crate) const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
@@ -505,7 +460,7 @@ fn exchange(effort: Effort) -> Result<Chart, String> {
     }
     Ok(Chart {
         name: "ghost_exchange".to_owned(),
-        title: format!("Ghost exchange between {} patches, share of a coloured sweep", effort.patches),
+        title: format!("An exchange of ghost cells between {} patches, against a coloured sweep", effort.patches),
         x: "patches".to_owned(),
         y: "percent".to_owned(),
         logarithmic: false,

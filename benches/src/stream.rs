@@ -39,7 +39,7 @@ fn triad_text<const FMA: bool>(a: &mut [f64], b: &[f64], c: &[f64]) {
     }
 }
 
-for_each_isa! { fn triad(a: &mut [f64], b: &[f64], c: &[f64]) = triad_text }
+for_each_isa! { pub(crate) fn triad(a: &mut [f64], b: &[f64], c: &[f64]) = triad_text }
 
 /// Copy and triad with 1 and `threads` threads, at each total size in `megabytes`.
 pub fn measure(threads: usize, megabytes: &[f64]) -> Vec<Bandwidth> {

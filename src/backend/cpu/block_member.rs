@@ -1,5 +1,6 @@
 //! One member's view of a call: which rows of the work list are its own, and what all wait for; the steps of the methods.
 
+use super::block_exchange::Handover;
 use super::block_kernels::{Ahead, BATCH, Solver, Task, residual_row};
 use super::block_rows::{Fetch, Ways, Which};
 use super::blocks::Data;
@@ -21,6 +22,10 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
+    /// Ghost cells are handed on in passing.
+    pub handover: Option<&'a Handover>,
+    /// Sweeps of the calls before, on these patches.
+    pub sweeps_before: usize,
     pub fills: bool,
     pub watched: bool,
 }
@@ -36,6 +41,8 @@ pub struct Member<'a, 'w> {
     pub watcher: Option<&'w mut dyn Watcher>,
     /// Jacobi: the values are in the second array.
     pub flipped: bool,
+    /// Coloured sweeps that are done.
+    pub sweeps: usize,
     pub batch: Batch,
 }
 
@@ -81,6 +88,7 @@ impl<'a, 'w> Member<'a, 'w> {
             me,
             watcher,
             flipped: false,
+            sweeps: 0,
             batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
         }
     }
@@ -174,6 +182,13 @@ impl<'a, 'w> Member<'a, 'w> {
         me.barrier();
     }
 
+    /// Whether a patch that is one member's as a whole is this one's in the coloured sweep that runs.
+    fn claim(&self, p: usize) -> bool {
+        let sweep = self.call.sweeps_before + self.sweeps + 1;
+        let claimed = &self.call.data.claimed[p];
+        claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
+    }
+
     /// Copies the ghost layer of patch p from the values in use to the other array.
     pub fn copy_ghosts(&self, p: usize, from: *const f64, to: *mut f64) {
         let patch = &self.patches()[p];
@@ -193,6 +208,16 @@ impl<'a, 'w> Member<'a, 'w> {
                 copy(k * plane + j * row + row - 1, 1);
             }
         }
+    }
+}
+
+/// What members' parts of a fused coloured sweep end at; None: colour after colour.
+pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
+    let slabs = || patches.iter().map(|p| cut.range(p, 2).1).sum::<usize>();
+    match parallel {
+        Parallel::Flat if slabs() >= SLABS_PER_MEMBER * members => Some(Grain::Slab),
+        Parallel::Patches => Some(Grain::Patch),
+        _ => None,
     }
 }
 
@@ -250,6 +275,17 @@ impl BlockSteps for Member<'_, '_> {
             return;
         }
         let u = self.current();
+        if let Some(handover) = self.call.handover {
+            // Later sweeps find what the one before has handed on.
+            if self.sweeps == 0 {
+                for p in self.me.share(list.patches.len()) {
+                    // SAFETY: nobody writes u now, and every patch is one member's.
+                    unsafe { handover.collect(list, p, 0, u[p]) };
+                }
+                self.me.barrier();
+            }
+            return;
+        }
         for copy in &list.copies[self.me.share(list.copies.len())] {
             let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
             let [x, y, z] = copy.cells.lower;
@@ -309,48 +345,58 @@ impl BlockSteps for Member<'_, '_> {
 
     fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let me = self.me;
-        let slabs: usize = self.patches().iter().map(|p| cut.range(p, 2).1).sum();
-        let grain = match self.call.work.parallel {
-            Parallel::Flat if slabs >= SLABS_PER_MEMBER * me.members => Grain::Slab,
-            Parallel::Patches => Grain::Patch,
-            _ => {
-                for c in 0..self.colours() {
-                    self.colour(cut, omega, if reverse { self.colours() - 1 - c } else { c });
-                }
-                return;
+        let Some(grain) = fused_grain(self.patches(), cut, self.call.work.parallel, me.members) else {
+            for c in 0..self.colours() {
+                self.colour(cut, omega, if reverse { self.colours() - 1 - c } else { c });
             }
+            return;
         };
         let ways = {
             let u = self.current();
             Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
-        let begin = self.boundary(cut, me.index, me.members, grain);
-        let end = self.boundary(cut, me.index + 1, me.members, grain);
         for seams in [false, true] {
-            for p in begin.patch..self.patches().len().min(end.patch + 1) {
-                let (all, in_slab) = rows(cut, &self.patches()[p]);
-                let first = if p == begin.patch { begin.row / in_slab } else { 0 };
-                let last = if p == end.patch { end.row / in_slab } else { all / in_slab };
-                if first >= last {
-                    continue;
-                }
-                // Slabs next to another member's wait for its first stage.
-                let low = first + usize::from(first > 0);
-                let high = last - usize::from(last < all / in_slab);
-                if seams {
+            // Cores are not equally fast: whole patches that nobody has begun are anybody's, the last ones first.
+            let lenders = if seams || grain == Grain::Patch { 1 } else { me.members };
+            for lender in 0..lenders {
+                let of = (me.index + lender) % me.members;
+                let begin = self.boundary(cut, of, me.members, grain);
+                let end = self.boundary(cut, of + 1, me.members, grain);
+                let patches = begin.patch..self.patches().len().min(end.patch + 1);
+                for step in 0..patches.len() {
+                    let p = if lender == 0 { patches.start + step } else { patches.end - 1 - step };
+                    let (all, in_slab) = rows(cut, &self.patches()[p]);
+                    let slabs = all / in_slab;
+                    let first = if p == begin.patch { begin.row / in_slab } else { 0 };
+                    let last = if p == end.patch { end.row / in_slab } else { slabs };
+                    let whole = first == 0 && last == slabs;
+                    if first >= last || (!whole && lender > 0) || (whole && (seams || !self.claim(p))) {
+                        continue;
+                    }
+                    // Slabs next to another member's wait for its first stage.
+                    let low = first + usize::from(first > 0);
+                    let high = last - usize::from(last < slabs);
+                    if !seams {
+                        // SAFETY: no other member writes in these slabs or in those next to them what is read here:
+                        // whole patches are claimed, and those who share one do only their first stage at the seams now,
+                        // which touches none of others' first stages.
+                        unsafe { self.fused(ways, p, first..last, low..high, reverse) };
+                        continue;
+                    }
                     let [_, two] = self.stages(reverse);
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
                         // SAFETY: first stages are done everywhere; second stages do not touch each other.
                         unsafe { self.slab(ways, p, kb, two.clone(), reverse) };
+                        for jb in 0..in_slab {
+                            // SAFETY: the row is final, and this member's.
+                            unsafe { self.give(cut, p, kb * in_slab + jb) };
+                        }
                     }
-                } else {
-                    // SAFETY: no other member writes in these slabs or in those next to them what is read here: theirs
-                    // at the seams do only their first stage now, which touches none of its own.
-                    unsafe { self.fused(ways, p, first..last, low..high, reverse) };
                 }
             }
             me.barrier();
         }
+        self.sweeps += 1;
     }
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {

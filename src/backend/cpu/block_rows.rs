@@ -105,14 +105,13 @@ impl Member<'_, '_> {
         let (u_row, u_plane) = patch.strides();
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
         let parts = halves * tasks * task_rows;
-        let of = |first: *const f64, plane: usize, row: usize| AheadOf {
-            first,
-            plane,
-            chunk: (y.len * row).div_ceil(parts),
-        };
-        let place = (z.start + 1) * u_plane + (y.start + 1) * u_row;
-        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_row);
-        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, f_row);
+        let of = |first: *const f64, plane: usize, cells: usize| AheadOf { first, plane, chunk: cells.div_ceil(parts) };
+        // Rows of u with the cells at their ends, and those beside the patch where they come next.
+        let before = usize::from(y.start == 0);
+        let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
+        let place = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
+        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_rows * u_row);
+        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, y.len * f_row);
         let out = AheadOf {
             first: ways.to[p].wrapping_add(place),
             chunk: if ways.to[p] == ways.from[p] { 0 } else { u.chunk },
@@ -221,6 +220,30 @@ impl Member<'_, '_> {
         }
     }
 
+    /// Hands the values of a row of blocks that other patches see on to the next sweep, if there is one.
+    ///
+    /// # Safety
+    /// The row is this member's, and nobody writes it before the next barrier.
+    pub unsafe fn give(&self, cut: &Cut, p: usize, row: usize) {
+        let next = self.sweeps + 1;
+        if let Some(handover) = self.call.handover.filter(|_| next < self.call.work.sweeps) {
+            // SAFETY: as our caller promised; patches read the other array in this sweep.
+            unsafe { handover.give(&self.call.data.blocks.list, cut, p, row, next % 2, self.current()[p]) };
+        }
+    }
+
+    /// Fills the ghost cells that a row of blocks reads.
+    ///
+    /// # Safety
+    /// Nobody else may use these ghost cells now.
+    pub unsafe fn take(&self, cut: &Cut, p: usize, row: usize) {
+        if let Some(handover) = self.call.handover {
+            let u = self.current()[p];
+            // SAFETY: as our caller promised; values for the next sweep go to the other array.
+            unsafe { handover.take(&self.call.data.blocks.list, cut, p, row, self.sweeps % 2, u) };
+        }
+    }
+
     /// The slabs of one patch of this member: first stages, and second stages one slab behind, `inner` only.
     ///
     /// # Safety
@@ -250,6 +273,8 @@ impl Member<'_, '_> {
                         _ => (ways, behind_ways),
                     };
                     if slabs.contains(&kb) {
+                        // SAFETY: as our caller promised; other rows read other ghost cells.
+                        unsafe { self.take(ways.cut, p, row) };
                         // SAFETY: as our caller promised.
                         unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
                     }
@@ -258,6 +283,8 @@ impl Member<'_, '_> {
                         // slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the first
                         // colour that comes later reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
+                        // SAFETY: the row is final, and this member's.
+                        unsafe { self.give(ways.cut, p, k * in_slab + jb) };
                     }
                 }
                 continue;

@@ -3,23 +3,25 @@
 //! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many cells.
 //! A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the second, whose
 //! neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k are followed by the
-//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier.
+//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier; whole
+//! patches that their member has not begun are taken over by those who are done.
 //! Every cell gets the same bits as by colour after colour, whoever does it.
 //!
 //! The chaotic method is asynchronous: blocks are relaxed in place while others read their faces, by relaxed atomic
 //! loads and stores, from whatever values are there.
 
 use super::area::Shared;
+use super::block_exchange::Handover;
 use super::block_kernels::{Operator, SCRATCH, Solver};
-use super::block_member::{Call, Member};
+use super::block_member::{Call, Member, fused_grain};
 use super::team::Team;
 use crate::backend::blocks::{
-    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work,
+    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
 };
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::Patch;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 /// Cells that are worth a member: below, waiting for it takes longer than its help.
@@ -40,6 +42,12 @@ pub struct Data {
     pub operator: Operator,
     /// The second array of Jacobi: all patches, one after the other.
     pub other: Option<(Shared, Vec<*mut f64>)>,
+    /// For fused coloured sweeps, where patches have ghost cells from each other.
+    pub handover: Option<Handover>,
+    /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
+    pub claimed: Vec<AtomicUsize>,
+    /// Sweeps of all calls.
+    pub sweeps: usize,
     /// Sums of squares by plane.
     pub squares: Shared,
     pub planes_before: Vec<usize>,
@@ -97,9 +105,14 @@ impl BlockBackend for CpuBlocks {
         }
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch of the patches before serve again where they suffice.
-        let (squares, other, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.scratch),
-            None => (None, None, Vec::new()),
+        let (squares, other, handover, scratch) = match self.data.take() {
+            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.handover, old.scratch),
+            None => (None, None, None, Vec::new()),
+        };
+        // `prepare` asks for one where there was none.
+        let handover = match handover {
+            Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
+            _ => None,
         };
         let squares = match squares {
             Some(squares) => squares,
@@ -108,13 +121,31 @@ impl BlockBackend for CpuBlocks {
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil);
-        self.data = Some(Data { blocks, operator, other, squares, planes_before, scratch, stop, bad });
+        let claimed = (0..list.patches.len()).map(|_| AtomicUsize::new(0)).collect();
+        self.data = Some(Data {
+            blocks,
+            operator,
+            other,
+            handover,
+            claimed,
+            sweeps: 0,
+            squares,
+            planes_before,
+            scratch,
+            stop,
+            bad,
+        });
         self.make_scratch()
     }
 
     fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
-        let patches = &data.blocks.list.patches;
+        let list = &data.blocks.list;
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        if coloured && data.handover.is_none() && !list.copies.is_empty() {
+            data.handover = Some(Handover::new(list, None)?);
+        }
+        let patches = &list.patches;
         if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
             return Ok(());
         }
@@ -153,15 +184,28 @@ impl BlockBackend for CpuBlocks {
             return Err(Error::Internal("there are no patches".to_owned()));
         };
         *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let sweeps_before = data.sweeps;
+        data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
+        let (fills, watched) = (watcher.fills(), watcher.watched());
+        // Nobody may look at ghost cells in between, and both cuts must be swept in the fused form.
+        let all_fused = || {
+            let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
+            data.scratch.is_empty() && work.cuts.iter().all(fused)
+        };
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
+        let handover = data.handover.as_ref().filter(|_| in_passing);
         let call = Call {
             data,
             solvers: &self.solvers,
             arrays: arrays.pointers(),
             other,
             work,
-            fills: watcher.fills(),
-            watched: watcher.watched(),
+            handover,
+            sweeps_before,
+            fills,
+            watched,
         };
         team.run(
             |me| {
@@ -177,7 +221,9 @@ impl BlockBackend for CpuBlocks {
             + self.data.as_ref().map_or(0, |d| {
                 d.blocks.list.bytes()
                     + d.squares.bytes()
+                    + size_of_val(&d.claimed[..])
                     + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                    + d.handover.as_ref().map_or(0, Handover::bytes)
                     + d.scratch.iter().map(Shared::bytes).sum::<usize>()
             })
     }

@@ -6,6 +6,7 @@
 
 mod area;
 mod block_dense;
+mod block_exchange;
 mod block_kernels;
 mod block_member;
 mod block_rows;
