@@ -354,10 +354,11 @@ mod tests {
         assert_eq!(grids(Some(Kind::V), 4, 12), [0; 0]);
     }
 
-    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is.
+    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is, and those below
+    /// have zeros.
     struct Diagonals {
-        of: Vec<[f64; 4]>,
-        vectors: [[f64; 4]; 5],
+        of: [[f64; 4]; 4],
+        vectors: [[[f64; 4]; 5]; 4],
         applications: Vec<usize>,
     }
 
@@ -376,34 +377,34 @@ mod tests {
         fn solve_remainder(&mut self) {}
         fn sweep_up(&mut self, _: usize) {}
         fn keep_rhs(&mut self, _: usize) {}
-        fn direct(&mut self, _: usize, beta: Option<f64>) {
-            let (z, d) = (self.vectors[Inner::Z as usize], &mut self.vectors[Inner::D as usize]);
+        fn direct(&mut self, k: usize, beta: Option<f64>) {
+            let (z, d) = (self.vectors[k][Inner::Z as usize], &mut self.vectors[k][Inner::D as usize]);
             *d = std::array::from_fn(|i| z[i] + beta.unwrap_or(0.0) * d[i]);
         }
         fn multiply_direction(&mut self, k: usize) {
-            let d = self.vectors[Inner::D as usize];
-            self.vectors[Inner::Q as usize] = std::array::from_fn(|i| self.of[k][i] * d[i]);
+            let d = self.vectors[k][Inner::D as usize];
+            self.vectors[k][Inner::Q as usize] = std::array::from_fn(|i| self.of[k][i] * d[i]);
         }
-        fn inner_product(&mut self, _: usize, a: Inner, b: Inner) -> f64 {
-            (0..4).map(|i| self.vectors[a as usize][i] * self.vectors[b as usize][i]).sum()
+        fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+            (0..4).map(|i| self.vectors[k][a as usize][i] * self.vectors[k][b as usize][i]).sum()
         }
-        fn advance(&mut self, _: usize, alpha: f64, first: bool, go_on: bool) {
-            let [mut r, _, d, q, mut u] = self.vectors;
+        fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+            let [mut r, _, d, q, mut u] = self.vectors[k];
             for i in 0..4 {
                 u[i] = alpha * d[i] + if first { 0.0 } else { u[i] };
                 r[i] -= alpha * q[i];
             }
-            self.vectors[U] = u;
+            self.vectors[k][U] = u;
             if go_on {
-                (self.vectors[Inner::R as usize], self.vectors[Inner::Z as usize]) = (r, r);
+                (self.vectors[k][Inner::R as usize], self.vectors[k][Inner::Z as usize]) = (r, r);
             }
         }
-        fn take_solution(&mut self, _: usize) {
-            self.vectors[Inner::Z as usize] = self.vectors[U];
+        fn take_solution(&mut self, k: usize) {
+            self.vectors[k][Inner::Z as usize] = self.vectors[k][U];
         }
-        fn draw_direction(&mut self, _: usize) {
-            self.vectors = [[0.0; 4]; 5];
-            self.vectors[Inner::D as usize] = [1.0, -0.5, 0.25, 0.75];
+        fn draw_direction(&mut self, k: usize) {
+            self.vectors[k] = [[0.0; 4]; 5];
+            self.vectors[k][Inner::D as usize] = [1.0, -0.5, 0.25, 0.75];
         }
     }
 
@@ -412,7 +413,7 @@ mod tests {
     fn a_hard_section_ends_the_estimates() {
         let cycle = Cycle { kind: None, spacing: 4, steps: 2 };
         let prepared = |of: [[f64; 4]; 4], below: f64| {
-            let mut s = Diagonals { of: of.to_vec(), vectors: [[0.0; 4]; 5], applications: vec![0; 4] };
+            let mut s = Diagonals { of, vectors: [[[0.0; 4]; 5]; 4], applications: vec![0; 4] };
             (prepare(&mut s, &cycle, below).kind, s.applications)
         };
         let (mild, hard) = ([1.0, 1.5, 2.0, 2.5], [1.0, 5.0, 20.0, 50.0]);
