@@ -80,7 +80,7 @@
                                               steps */
 #define RRB_OPT_COMPENSATION          207  /* positive off-diagonals moved to the diagonals in M; auto: iff there are
                                               any */
-#define RRB_OPT_PRECISION             208  /* of the stored preconditioner */
+#define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too */
 #define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
@@ -280,11 +280,12 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * matrix or none.
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
  * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
- * bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
+ * bf16. On the CPU auto is mixed in place of bf16 where `rel_tol` is 1e-8 or more, centers differ by at most 1e4, and CG
+ * runs on 5 points of a regular system: M in bf16 and the vectors of CG in single precision. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
  * `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
  * points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed`, and what
- * this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed` on a
+ * device, and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
  * `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
  * sixteenth of the points and less. A second call reuses all memory. Source: report 16-06, section 2.2.
  *
@@ -303,7 +304,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  * that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
  * guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
  * `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
- * `RRB_ERR_INCOMPATIBLE`. Iterations and the test are in double precision whatever `precision` is. Where a cycle that
+ * `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
  * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
  * `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
  * the first solve that has them (docs/gpu.md). Cost of an iteration: 70 to 125 bytes of memory traffic per

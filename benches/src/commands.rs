@@ -6,7 +6,6 @@ use crate::device::{self, Device};
 use crate::iccg::Pivots;
 use crate::machine::{Machine, cores};
 use crate::march;
-use crate::mixed;
 use crate::overhead;
 use crate::problem::Problem;
 use crate::record::{Record, Study};
@@ -14,7 +13,6 @@ use crate::smoother::{self, Topic};
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Name of the program in the lines that records keep.
@@ -45,8 +43,6 @@ pub enum Measurement {
     Levels(LevelsArgs),
     /// Small grids: what a solve takes beside its steps, on awake and on sleeping threads.
     Overhead(OverheadArgs),
-    /// A bound of what conjugate gradients in single precision could gain: the first grid's stages in both precisions.
-    Mixed(MixedArgs),
     /// Block smoothers: the figures of the block-relaxation paper, and the forms of the block product.
     Smoother(SmootherArgs),
     /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
@@ -226,25 +222,6 @@ pub struct OverheadArgs {
     repeats: usize,
 }
 
-/// A count of at least one.
-fn positive() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
-}
-
-/// Arguments of `mixed`.
-#[derive(Clone, Debug, Args)]
-pub struct MixedArgs {
-    /// Nodes a row, and as many rows.
-    #[arg(short = 'n', long, default_value_t = 2047, value_parser = positive())]
-    size: usize,
-    /// Threads; all cores, if not given.
-    #[arg(short, long, value_parser = positive())]
-    threads: Option<usize>,
-    /// Measured rounds.
-    #[arg(short, long, default_value_t = 20, value_parser = positive())]
-    repeats: usize,
-}
-
 /// Arguments of `smoother`.
 #[derive(Clone, Debug, Args)]
 pub struct SmootherArgs {
@@ -359,10 +336,6 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
             Study::Overhead(overhead::measure(&args.problem, &args.sizes, &args.threads, &args.options, args.repeats)?),
             Vec::new(),
         ),
-        Measurement::Mixed(args) => {
-            let threads = args.threads.unwrap_or_else(cores).clamp(1, args.size.div_ceil(2));
-            (Study::Mixed(mixed::measure(args.size, threads, args.repeats)), Vec::new())
-        }
         Measurement::Smoother(args) => {
             let effort = smoother::Effort { patches: args.patches, repeats: args.repeats };
             (Study::Smoother(smoother::measure(args.topic, effort)?), Vec::new())

@@ -9,7 +9,6 @@ pub mod iccg;
 mod isa;
 pub mod machine;
 pub mod march;
-pub mod mixed;
 pub mod overhead;
 pub mod page;
 pub mod problem;

@@ -4,7 +4,6 @@ use crate::contest::Contest;
 use crate::device::DEVICE_COPY;
 use crate::machine::Machine;
 use crate::march::March;
-use crate::mixed::MixedBound;
 use crate::overhead::{Overhead, REST};
 use crate::smoother::{Chart, SmootherStudy};
 use crate::stages::{Breakdown, LOOP, Stage};
@@ -45,8 +44,6 @@ pub enum Study {
     Grids(GridSweep),
     /// Beside the steps.
     Overhead(Overhead),
-    /// Stages in double and in single precision.
-    Mixed(MixedBound),
     /// Block smoothers.
     Smoother(SmootherStudy),
     /// Time steps.
@@ -157,7 +154,6 @@ impl Record {
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
             Study::Overhead(overhead) => beside_steps(overhead),
-            Study::Mixed(bound) => mixed(bound),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
         };
@@ -476,37 +472,6 @@ fn only_where(head: &mut Vec<&str>, mut rows: Vec<Vec<String>>, keep: bool) -> V
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
     rows
-}
-
-fn mixed(bound: &MixedBound) -> String {
-    let black = 0.5 * (bound.n * bound.n) as f64;
-    let row = |name: &str, words: [f64; 2], [double, single]: [&Samples; 2], ratio: f64| {
-        let speed = |words: f64, seconds: f64| digits(8e-9 * words * black / seconds);
-        vec![
-            name.to_owned(),
-            digits(words[0]),
-            digits(words[1]),
-            double.milliseconds(),
-            single.milliseconds(),
-            speed(words[0], double.median()),
-            speed(words[1], single.median()),
-            digits(ratio),
-        ]
-    };
-    let mut rows = Vec::new();
-    let (mut words, mut both) = ([0.0; 2], [Samples::default(), Samples::default()]);
-    for pass in &bound.passes {
-        let [double, single] = &pass.seconds;
-        rows.push(row(&pass.stage, pass.words, [double, single], double.median() / single.median()));
-        for k in 0..2 {
-            words[k] += pass.words[k];
-            let sums = pass.seconds[k].all().iter().enumerate();
-            both[k] = Samples::new(sums.map(|(i, s)| both[k].all().get(i).unwrap_or(&0.0) + s).collect());
-        }
-    }
-    rows.push(row("both", words, [&both[0], &both[1]], both[0].median() / both[1].median()));
-    let head = ["stage", "words, f64", "words, f32", "f64 ms", "f32 ms", "f64 GB/s", "f32 GB/s", "ratio"];
-    format!("First grid, {0} x {0}, {1} threads, M in bf16:\n\n", bound.n, bound.threads) + &table(&head, &rows)
 }
 
 fn beside_steps(overhead: &Overhead) -> String {

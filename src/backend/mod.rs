@@ -203,8 +203,8 @@ pub trait PcgSteps {
         self.precondition()
     }
 
-    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha and beta; none at a
-    /// start, where p = z. Returns sigma = <p, q>.
+    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha, zero where x has it, and beta;
+    /// none at a start, where p = z. Returns sigma = <p, q>.
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         self.textbook_ascend(step)
     }

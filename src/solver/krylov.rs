@@ -38,9 +38,10 @@ pub struct Test {
 pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
-/// Where CG is in single precision, its residual is renewed in double precision each time its square has fallen by this,
-/// or after so many iterations. Rounding has mostly changed it little by then, so that the iteration goes on in its
-/// direction; where the square is `DRIFTED` times what was recurred, or no less than at the last renewal, it starts again.
+/// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
+/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, so that the iteration goes
+/// on in its direction; where the square is `DRIFTED` times that of the iteration before, or no less than at the last
+/// renewal, it starts again.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
 const DRIFTED: f64 = 4.0;
@@ -172,10 +173,23 @@ pub fn pcg(
             None => false,
         };
         while !own {
+            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
+            let renews = due && s.renews();
             let mut alpha = rho / sigma;
-            norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
             s.record(alpha, beta);
             iterations += 1;
+            if renews {
+                let (before, last) = (norm2, renewed.0);
+                s.advance_solution(alpha);
+                alpha = 0.0;
+                renewed = (s.residual(), iterations);
+                if renewed.0 > DRIFTED * before || renewed.0 >= last {
+                    break;
+                }
+                norm2 = s.descend(None);
+            } else {
+                norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
+            }
 
             // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
             let mut rho_new = 0.0;
@@ -191,23 +205,14 @@ pub fn pcg(
             stopped = s.observe(iterations, norm / test.reference);
             let met = norm <= test.threshold;
             let ends = met || stopped || iterations >= test.max_iter;
-            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
-            if !ends && due && s.renews() {
-                s.advance_solution(alpha);
-                alpha = 0.0;
-                let (recurred, last) = (norm2, renewed.0);
-                renewed = (s.residual(), iterations);
-                if renewed.0 > DRIFTED * recurred || renewed.0 >= last {
-                    break;
-                }
-                norm2 = s.descend(None);
-                rho_new = s.preconditioned_square();
-            } else if !ends && test.norm == Norm::True2 {
+            if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
             let spent = !ends && vanished(rho_new, norm2, reach);
             if ends || spent {
-                s.advance_solution(alpha); // x += alpha p, which the next stage would have done
+                if !renews {
+                    s.advance_solution(alpha); // x += alpha p, which the next stage would have done
+                }
                 if !met && !spent {
                     let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
                     return ended(iterations, norm_at_the_end(s, test, norm), reason);

@@ -22,7 +22,7 @@ use super::area::{Four, Number, Shared};
 use super::cycle::{DOWN, UP};
 use super::format::Format;
 use super::kernels::{
-    add_scaled, advance, advance_and_scale, begin, difference, dot, narrow, scale, scale_in_place, solve,
+    add_scaled, advance, advance_and_scale, begin, difference, direct, dot, narrow, scale, scale_in_place, solve,
     solve_in_place, subtract,
 };
 use super::neighbours::Rows;
@@ -134,6 +134,7 @@ fn step_row<F: Format>(
 ) {
     match step {
         None => begin::<F>(p, z, scales.0),
+        Some((0.0, beta)) => direct::<F>(p, z, beta, scales.0),
         Some((alpha, beta)) => advance::<F>(x, p, z, alpha * scales.1, beta, scales.0),
     }
 }
