@@ -764,8 +764,8 @@ struct Pipeline {
         if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
     }
 
-    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: the compiler and the
-    // memory unit let the message overtake reads that are on their way.
+    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: without it the
+    // compiler sends the message before the reads have come.
     __device__ __forceinline__ void release(int place, unsigned zero) const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
