@@ -64,6 +64,7 @@ inline long long __double_as_longlong(double v) {
     std::memcpy(&r, &v, 8);
     return r;
 }
+inline int __double2hiint(double v) { return static_cast<int>(__double_as_longlong(v) >> 32); }
 inline double __longlong_as_double(long long v) {
     double r;
     std::memcpy(&r, &v, 8);

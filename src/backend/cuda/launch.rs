@@ -19,11 +19,11 @@ const PRODUCT_ROWS: u32 = THREADS / 32;
 const INVERSE_COLUMNS: u32 = 4;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
-/// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of the inverse, two layers of
-/// right-hand sides), and blocks of threads that share what they fetch.
+/// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of eight columns of the inverse and
+/// right-hand sides, 40 results a thread that multiplies), and blocks of threads that share what they fetch.
 const COLUMNS: u32 = 32;
-const DENSE_THREADS: u32 = 512;
-const DENSE_BYTES: u32 = 8 * (4 * 8 * 512 + 2 * COLUMNS * (64 + 8));
+const DENSE_THREADS: u32 = 384;
+const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
 /// Grids at most that one kernel goes over.
