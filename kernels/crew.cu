@@ -239,6 +239,13 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
     return crew;
 }
 
+// The same; nobody writes to a block that is not ready.
+template <class F> __device__ inline Crew<F> come_aboard(const CycleArgs<F> &a) {
+    const Crew<F> crew = board(a);
+    if (a.members > 0 && int(blockIdx.x) < a.crew) meet_crew();
+    return crew;
+}
+
 // z of the first grid of the crew, which steps on the grid before it have written.
 template <class F> __device__ inline void enter(const Crew<F> &crew) {
     const Level<F> &level = crew.a.grids[crew.a.crew_base - crew.a.base];

@@ -166,7 +166,7 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
     if (a.turn.how == LOOP && a.turn.scalars->done) return;
     const Hand ops = take_in_hand(a);
-    const Crew<F> crew = board(a);
+    const Crew<F> crew = come_aboard(a);
     State state = begin_steps(a);
     for (int k = 0; k < a.count; ++k) take_step(a, crew, ops[k], state, false);
     if (state.due) turn_of(a.turn);
@@ -176,7 +176,7 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
     const Hand ops = take_in_hand(c);
-    const Crew<F> crew = board(c);
+    const Crew<F> crew = come_aboard(c);
     Scalars &s = *c.turn.scalars;
     State state = begin_steps(c);
     bool again;

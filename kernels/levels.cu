@@ -248,9 +248,6 @@ template <class F> struct StepArgs {
     const Op *op;
     double *partial;  // of rho
     TurnArgs turn;    // when the last part of rho is there; `how` may say nothing
-    // What the steps after this one read first: on its way to the L2 cache meanwhile.
-    const char *ahead[2];
-    int64_t ahead_bytes[2];
 };
 
 // The end of a step that has a part of rho.
@@ -263,11 +260,6 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 
 template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    const int64_t line = 128, all = line * gridDim.x * SWEEP_THREADS;
-    for (int k = 0; k < 2; ++k) {
-        const int64_t first = line * (int64_t(blockIdx.x) * SWEEP_THREADS + thread_of_block());
-        for (int64_t at = first; at < a.ahead_bytes[k]; at += all) prefetch(a.ahead[k] + at);
-    }
     part_of_rho(a, op, descend(a.k, op));
 }
 

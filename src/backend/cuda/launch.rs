@@ -472,8 +472,6 @@ pub struct StepArgs {
     pub op: Address,
     pub partial: Address,
     pub turn: TurnArgs,
-    pub ahead: [Address; 2],
-    pub ahead_bytes: [i64; 2],
 }
 
 #[repr(C)]

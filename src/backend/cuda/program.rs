@@ -233,7 +233,8 @@ impl Crew {
             return Self::default();
         }
         let storage = k.shape.storage;
-        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, storage, *bytes)) else {
+        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, storage, *bytes))
+        else {
             return Self::default();
         };
         let fits = |crew: &Self| crew.bytes <= most;
@@ -307,9 +308,13 @@ impl Programs {
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
         let beside = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + beside;
-        let largest = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
-        let largest = if crew.members > 0 && crew.base == base { 1 } else { largest + if crew.members > 0 { beside } else { 0 } };
-        let largest = if base == 0 { k.grids[0].k.g.blocks() } else { largest };
+        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        let largest = match crew.members {
+            0 => tiles,
+            _ if base == 0 => tiles,
+            _ if crew.base == base => 1,
+            _ => tiles + beside,
+        };
         together.blocks = together.blocks.min(largest.max(rest).next_multiple_of(together.cluster));
         let mut ops = if schur { steps_of(sections, grids, schur, true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
@@ -360,7 +365,8 @@ impl Programs {
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
                     None => flag::UNMET,
-                    Some(next) if aboard(next) && (rest(next) || rest(&ops[n])) => flag::UNMET,
+                    // They meet while they wait for the remainder, so that none is at work on the last grid still.
+                    Some(next) if aboard(next) && rest(next) => flag::UNMET,
                     Some(next) if aboard(next) => flag::CREW_MEETS,
                     Some(_) => 0,
                 };
@@ -494,17 +500,6 @@ impl Packed {
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }
 
-    /// Where the kernel of several steps that begins with this grid finds M: grids, which lie one after the other, and the
-    /// remainder's inverse.
-    fn ahead_of(&self, grid: usize) -> ([Address; 2], [i64; 2]) {
-        if grid != self.programs.base || grid >= self.grids.len() || matches!(self.remainder, Remainder::Host(_)) {
-            return Default::default();
-        }
-        let (first, rest) = (self.grids[grid].sweep.h, self.rest_args());
-        let inverse = rest.n as i64 * rest.n as i64 * self.shape.sizes().0 as i64;
-        ([first, rest.inverse], [self.rest.natural as i64 - first as i64, inverse])
-    }
-
     fn op_at(&self, n: usize) -> Address {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
@@ -576,16 +571,12 @@ impl Packed {
                 continue;
             }
             let op = &ops[n];
-            let (ahead, ahead_bytes) =
-                if op.kind == kind::DESCEND { self.ahead_of(op.grid as usize + 1) } else { Default::default() };
             let partial = self.rho_partial + 8 * op.partial as u64;
             let step = || StepArgs {
                 k: self.grids[op.grid as usize].sweep,
                 op: self.op_at(n),
                 partial,
                 turn: self.turn_args(how),
-                ahead,
-                ahead_bytes,
             };
             match op.kind {
                 kind::DESCEND_FIRST => {
@@ -751,9 +742,7 @@ impl CycleSteps for Live<'_> {
         let _ = self.attempt(|s| {
             s.catch_up()?;
             let turn = TurnArgs::default();
-            let (ahead, ahead_bytes) = Default::default();
-            let arguments = StepArgs { k: s.level(k), op: 0, partial: 0, turn, ahead, ahead_bytes };
-            launch::draw(s.stream, s.k.shape.storage, &arguments)
+            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, turn })
         });
     }
 }
