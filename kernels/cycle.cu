@@ -205,6 +205,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         }
         again = c.turn.how == LOOP && *static_cast<volatile int32_t *>(&s.code) == RUNNING;
     } while (again);
+    if (state.due) turn_of(c.turn);
     leave(c.meeting, state.phase, state.visit);
 }
 

@@ -250,8 +250,6 @@ pub enum Part {
     Iteration,
     /// Its way down, to rho.
     Down,
-    /// The rest.
-    Up,
     /// From z to z.
     Application,
 }
@@ -423,7 +421,6 @@ impl Programs {
         match part {
             Part::Iteration => self.iteration.clone(),
             Part::Down => self.iteration.start..self.down,
-            Part::Up => self.down..self.iteration.end,
             Part::Application => self.application.clone(),
         }
     }
