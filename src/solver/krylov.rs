@@ -172,7 +172,10 @@ pub fn pcg(
             }
             None => false,
         };
-        while !own {
+        loop {
+            if own {
+                break;
+            }
             let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
             let renews = due && s.renews();
             let mut alpha = rho / sigma;
