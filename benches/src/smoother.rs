@@ -371,14 +371,25 @@ fn mixed(effort: Effort) -> Result<Chart, String> {
     let count = (effort.patches * 5 / 4).next_multiple_of(5);
     let mixture: Vec<i64> = (0..count).map(|p| 64 + 8 * (p / (count / 5)) as i64).collect();
     let sets = [("64^3", vec![64; count]), ("80^3", vec![80; count]), ("mixed", mixture), ("96^3", vec![96; count])];
-    let mut curves: Vec<Curve> = METHODS.iter().map(|&m| Curve { name: m.to_owned(), points: Vec::new() }).collect();
-    for (place, (_, sides)) in sets.iter().enumerate() {
-        let mut level = Level::cubes(sides);
-        let cells = level.cells() * f64::from(SWEEPS);
-        for (curve, method) in curves.iter_mut().zip(METHODS) {
-            let time = seconds(&mut level, [8; 3], &format!("method={method}"), SWEEPS, effort.repeats)?;
-            curve.points.push((place as f64, 1e9 * time / cells));
+    let mut levels: Vec<Level> = sets.iter().map(|(_, sides)| Level::cubes(sides)).collect();
+    let mut curves = Vec::new();
+    for method in METHODS {
+        let made: Result<Vec<Smoother>, String> =
+            levels.iter().map(|level| Smoother::new([8; 3], &format!("method={method}"), level)).collect();
+        let smoothers = made?;
+        // In turn, since what else a machine does differs from minute to minute; the first round is the warm-up.
+        let mut samples = vec![Samples::default(); sets.len()];
+        for round in 0..=effort.repeats.max(1) {
+            for ((smoother, level), samples) in smoothers.iter().zip(&mut levels).zip(&mut samples) {
+                let start = Instant::now();
+                smoother.apply(level, SWEEPS)?;
+                if round > 0 {
+                    samples.push(1e9 * start.elapsed().as_secs_f64() / (level.cells() * f64::from(SWEEPS)));
+                }
+            }
         }
+        let points = samples.iter().enumerate().map(|(place, s)| (place as f64, s.median())).collect();
+        curves.push(Curve { name: method.to_owned(), points });
     }
     Ok(Chart {
         name: "figure_8".to_owned(),
