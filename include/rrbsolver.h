@@ -307,7 +307,7 @@ rrb_status rrb_factorize(rrb_handle *h,
  * `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
  * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
  * `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
- * the first solve that has them (docs/gpu.md). Cost of an iteration: 70 to 125 bytes of memory traffic per
+ * the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 125 bytes of memory traffic per
  * unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and one per
  * shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
