@@ -1005,7 +1005,8 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     else if (a.points == 7 && a.omega == 1.0) help<7, true>(a, pipeline, results, columns, weights, rounds);
     else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
     else help<27, false>(a, pipeline, results, columns, weights, rounds);
-    // Nobody leaves while the other one may still write here.
+    // Nobody leaves while the other one may still write here. Lanes have parted where a group's last columns are none.
+    __syncwarp();
     Pipeline::meet();
 }
 #else

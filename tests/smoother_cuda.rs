@@ -143,6 +143,34 @@ fn dense_products() {
     }
 }
 
+/// More blocks than a device holds at once (32 to a multiprocessor, 132 of them), so that its blocks of threads take one
+/// group after another; and omega below 1, which takes the blocks' own values too.
+#[test]
+fn dense_products_in_several_rounds() {
+    if devices() == 0 {
+        return;
+    }
+    for (name, method, patches) in [
+        ("poisson7", "method=coloured_gauss_seidel omega=0.85", 18),
+        ("poisson7", "method=block_jacobi", 9),
+        ("mixed27", "method=block_jacobi omega=0.7", 9),
+    ] {
+        // The last group is not full, and colours have different numbers of blocks.
+        let mut places: Vec<([i64; 3], [i64; 3])> = (0..patches).map(|p| ([64 * p, 0, 0], [64; 3])).collect();
+        places.push(([0, 64, 0], [24, 8, 8]));
+        let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
+            let mut level = Level::new(&places);
+            level.random(5);
+            let text = format!("backend={backend} block_solver=dense {method}");
+            Smoother::of(&stencil(name), [8; 3], &text, &level).apply(&mut level, 2).unwrap();
+            level
+        });
+        // Rounding of two sweeps.
+        let error = difference(&cpu, &cuda);
+        assert!(error < 1e-12, "{name} {method}: {error:e}");
+    }
+}
+
 /// One domain as 1, 8 and 64 patches cut at block boundaries: block Jacobi does the same to every bit.
 #[test]
 fn jacobi_does_not_see_patches() {

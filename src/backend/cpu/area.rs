@@ -68,6 +68,12 @@ impl<T: Number> Shared<T> {
         self.memory.data().cast()
     }
 
+    /// The address of value `start`, with `len` values from there on: for members that write parts of them.
+    pub fn address(&self, start: usize, len: usize) -> *mut T {
+        assert!(start + len <= self.len);
+        self.data().wrapping_add(start)
+    }
+
     /// Values start .. start + len.
     ///
     /// # Safety

@@ -192,8 +192,7 @@ impl Handover {
         }
         let (row, plane) = patch.strides();
         let (count, first) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
-        // SAFETY: the values of this piece; as our caller promised.
-        let values = unsafe { self.values[which].slice_mut(start, nx * ny * nz) }.as_mut_ptr();
+        let values = self.values[which].address(start, nx * ny * nz);
         for k in planes.0..planes.1 {
             let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
