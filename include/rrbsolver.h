@@ -280,8 +280,8 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * matrix or none.
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
  * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
- * bf16. On the CPU auto is mixed in place of bf16 where `rel_tol` is 1e-8 or more, centers differ by at most 1e4, and CG
- * runs on 5 points of a regular system: M in bf16 and the vectors of CG in single precision. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
+ * bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
+ * with residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
  * `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
  * points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
  * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed` on a
@@ -320,13 +320,15 @@ rrb_status rrb_solve(rrb_handle *h,
 /**
  * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
  * where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
- * double precision, and single with `precision` f32 or bf16. With `cycle=k` not linear in r: for flexible methods
+ * double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
  * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`.
  * Source: report 16-06, section 2.6.
  *
  * Required: As for `rrb_solve`.
  */
-rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
+rrb_status rrb_apply(rrb_handle *h,
+                     const double *r,
+                     double *z);
 
 /**
  * y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.

@@ -246,9 +246,12 @@ impl Model {
         }
         // The last iteration ends on the way down, with x + alpha p alone.
         let start = of("descend_at_start")? + of("ascend_at_start")?;
-        // In single precision the residual is renewed once on the way to 1e-6: not from the one before, and the next way up
+        // In single precision the residual is renewed once on the way to 1e-6, beside what is recurred; the next way up
         // leaves x alone.
-        let renewal = of("advance_solution")? + of("residual")? + of("descend_at_start")? - of("descend")? - 2.0;
+        let renewal = of("advance_solution")? + of("residual")? + of("descend_at_start")? + of("advance_residual")?
+            - of("descend")?
+            + of("residual_norm2")?
+            - 2.0;
         let around = around + if self.precision == "mixed" { renewal } else { 0.0 };
         Some(around + start + n * of("descend")? + (n - 1.0).max(0.0) * of("ascend")? + of("advance_solution")?)
     }

@@ -61,8 +61,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// matrix or none.
 /// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
 /// differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
-/// bf16. On the CPU auto is mixed in place of bf16 where `rel_tol` is 1e-8 or more, centers differ by at most 1e4, and CG
-/// runs on 5 points of a regular system: M in bf16 and the vectors of CG in single precision. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
+/// bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
+/// with residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems by `cycle_steps` iterations every
 /// `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays, else v; v on fewer than 16384
 /// points, on singular systems and with other `lumping` or `relaxation`. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
 /// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed` on a
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 
 /// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
 /// where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
-/// double precision, and single with `precision` f32 or bf16. With `cycle=k` not linear in r: for flexible methods
+/// double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
 /// only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`.
 /// Source: report 16-06, section 2.6.
 ///

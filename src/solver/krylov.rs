@@ -39,12 +39,14 @@ pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
 /// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
-/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, so that the iteration goes
-/// on in its direction; where the square is `DRIFTED` times that of the iteration before, or no less than at the last
-/// renewal, it starts again.
+/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
+/// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
+/// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
+/// there, as after a missed test.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
-const DRIFTED: f64 = 4.0;
+const DRIFTED: f64 = 1.1;
+const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
 /// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
@@ -181,14 +183,15 @@ pub fn pcg(
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
+            let (mut drifted, mut starts_again) = (false, false);
             if renews {
-                let (before, last) = (norm2, renewed.0);
                 s.advance_solution(alpha);
+                s.advance_residual(alpha);
                 alpha = 0.0;
+                let (recurred, last) = (s.residual_norm2(), renewed.0);
                 renewed = (s.residual(), iterations);
-                if renewed.0 > DRIFTED * before || renewed.0 >= last {
-                    break;
-                }
+                drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
+                starts_again = drifted && renewed.0 > GAINED * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -226,11 +229,15 @@ pub fn pcg(
                 }
                 break;
             }
+            if starts_again {
+                break;
+            }
             positive("r'M^-1 r", rho_new, iterations)?;
-            beta = rho_new / rho;
+            beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
             reach = reach.max(rho);
-            sigma = s.ascend(Some((alpha, beta))); // x += alpha p, p = z + beta p, q = A p
+            // x += alpha p, p = z + beta p, q = A p
+            sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });
             if vanished(sigma, norm2, reach) {
                 break;
             }

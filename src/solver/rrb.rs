@@ -200,8 +200,7 @@ impl Rrb {
         let asked = Asked::of(options);
         let known = if rrb.found.asked == asked { rrb.found } else { Found { asked, ..Found::default() } };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
-        let contrast = findings.center_max / findings.center_min;
-        let single = kind == BackendKind::Cpu && storage == Storage::Bf16 && choose_single(options, contrast);
+        let single = kind == BackendKind::Cpu && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
         let cycle = choose_cycle(a.grid, options, singular)?;
         let made = |storage: Storage, cycle: Cycle| {
             let levels = choose_levels(a.grid, options, &cycle, on_device)?;
@@ -221,7 +220,7 @@ impl Rrb {
                 cycle,
             };
             // On S1 of a regular matrix, whose first grid is not the last.
-            setup.single = single && grids > 1 && !singular && setup.on_schur_complement(a);
+            setup.single = single && storage == Storage::Bf16 && grids > 1 && !singular && setup.on_schur_complement(a);
             Ok(setup)
         };
         let plain = Cycle { kind: Some(Kind::V), ..cycle };
@@ -685,9 +684,6 @@ fn check_offered(options: &Options) -> Result<()> {
 /// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by side
 /// take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
 const CONTRAST_FOR_SHORT: f64 = 1e6;
-/// The same for CG in single precision, which at 1e6 takes the iterations of double precision to 1e-6 and drifts off beyond.
-const CONTRAST_FOR_SINGLE: f64 = 1e4;
-const TOLERANCE_FOR_SINGLE: f64 = 1e-8;
 /// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
 const SMALL: usize = 16384;
@@ -704,15 +700,6 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
             let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
             Ok(if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 })
         }
-    }
-}
-
-/// CG in single precision. `auto`: for tolerances that one renewal or two reach, and contrasts whose rounding is not felt
-/// between them.
-fn choose_single(options: &Options, contrast: f64) -> bool {
-    match options.int(opt::PRECISION) {
-        choice::PRECISION_AUTO => options.real(opt::REL_TOL) >= TOLERANCE_FOR_SINGLE && contrast <= CONTRAST_FOR_SINGLE,
-        precision => precision == choice::PRECISION_MIXED,
     }
 }
 
