@@ -13,6 +13,9 @@ use crate::grid::patches::{Cut, Patch, PatchList};
 /// Planes of single ghost cells that are kept together: those of a block.
 const LAYER: usize = 8;
 
+/// Rows of blocks look at all pieces beside them: a patch with so many neighbours has an exchange of its own.
+const MOST_PIECES: usize = 256;
+
 /// The values on their way, and who has which.
 pub struct Handover {
     to: Pieces,
@@ -107,6 +110,11 @@ impl Handover {
             }
         };
         Ok(Self { to, from, values })
+    }
+
+    /// Whether ghost cells may be handed on in passing.
+    pub fn serves(&self) -> bool {
+        [&self.to, &self.from].iter().all(|p| p.first.windows(2).all(|w| w[1] - w[0] <= MOST_PIECES))
     }
 
     /// Bytes.

@@ -195,7 +195,7 @@ impl BlockBackend for CpuBlocks {
         };
         let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
         let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
-        let handover = data.handover.as_ref().filter(|_| in_passing);
+        let handover = data.handover.as_ref().filter(|handover| in_passing && handover.serves());
         let call = Call {
             data,
             solvers: &self.solvers,
