@@ -312,7 +312,7 @@ impl Error {
                 *patch as i64 + base
             ),
             Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
-                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision"
+                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision, or for single with precision = mixed"
             ),
             Self::Breakdown { quantity, value, iteration } => format!(
                 "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"

@@ -404,6 +404,35 @@ fn contrasts_beyond_short_formats() {
     }
 }
 
+/// CG in single precision takes the iterations of double precision: on easy systems, and on hard ones, whose residual does
+/// not come down for hundreds of iterations, that is no reason to start again.
+#[test]
+fn single_precision_keeps_the_counts() {
+    let cases = [
+        ("poisson", poisson(200, 200)),
+        ("hx/hy = 316", aniso(200, 316.0)),
+        ("hx/hy = 1000", aniso(200, 1000.0)),
+        ("inclusions 1e6", inclusions(130, 1e6)),
+        ("random 1e6", problems::random_field(130, 1e6)),
+    ];
+    for (name, a) in &cases {
+        for (which, b) in [("ones", vec![1.0; a.len()]), ("random", random_rhs(a.len(), 5))] {
+            for cycle in ["v", "auto"] {
+                let [double, single] = ["bf16", "mixed"].map(|precision| {
+                    let options = format!("backend=cpu threads=1 precision={precision} cycle={cycle} max_iter=4000");
+                    let solver = Solver::of(a, &options);
+                    let status = solver.solve_from_zero(&b).1;
+                    assert_eq!(status, status::OK, "{name} {which} {options}");
+                    solver.iterations()
+                });
+                // p is conjugate to seven digits only, in sweeps of single precision in both: a tenth more or less is chance.
+                let most = double + 2 + double / 10;
+                assert!(single <= most, "{name} {which} {cycle}: {single} iterations, {double} in double precision");
+            }
+        }
+    }
+}
+
 /// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where the
 /// size of arrays counts, f64 below that and with contrasts that strain the range.
 #[test]

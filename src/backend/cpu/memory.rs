@@ -213,6 +213,29 @@ mod tests {
     }
 
     #[test]
+    fn copies_past_the_caches_are_copies() {
+        let source: Vec<f64> = (0..200).map(|k| f64::from(k).sqrt() - 7.0).collect();
+        // Whole lines, parts of them, and places that no wide store takes.
+        for (start, len) in [(0, 64), (0, 16), (4, 8), (1, 16), (3, 5), (0, 0), (8, 100)] {
+            let memory = Memory::zeroed(200 * 8).unwrap();
+            // SAFETY: 200 doubles, or twice as many of half their size, that nobody else uses.
+            let wide = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
+            copy_past_caches(&mut wide[start..start + len], &source[..len]);
+            copies_are_done();
+            assert_eq!(wide[start..start + len], source[..len]);
+            assert!(wide[..start].iter().chain(&wide[start + len..]).all(|&v| v == 0.0));
+            wide.fill(0.0);
+            // SAFETY: as above.
+            let narrow = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f32>(), 200) };
+            narrow_past_caches(&mut narrow[start..start + len], &source[..len], 0.5);
+            copies_are_done();
+            let expected: Vec<f32> = source[..len].iter().map(|v| (0.5 * v) as f32).collect();
+            assert_eq!(narrow[start..start + len], expected);
+            assert!(narrow[..start].iter().chain(&narrow[start + len..]).all(|&v| v == 0.0));
+        }
+    }
+
+    #[test]
     fn too_much_is_an_error() {
         assert!(Memory::zeroed(1 << 62).is_err());
         assert!(Memory::zeroed(u128::MAX).is_err());
