@@ -140,6 +140,8 @@ enum Flag {
     UNMET = 8192,       // no meeting after it: the step that follows has one
     PART = 16384,       // the last part of rho of this kernel
     AWAITED = 32768,    // the step that follows needs the turn
+    IN_CREW = 65536,    // in the shared memory of the crew (crew.cu)
+    ENTERS = 131072,    // the first such step: z is in device memory
 };
 struct Op {
     int32_t kind, grid, flags, partial;  // partial: where its blocks put their sums
@@ -407,6 +409,8 @@ template <class T> __device__ inline void diagonal_values(const Geometry &g, con
 // Where the blocks of a launch meet: counts of one launch, zero before and after it.
 struct Meeting {
     unsigned arrived, released;
+    unsigned visit;   // of the remainder by a crew, from the first launch on
+    unsigned summed;  // blocks whose parts of a turn are there
 };
 
 #ifdef RRB_EMULATED
@@ -474,11 +478,23 @@ __device__ inline void prefetch(const void *place) {
 #endif
 }
 
-// The last thing a block does: nobody waits any more when all have come.
-__device__ inline void leave(Meeting *m, unsigned phase) {
+// This block's parts of turn number `turns` are there. The last block waits for those of all.
+__device__ inline void bring_parts(Meeting *m, unsigned turns) {
     __syncthreads();
-    if (thread_of_block() == 0 && atomicAdd(&m->arrived, 1u) + 1 == gridDim.x * (phase + 1)) {
+    if (thread_of_block() == 0) {
+        arrive(&m->summed);
+        while (blockIdx.x == gridDim.x - 1 && look(&m->summed) < gridDim.x * turns) {}
+    }
+    __syncthreads();
+}
+
+// The last thing a block does: nobody waits any more when all have come.
+__device__ inline void leave(Meeting *m, unsigned phase, unsigned visit) {
+    __syncthreads();
+    if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == gridDim.x * (phase + 1)) {
         m->arrived = 0;
         m->released = 0;
+        m->summed = 0;
+        m->visit = visit;
     }
 }

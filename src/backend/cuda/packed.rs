@@ -140,7 +140,7 @@ impl Shape {
     }
 
     /// Bytes of what sweeps compute in, and of what they read.
-    fn sizes(&self) -> (usize, usize) {
+    pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
             Storage::F32 => (4, 4),
@@ -183,6 +183,10 @@ pub struct RemainderPlaces {
     pub inverse: Address,
     /// The same in f32, where sweeps are.
     pub narrow: Address,
+    /// Values of r and z on their way, with the number of the visit.
+    pub slots: Address,
+    /// Where the ends of the band factor meet.
+    pub ticket: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -357,6 +361,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
+        slots: plan.bytes(2 * n * 2 * real),
+        ticket: plan.bytes(size_of::<u32>()),
     };
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();

@@ -493,7 +493,8 @@ impl PcgSteps for Run<'_> {
             Some(Start { sigma: Some(sigma), .. }) => sigma,
             // Confirmed after a loop, and to be gone on from.
             Some(_) => self.scalar(|s| {
-                s.k.run(s.stream, Part::Up, How::Start, [0; 2], 0)?;
+                // The way down again: what its kernel had in shared memory is gone.
+                s.k.run(s.stream, Part::Iteration, How::Start, [0; 2], 0)?;
                 Ok(s.fetch()?.sigma)
             }),
             None => self.textbook_ascend(step),
