@@ -43,15 +43,16 @@ template <class F> __device__ inline Hand take_in_hand(const CycleArgs<F> &a) {
     return {a.ops, kept};
 }
 
-// What a block remembers from step to step.
+// What a block remembers from step to step. `whole`: the loop is this kernel, and each block keeps the scalars for itself.
 struct State {
     unsigned phase, turns, visit;
     double rho;  // this thread's parts
     bool due;    // the turn, by this block
+    bool whole;
 };
 
-template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a) {
-    return {0, 0, *static_cast<volatile unsigned *>(&a.meeting->visit), 0.0, false};
+template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bool whole) {
+    return {0, 0, *static_cast<volatile unsigned *>(&a.meeting->visit), 0.0, false, whole};
 }
 
 // One step but those of the first grid and of the remainder, by the blocks from `first_block` on where there are tiles; returns
@@ -93,16 +94,20 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
         [&](int row, Real sum) { slots[a.rest.n + row].put(sum, visit); });
 }
 
-// The meeting of all. A turn that nobody waits for comes after this block's arrival: it takes as long as several steps.
-template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State &state, bool awaited) {
-    if (!state.due) {
-        meet(a.meeting, state.phase);
-        return;
-    }
+// The turn, by every block alike.
+template <class F> __device__ inline void take_turn(const CycleArgs<F> &a, Standing &now) {
+    turn_of(a.turn, now, blockIdx.x == 0 ? a.turn.scalars->ring : nullptr);
+    __syncthreads();
+}
+
+// The meeting of all. A turn that nobody waits for comes after this block's arrival: it takes as long as several steps. Where all
+// wait for it, all take it once they have met, which costs one look at the parts and not three at what one block has made of them.
+template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State &state, Standing &now) {
+    const bool due = state.due;
     state.due = false;
-    if (awaited) {
-        turn_of(a.turn);
+    if (!due || state.whole) {
         meet(a.meeting, state.phase);
+        if (due) take_turn(a, now);
         return;
     }
     ++state.phase;
@@ -116,9 +121,9 @@ template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State 
 }
 
 // One step but those of the first grid, and the meeting after it. `rho` gathers this thread's parts, and once this kernel has
-// its last one goes to `rho_partial`, a value a block. The turn is done by the last block; `awaited`: the meeting that follows is for it.
+// its last one goes to `rho_partial`, a value a block. The turn is done by the last block, or by all.
 template <class F>
-__device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, const Op &op, State &state, bool awaited) {
+__device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, const Op &op, State &state, Standing &now) {
     const bool aboard = op.flags & IN_CREW, sums = a.turn.how != NOTHING;
     const bool mine = aboard ? crew.mine() : !(op.flags & CREW) || int(blockIdx.x) < a.crew;
     double part = 0.0;
@@ -148,64 +153,73 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
         state.rho = 0.0;
     }
     const bool turns = (op.flags & TURN) && sums, turner = blockIdx.x == gridDim.x - 1;
-    if (aboard && turns) {
+    if (turns && state.whole) {
+        state.due = true;
+    } else if (turns && aboard) {
         bring_parts(a.meeting, ++state.turns);
         state.due = turner;
     }
     if (op.flags & CREW_MEETS) {
         if (int(blockIdx.x) < a.crew) meet_crew();
     } else if (!(op.flags & UNMET)) {
-        meet_all(a, state, awaited);
+        meet_all(a, state, now);
     }
-    if (!aboard && turns) {
-        if (turner) turn_of(a.turn);
-        if (op.flags & AWAITED) meet(a.meeting, state.phase);
-    }
+    if (turns && !aboard && !state.whole && turner) turn_of(a.turn);
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
     if (a.turn.how == LOOP && a.turn.scalars->done) return;
     const Hand ops = take_in_hand(a);
     const Crew<F> crew = come_aboard(a);
-    State state = begin_steps(a);
-    for (int k = 0; k < a.count; ++k) take_step(a, crew, ops[k], state, false);
+    State state = begin_steps(a, false);
+    for (int k = 0; k < a.count; ++k) take_step(a, crew, ops[k], state, *a.turn.scalars);
     if (state.due) turn_of(a.turn);
     leave(a.meeting, state.phase, state.visit);
 }
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
+    const int how = c.turn.how;
+    // The scalars: all blocks come to the same, from the same sums, and one writes them back.
+    __shared__ Standing now;
+    constexpr int WORDS = sizeof(Standing) / sizeof(uint64_t);
+    const uint64_t *kept = reinterpret_cast<const uint64_t *>(static_cast<const Standing *>(c.turn.scalars));
+    if (thread_of_block() < WORDS) reinterpret_cast<uint64_t *>(&now)[thread_of_block()] = kept[thread_of_block()];
     const Hand ops = take_in_hand(c);
+    if (how == LOOP && now.done) return;
     const Crew<F> crew = come_aboard(c);
-    Scalars &s = *c.turn.scalars;
-    State state = begin_steps(c);
-    bool again;
+    State state = begin_steps(c, true);
     do {
         state.rho = 0.0;
         for (int k = 0; k < c.count; ++k) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first(a.first, state.rho, norm2);
+                descend_first(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & UNMET)) meet(c.meeting, state.phase);
             } else if (op.kind == ADVANCE_FIRST) {
-                const bool ended = c.turn.how == LOOP && s.code != RUNNING;
-                const double part = block_sum(advance_first<TILE_X, TILE_Y>(a.first));
-                if (ended) break;
+                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false>(a.first, now));
+                if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
-                meet(c.meeting, state.phase, [&] {
-                    const double sigma = sum_of(c.sigma_partial, gridDim.x);
-                    if (thread_of_block() == 0) end_of_iteration(s, sigma, c.turn.how);
-                });
+                meet(c.meeting, state.phase);
+                const double sigma = sum_of(c.sigma_partial, gridDim.x);
+                if (thread_of_block() == 0) end_of_iteration(now, sigma, how);
+                __syncthreads();
             } else {
-                take_step(c, crew, op, state, true);
+                take_step(c, crew, op, state, now);
             }
         }
-        again = c.turn.how == LOOP && *static_cast<volatile int32_t *>(&s.code) == RUNNING;
-    } while (again);
-    if (state.due) turn_of(c.turn);
+    } while (how == LOOP && now.code == RUNNING);
+    if (state.due) {
+        meet(c.meeting, state.phase);
+        take_turn(c, now);
+    }
+    // Nobody begins to read them any more: all have met since.
+    if (blockIdx.x == 0 && thread_of_block() < WORDS) {
+        reinterpret_cast<uint64_t *>(static_cast<Standing *>(c.turn.scalars))[thread_of_block()] = reinterpret_cast<const uint64_t *>(&now)[thread_of_block()];
+    }
     leave(c.meeting, state.phase, state.visit);
 }
 

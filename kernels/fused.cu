@@ -27,15 +27,15 @@ template <class F> struct FirstArgs {
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first
+    int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
-template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, double &rho, double &norm2) {
+template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const Scalars &s = *a.v.scalars;
     const bool update = a.how == LOOP;
     if (update && s.done) return;
     const double alpha = update ? s.alpha : 0.0;
@@ -93,7 +93,7 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 
 template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first(a, rho, norm2);
+    descend_first(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -110,7 +110,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
 // Row c of S1 v, on b1 and on b2. v1 and v2: its place there, in rows of `m` values.
+template <bool ONCE = false>
 __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
+    const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
     const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
@@ -124,7 +126,7 @@ __device__ inline void schur_rows(const SchurArrays &a, const double *v1, const 
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-__device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
+__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
 #else
@@ -133,12 +135,13 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 }
 
 // B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them.
-template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
+// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
+// where it has AT_ONCE of them. ONCE: see `read_once`.
+template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, class F> __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s) {
     constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
+    constexpr int BESIDE = ROWS * COLUMNS + AROUND <= AT_ONCE ? ROWS * COLUMNS : 0;
     __shared__ double p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
-    const Scalars &s = *a.v.scalars;
     const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
     if (step && s.done) return 0.0;
     const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
@@ -157,16 +160,16 @@ template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first
             if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
                 const int64_t c = g.at(i, j);
                 // All reads before the first write.
-                const double o1 = step ? old1[c] : 0.0, o2 = step ? old2[c] : 0.0;
-                const double x1 = own && step ? a.v.x_b1[c] : 0.0, x2 = own && step ? a.v.x_b2[c] : 0.0;
+                const double o1 = step ? read_once<ONCE>(old1[c]) : 0.0, o2 = step ? read_once<ONCE>(old2[c]) : 0.0;
+                const double x1 = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                 if (!ended) {
                     const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
                     v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
                     v2 = step ? per_unit * here + beta * o2 : per_unit * here;
                 }
                 if (own && step) {
-                    a.v.x_b1[c] = x1 + alpha * o1;
-                    a.v.x_b2[c] = x2 + alpha * o2;
+                    write_once<ONCE>(a.v.x_b1[c], x1 + alpha * o1);
+                    write_once<ONCE>(a.v.x_b2[c], x2 + alpha * o2);
                 }
                 if (own && !ended) {
                     new1[c] = v1;
@@ -179,7 +182,7 @@ template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first
         };
         for (int e = t; e < ROWS * COLUMNS; e += threads) renew(e % COLUMNS, e / COLUMNS, true);
         if (ended) continue;
-        for (int e = t; e < AROUND; e += threads) {
+        for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
             if (e < 2 * M) renew(e % M - 1, e < M ? -1 : ROWS, false);
             else renew((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
         }
@@ -189,7 +192,7 @@ template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first
             if (i >= g.cx || j >= g.cy) continue;
             const int64_t c = g.at(i, j);
             double q1, q2;
-            schur_rows(a.v, p1 + at, p2 + at, M, c, q1, q2);
+            schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, c, q1, q2);
             a.v.q_b1[c] = q1;
             a.v.q_b2[c] = q2;
             sigma += p1[at] * q1 + p2[at] * q2;
@@ -215,7 +218,10 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    const double sigma = advance_first<BIG_COLUMNS, BIG_ROWS>(a);
+    // In double precision nothing is gained, and both texts in one kernel cost 1 %.
+    constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
+    const double sigma = SHORT && a.once ? advance_first<BIG_COLUMNS, BIG_ROWS, THREADS, SHORT>(a, s)
+                                           : advance_first<BIG_COLUMNS, BIG_ROWS, THREADS, false>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {

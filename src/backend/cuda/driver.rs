@@ -134,6 +134,8 @@ pub struct Device {
     overlaps: bool,
     /// Its multiprocessors.
     pub processors: u32,
+    /// Bytes of its L2 cache.
+    pub cache: usize,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -220,8 +222,9 @@ impl Device {
         use sys::CUdevice_attribute as A;
         let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
         let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let functions = Vec::new();
-        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, functions };
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
         // SAFETY: retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let entered = made.enter()?;

@@ -165,7 +165,6 @@ pub mod flag {
     pub const CREW_MEETS: i32 = 4096;
     pub const UNMET: i32 = 8192;
     pub const PART: i32 = 16384;
-    pub const AWAITED: i32 = 32768;
     pub const IN_CREW: i32 = 65536;
     pub const ENTERS: i32 = 131_072;
 }
@@ -510,6 +509,7 @@ pub struct FirstArgs {
     pub norm_partial: Address,
     pub sigma_partial: Address,
     pub how: i32,
+    pub once: i32,
     pub conditional: u64,
 }
 

@@ -139,6 +139,17 @@ impl Shape {
         self.storage != Storage::F64
     }
 
+    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the old p. Half
+    /// of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    fn reads_once(&self, source: &Source, cache: usize) -> bool {
+        let (real, stored) = self.sizes();
+        // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
+        let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
+        let once = 8 * (4 + 4 + 2) + 8 * 2;
+        let places = source.layout.len();
+        self.schur && places * again <= cache && cache / 2 < places * (again + once)
+    }
+
     /// Bytes of what sweeps compute in, and of what they read.
     pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
@@ -194,6 +205,8 @@ pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
     pub first: SchurArrays,
+    /// See `Shape::reads_once`.
+    pub reads_once: bool,
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
     pub rest_grid: levels::Grid,
@@ -449,6 +462,7 @@ impl Packed {
         stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
         stream.wait()?;
         Ok(Self {
+            reads_once: shape.reads_once(source, device.cache),
             shape,
             grids: places.grids,
             first: places.first,

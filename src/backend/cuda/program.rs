@@ -380,12 +380,8 @@ impl Programs {
                     ops[n].flags |= flag::CREW_MEETS;
                 }
             }
-            match next {
-                Some(next) if next.kind == kind::REMAINDER => ops[n].flags |= flag::UNMET,
-                Some(next) if next.kind == kind::ADVANCE_FIRST && ops[n].flags & flag::TURN != 0 => {
-                    ops[n].flags |= flag::AWAITED;
-                }
-                _ => {}
+            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+                ops[n].flags |= flag::UNMET;
             }
         }
     }
@@ -457,6 +453,7 @@ impl Packed {
             norm_partial: if sums { self.fused_norm_partial } else { 0 },
             sigma_partial: self.partial,
             how: how as i32,
+            once: i32::from(self.reads_once),
             conditional: 0,
         }
     }
