@@ -46,17 +46,19 @@ struct Geometry {
 // A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit. `read`: from
-// device memory, as above; `widen`: of a value at hand.
+// Formats of M (src/backend/storage.rs): what is stored, what sweeps compute in, and what CG works in (`Vector`: r, p, q, and S1).
+// The short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
 struct Double {
     using Stored = double;
     using Real = double;
+    using Vector = double;
     static __device__ double read(const double &v) { return fixed(v); }
     static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
+    using Vector = double;
     static __device__ float read(const float &v) { return fixed(v); }
     static __device__ float widen(float v) { return v; }
 };
@@ -66,8 +68,24 @@ struct Brain {
         uint16_t bits;
     };
     using Real = float;
+    using Vector = double;
     static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+};
+// The same, and CG in single precision.
+struct Mixed : Brain {
+    using Vector = float;
+};
+
+// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision S1 is
+// divided by `unit` as M is, and p and q = S1 p stay in range.
+template <class Vector> struct Scales {
+    static __device__ double of_z(double per_unit) { return per_unit; }
+    static __device__ double of_p(double) { return 1.0; }
+};
+template <> struct Scales<float> {
+    static __device__ float of_z(double) { return 1.0f; }
+    static __device__ double of_p(double per_unit) { return per_unit; }
 };
 
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
@@ -164,6 +182,7 @@ struct Scalars {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
+    double renewal;           // and where <r, r> is at most this
     int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
@@ -240,8 +259,9 @@ __device__ inline double sum4(double a, double b, double c, double d) { return (
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
 // What a kernel does with its sums.
-// CONFIRM: as START, after a loop that does not go on.
-enum Turn { NOTHING, START, LOOP, CONFIRM };
+// CONFIRM: as START, after a loop that does not go on. RENEWED: an iteration whose step x and r have (kernels/renewal.cu); its tests
+// are the host's.
+enum Turn { NOTHING, START, LOOP, CONFIRM, RENEWED };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
 // src/solver/krylov.rs. The fused way down has written the other r of b1.
@@ -249,6 +269,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
+        if (how == RENEWED) s.beta = rho / s.rho;
         s.rho = rho;
         return;
     }
@@ -277,9 +298,9 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        else if (s.iteration >= s.pause_at || s.norm2 <= s.renewal) s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
-    } else {
+    } else if (how != RENEWED) {
         s.beta = 0.0;
     }
     s.alpha = s.rho / sigma;
@@ -329,7 +350,7 @@ __device__ inline void turn_of(const TurnArgs &a) {
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
-        if (a.how == LOOP) a.scalars->parity ^= 1;
+        if (a.how == LOOP || a.how == RENEWED) a.scalars->parity ^= 1;
         turn(*a.scalars, rho * a.scalars->per_unit, norm2, a.how);
     }
 }

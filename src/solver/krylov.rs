@@ -144,52 +144,58 @@ pub fn pcg(
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("p'Ap", sigma, iterations + 1)?;
-        let whole = LoopTest {
-            preconditioned: test.norm == Norm::Preconditioned,
-            threshold: test.threshold,
-            reference: test.reference,
-            vanishing: test.vanishing,
-            iterations,
-            max_iter: test.max_iter,
-            rho,
-            sigma,
-            confirms: test.confirms,
-        };
-        let own = match s.iterate(&whole) {
-            Some(Err(Error::Breakdown { value, iteration, .. })) if vanished(value, f64::INFINITY, reach) => {
-                iterations = iteration;
-                true
-            }
-            Some(end) => {
-                let end = end?;
-                (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
-                if end.ending == LoopEnding::Cut {
-                    let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
-                    return ended(iterations, norm_at_the_end(s, test, norm), reason);
-                }
-                if end.ending == LoopEnding::Met && !test.confirms {
-                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
-                }
-                true
-            }
-            None => false,
-        };
         loop {
-            if own {
-                break;
+            let whole = LoopTest {
+                preconditioned: test.norm == Norm::Preconditioned,
+                threshold: test.threshold,
+                reference: test.reference,
+                vanishing: test.vanishing,
+                iterations,
+                max_iter: test.max_iter,
+                rho,
+                sigma,
+                beta,
+                renewal: RENEWAL * renewed.0,
+                renewal_at: renewed.1 + RENEWAL_ITERATIONS,
+                confirms: test.confirms,
+            };
+            match s.iterate(&whole) {
+                None => {}
+                Some(Err(Error::Breakdown { value, iteration, .. })) if vanished(value, f64::INFINITY, reach) => {
+                    iterations = iteration;
+                    break;
+                }
+                Some(end) => {
+                    let end = end?;
+                    (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+                    match end.ending {
+                        LoopEnding::Due => {
+                            (norm2, rho, sigma, beta) = (end.norm2, end.rho, end.sigma, end.beta);
+                            reach = reach.max(rho);
+                        }
+                        LoopEnding::Cut => {
+                            let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
+                            return ended(iterations, norm_at_the_end(s, test, norm), reason);
+                        }
+                        LoopEnding::Met if !test.confirms => {
+                            let reason = if stopped { StopReason::Monitor } else { StopReason::Converged };
+                            return ended(iterations, norm, reason);
+                        }
+                        LoopEnding::Met | LoopEnding::Spent => break,
+                    }
+                }
             }
-            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
+            let due = norm2 <= whole.renewal || iterations >= whole.renewal_at;
             let renews = due && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
             let (mut drifted, mut starts_again) = (false, false);
             if renews {
-                s.advance_solution(alpha);
-                s.advance_residual(alpha);
+                let last = renewed.0;
+                let (recurred, square) = s.renew(alpha);
+                renewed = (square, iterations);
                 alpha = 0.0;
-                let (recurred, last) = (s.residual_norm2(), renewed.0);
-                renewed = (s.residual(), iterations);
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
                 starts_again = drifted && renewed.0 > GAINED * last;
                 norm2 = s.descend(None);

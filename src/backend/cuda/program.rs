@@ -195,8 +195,6 @@ pub enum Part {
     Iteration,
     /// Its way down, to rho.
     Down,
-    /// The rest.
-    Up,
     /// From z to z.
     Application,
 }
@@ -219,7 +217,7 @@ impl Programs {
         let mut together = Together { blocks: 0, cluster: 1 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
-            for kernel in launch::meeting_kernels(k.shape.storage) {
+            for kernel in launch::meeting_kernels(k.shape.formats()) {
                 together.blocks = together.blocks.min(device.together(kernel, launch::SWEEP_THREADS)?);
             }
         }
@@ -230,7 +228,7 @@ impl Programs {
         if together.blocks > 0 && device.has_clusters() {
             for cluster in CLUSTERS {
                 let of = |kernel| device.together_in_clusters(kernel, launch::SWEEP_THREADS, cluster);
-                let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                let blocks = launch::meeting_kernels(k.shape.formats()).map(of).into_iter().min().unwrap_or(0);
                 let blocks = blocks.min(MOST_BLOCKS / cluster * cluster);
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
                 if blocks > 0 {
@@ -332,7 +330,6 @@ impl Programs {
         match part {
             Part::Iteration => self.iteration.clone(),
             Part::Down => self.iteration.start..self.down,
-            Part::Up => self.down..self.iteration.end,
             Part::Application => self.application.clone(),
         }
     }
@@ -415,7 +412,7 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+            return launch::solve(stream, self.shape.formats(), self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         let done = if self.grid_seconds.is_empty() {
@@ -466,12 +463,12 @@ impl Packed {
         input: [Address; 2],
         conditional: u64,
     ) -> Result<()> {
-        let storage = self.shape.storage;
+        let (storage, formats) = (self.shape.storage, self.shape.formats());
         let mut n = range.start;
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
-                launch::cycle(stream, storage, self.programs.together, &self.cycle_args(n..n + joined, how))?;
+                launch::cycle(stream, formats, self.programs.together, &self.cycle_args(n..n + joined, how))?;
                 n += joined;
                 continue;
             }
@@ -488,7 +485,7 @@ impl Packed {
                     let first = self.first_args(how, input);
                     launch::descend_first(
                         stream,
-                        storage,
+                        formats,
                         &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
                     )?;
                 }
@@ -506,9 +503,9 @@ impl Packed {
                 }
                 kind::ADVANCE_FIRST => {
                     let first = self.first_args(how, input);
-                    launch::advance_first(stream, storage, &FirstArgs { conditional, ..first })?;
+                    launch::advance_first(stream, formats, &FirstArgs { conditional, ..first })?;
                 }
-                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
+                kind::ASCEND_FIRST => launch::ascend_first(stream, formats, &self.first_args(how, input))?,
                 _ => launch::inner(stream, storage, &step())?,
             }
             n += 1;
