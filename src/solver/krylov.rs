@@ -42,9 +42,11 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
-/// there, as after a missed test.
+/// there, as after a missed test. Where the square has to fall by no more than `NEAR`, rounding leaves the residual two digits and
+/// more until the test is met.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
+const NEAR: f64 = 1e-8;
 const DRIFTED: f64 = 1.1;
 const GAINED: f64 = 0.25;
 
@@ -145,6 +147,7 @@ pub fn pcg(
         }
         positive("p'Ap", sigma, iterations + 1)?;
         loop {
+            let near = test.norm == Norm::True2 && test.threshold * test.threshold >= NEAR * renewed.0;
             let whole = LoopTest {
                 preconditioned: test.norm == Norm::Preconditioned,
                 threshold: test.threshold,
@@ -155,7 +158,7 @@ pub fn pcg(
                 rho,
                 sigma,
                 beta,
-                renewal: RENEWAL * renewed.0,
+                renewal: if near { 0.0 } else { RENEWAL * renewed.0 },
                 renewal_at: renewed.1 + RENEWAL_ITERATIONS,
                 confirms: test.confirms,
             };
