@@ -182,7 +182,8 @@ struct Scalars {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
-    double renewal;           // and where <r, r> is at most this
+    double renewal;           // and where <r, r> is at most this part of its largest
+    double peak, low_peak;    // the largest, and what that must be above
     int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
@@ -276,6 +277,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
     s.iteration += 1;
     if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : norm2);
+    s.peak = fmax(s.peak, norm2);
     Step &step = s.ring[s.ring_used++];
     step.norm = s.norm;
     step.alpha = s.alpha;
@@ -298,7 +300,7 @@ __device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at || s.norm2 <= s.renewal) s.code = PAUSED;
+        else if (s.iteration >= s.pause_at || (s.peak > s.low_peak && s.norm2 <= s.renewal * s.peak)) s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
     } else if (how != RENEWED) {
         s.beta = 0.0;
@@ -331,6 +333,28 @@ __device__ inline void over_area(const Geometry &g, F f) {
         const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
         const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
+    }
+}
+
+// The same in two parts, `load` and `store` of what it gave, for BATCH tiles at a time: all reads before the first write.
+template <Way WAY, int BATCH, class Load, class Store>
+__device__ inline void over_area_in_batches(const Geometry &g, Load load, Store store) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
+    for (int first = blockIdx.x; first < tiles; first += BATCH * gridDim.x) {
+        decltype(load(0, 0)) v[BATCH];
+        int i[BATCH], j[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; ++u) {
+            const int k = first + u * gridDim.x, tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
+            i[u] = (tile - row * across) * TILE_X + ti;
+            j[u] = k < tiles && tj < TILE_Y && i[u] < g.cx ? row * TILE_Y + tj : g.cy;
+            if (j[u] < g.cy) v[u] = load(i[u], j[u]);
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; ++u) {
+            if (j[u] < g.cy) store(i[u], j[u], v[u]);
+        }
     }
 }
 

@@ -8,6 +8,9 @@
 
 // Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
 constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
+#ifndef SINGLE_BATCH
+#define SINGLE_BATCH 2
+#endif
 
 // In single precision S1 / unit, with its row sums in place of the diagonal.
 template <class Vector> struct SchurArrays {
@@ -32,6 +35,13 @@ template <class F> struct FirstArgs {
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
+// Tiles at a time: as many bytes on their way as with doubles.
+template <class Vector> constexpr int BATCH_OF = sizeof(Vector) == 4 ? SINGLE_BATCH : 1;
+
+template <int N> struct Count {
+    static constexpr int value = N;
+};
+
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
 template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, double &rho, double &norm2) {
     using Real = typename F::Real;
@@ -50,25 +60,41 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
     const Vector *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    over_area<BACKWARDS>(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        Vector sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
-        if (update) {
-            sw -= alpha * q1[c];
-            se -= alpha * q1[c + 1];
-            nw -= alpha * q1[c + n];
-            ne -= alpha * q1[c + n + 1];
-            own -= alpha * q2[c];
-            out1[c] = sw;
-            a.v.r_b2[c] = own;
-        }
-        const Real scaled = fixed(h[c]) * Real(sw);
-        rho += double(sw) * scaled;
-        norm2 += double(sw) * sw + double(own) * own;
-        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
-                          (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
-        a.k.kept.put(i, j, Real(own) - near);
-    });
+    // Values sw, se, nw, ne of b1 and the one of b2.
+    struct Loaded {
+        Vector r[5], q[5];
+        Real h[4], d[4];
+    };
+    over_area_in_batches<BACKWARDS, BATCH_OF<Vector>>(
+        g,
+        [&](int i, int j) {
+            const int64_t c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
+            Loaded v;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                v.r[k] = in1[of[k]];
+                v.q[k] = update ? q1[of[k]] : Vector(0);
+                v.h[k] = fixed(h[of[k]]);
+                v.d[k] = F::read(d[(3 - k) * p + of[k]]);
+            }
+            v.r[4] = in2[c];
+            v.q[4] = update ? q2[c] : Vector(0);
+            return v;
+        },
+        [&](int i, int j, Loaded &v) {
+            const int64_t c = g.at(i, j);
+            if (update) {
+#pragma unroll
+                for (int k = 0; k < 5; ++k) v.r[k] -= alpha * v.q[k];
+                out1[c] = v.r[0];
+                a.v.r_b2[c] = v.r[4];
+            }
+            const Real scaled = v.h[0] * Real(v.r[0]);
+            rho += double(v.r[0]) * scaled;
+            norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
+            const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
+            a.k.kept.put(i, j, Real(v.r[4]) - near);
+        });
 }
 
 // z on b1 from the kept values.
@@ -169,49 +195,84 @@ template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
-        // The new p at a place of the tile, from -1 on.
-        const auto renew = [&](int di, int dj, bool own) {
-            const int i = i0 + di, j = j0 + dj;
-            Vector v1 = 0, v2 = 0;
-            if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
-                const int64_t c = g.at(i, j);
-                // All reads before the first write.
-                const Vector o1 = step ? old1[c] : Vector(0), o2 = step ? old2[c] : Vector(0);
-                const double x1 = own && step ? a.v.x_b1[c] : 0.0, x2 = own && step ? a.v.x_b2[c] : 0.0;
-                if (!ended) {
-                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
-                    v1 = step ? of_z * z1 + beta * o1 : of_z * z1;
-                    v2 = step ? of_z * here + beta * o2 : of_z * here;
+        // The new p at BATCH places of the tile, from -1 on; all reads before the first write. `own`: x too, and p to memory.
+        const auto renew = [&](auto batch, bool own, auto place) {
+            constexpr int BATCH = decltype(batch)::value;
+            Vector o1[BATCH], o2[BATCH], v1[BATCH], v2[BATCH];
+            double x1[BATCH], x2[BATCH];
+            int64_t at[BATCH];
+            int in_tile[BATCH];
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                int di = 0, dj = 0;
+                const bool there = place(u, di, dj);
+                const int i = i0 + di, j = j0 + dj;
+                in_tile[u] = there ? (dj + 1) * M + di + 1 : -1;
+                at[u] = -1;
+                v1[u] = v2[u] = 0;
+                if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
+                const int64_t c = at[u] = g.at(i, j);
+                o1[u] = step ? old1[c] : Vector(0), o2[u] = step ? old2[c] : Vector(0);
+                x1[u] = own && step ? a.v.x_b1[c] : 0.0, x2[u] = own && step ? a.v.x_b2[c] : 0.0;
+                if (ended) continue;
+                const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
+                v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
+            }
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                const int64_t c = at[u];
+                if (c >= 0 && own && step) {
+                    a.v.x_b1[c] = x1[u] + alpha * o1[u];
+                    a.v.x_b2[c] = x2[u] + alpha * o2[u];
                 }
-                if (own && step) {
-                    a.v.x_b1[c] = x1 + alpha * o1;
-                    a.v.x_b2[c] = x2 + alpha * o2;
+                if (c >= 0 && own && !ended) {
+                    new1[c] = v1[u];
+                    new2[c] = v2[u];
                 }
-                if (own && !ended) {
-                    new1[c] = v1;
-                    new2[c] = v2;
+                if (in_tile[u] >= 0) {
+                    p1[in_tile[u]] = v1[u];
+                    p2[in_tile[u]] = v2[u];
                 }
             }
-            const int at = (dj + 1) * M + di + 1;
-            p1[at] = v1;
-            p2[at] = v2;
         };
-        for (int e = t; e < ROWS * COLUMNS; e += threads) renew(e % COLUMNS, e / COLUMNS, true);
+        constexpr int BATCH = BATCH_OF<Vector>;
+        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
+                const int e = first + u * threads;
+                di = e % COLUMNS;
+                dj = e / COLUMNS;
+                return e < ROWS * COLUMNS;
+            });
+        }
         if (ended) continue;
         for (int e = t; e < AROUND; e += threads) {
-            if (e < 2 * M) renew(e % M - 1, e < M ? -1 : ROWS, false);
-            else renew((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
+            renew(Count<1>(), false, [&](int, int &di, int &dj) {
+                const bool across = e < 2 * M;
+                di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
+                dj = across ? (e < M ? -1 : ROWS) : (e - 2 * M) / 2;
+                return true;
+            });
         }
         __syncthreads();
-        for (int e = t; e < ROWS * COLUMNS; e += threads) {
-            const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
-            if (i >= g.cx || j >= g.cy) continue;
-            const int64_t c = g.at(i, j);
-            Vector q1, q2;
-            schur_rows(a.v, p1 + at, p2 + at, M, c, q1, q2);
-            a.v.q_b1[c] = q1;
-            a.v.q_b2[c] = q2;
-            sigma += double(p1[at]) * q1 + double(p2[at]) * q2;
+        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            Vector q1[BATCH], q2[BATCH];
+            int64_t to[BATCH];
+            int in_tile[BATCH];
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
+                in_tile[u] = (dj + 1) * M + di + 1;
+                to[u] = e < ROWS * COLUMNS && i < g.cx && j < g.cy ? g.at(i, j) : -1;
+                if (to[u] >= 0) schur_rows(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                if (to[u] < 0) continue;
+                a.v.q_b1[to[u]] = q1[u];
+                a.v.q_b2[to[u]] = q2[u];
+                sigma += double(p1[in_tile[u]]) * q1[u] + double(p2[in_tile[u]]) * q2[u];
+            }
         }
         __syncthreads();
     }

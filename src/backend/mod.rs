@@ -267,8 +267,12 @@ pub struct LoopTest {
     pub sigma: f64,
     /// What p was made with.
     pub beta: f64,
-    /// Where the residual is renewed, the loop ends after an iteration with <r, r> at most this,
+    /// Where the residual is renewed, the loop ends after an iteration with <r, r> at most this part of its largest value,
     pub renewal: f64,
+    /// the largest so far,
+    pub peak: f64,
+    /// if that is above this,
+    pub low_peak: f64,
     /// or after so many iterations.
     pub renewal_at: usize,
     /// A residual that meets the test is confirmed on r = b - A x; else on the caller's matrix.
@@ -284,6 +288,8 @@ pub struct LoopEnd {
     pub norm: f64,
     /// <r, r>.
     pub norm2: f64,
+    /// Its largest value.
+    pub peak: f64,
     /// <r, M^-1 r>.
     pub rho: f64,
     /// <p, A p>, where a renewal is due.

@@ -39,11 +39,11 @@ pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
 /// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
-/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
+/// fallen to this of its largest since the last renewal, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
-/// there, as after a missed test. Where the square has to fall by no more than `NEAR`, rounding leaves the residual two digits and
-/// more until the test is met.
+/// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding leaves the
+/// residual two digits and more until the test is met.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
 const NEAR: f64 = 1e-8;
@@ -139,6 +139,9 @@ pub fn pcg(
         }
         let recomputed = norm;
         let mut renewed = (norm2, iterations);
+        // Largest <r, r> since, and what needs no renewal.
+        let mut peak = norm2;
+        let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
@@ -147,7 +150,6 @@ pub fn pcg(
         }
         positive("p'Ap", sigma, iterations + 1)?;
         loop {
-            let near = test.norm == Norm::True2 && test.threshold * test.threshold >= NEAR * renewed.0;
             let whole = LoopTest {
                 preconditioned: test.norm == Norm::Preconditioned,
                 threshold: test.threshold,
@@ -158,7 +160,9 @@ pub fn pcg(
                 rho,
                 sigma,
                 beta,
-                renewal: if near { 0.0 } else { RENEWAL * renewed.0 },
+                renewal: RENEWAL,
+                peak,
+                low_peak,
                 renewal_at: renewed.1 + RENEWAL_ITERATIONS,
                 confirms: test.confirms,
             };
@@ -173,7 +177,7 @@ pub fn pcg(
                     (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
                     match end.ending {
                         LoopEnding::Due => {
-                            (norm2, rho, sigma, beta) = (end.norm2, end.rho, end.sigma, end.beta);
+                            (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
                             reach = reach.max(rho);
                         }
                         LoopEnding::Cut => {
@@ -188,8 +192,8 @@ pub fn pcg(
                     }
                 }
             }
-            let due = norm2 <= whole.renewal || iterations >= whole.renewal_at;
-            let renews = due && s.renews();
+            let fallen = peak > low_peak && norm2 <= RENEWAL * peak;
+            let renews = (fallen || iterations >= whole.renewal_at) && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
@@ -197,13 +201,14 @@ pub fn pcg(
             if renews {
                 let last = renewed.0;
                 let (recurred, square) = s.renew(alpha);
-                renewed = (square, iterations);
+                (renewed, peak) = ((square, iterations), square);
                 alpha = 0.0;
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
                 starts_again = drifted && renewed.0 > GAINED * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
+                peak = peak.max(norm2);
             }
 
             // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
