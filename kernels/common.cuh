@@ -92,17 +92,19 @@ template <bool, class T> __device__ inline T read_once(const T &v) { return v; }
 template <bool, class T> __device__ inline void write_once(T &to, T v) { to = v; }
 #endif
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in. The short ones keep M / unit. `read`: from
-// device memory, as above; `widen`: of a value at hand.
+// Formats of M (src/backend/storage.rs): what is stored, what sweeps compute in, and what CG works in (`Vector`: r, p, q, and S1).
+// The short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
 struct Double {
     using Stored = double;
     using Real = double;
+    using Vector = double;
     static __device__ double read(const double &v) { return fixed(v); }
     static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
+    using Vector = double;
     static __device__ float read(const float &v) { return fixed(v); }
     static __device__ float widen(float v) { return v; }
 };
@@ -112,8 +114,24 @@ struct Brain {
         uint16_t bits;
     };
     using Real = float;
+    using Vector = double;
     static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+};
+// The same, and CG in single precision.
+struct Mixed : Brain {
+    using Vector = float;
+};
+
+// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision S1 is
+// divided by `unit` as M is, and p and q = S1 p stay in range.
+template <class Vector> struct Scales {
+    static __device__ double of_z(double per_unit) { return per_unit; }
+    static __device__ double of_p(double) { return 1.0; }
+};
+template <> struct Scales<float> {
+    static __device__ float of_z(double) { return 1.0f; }
+    static __device__ double of_p(double per_unit) { return per_unit; }
 };
 
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
@@ -211,6 +229,8 @@ struct Standing {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
+    double renewal;           // and where <r, r> is at most this part of its largest
+    double peak, low_peak;    // the largest, and what that must be above
     int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
@@ -289,8 +309,9 @@ __device__ inline double sum4(double a, double b, double c, double d) { return (
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
 // What a kernel does with its sums.
-// CONFIRM: as START, after a loop that does not go on.
-enum Turn { NOTHING, START, LOOP, CONFIRM };
+// CONFIRM: as START, after a loop that does not go on. RENEWED: an iteration whose step x and r have (kernels/renewal.cu); its tests
+// are the host's.
+enum Turn { NOTHING, START, LOOP, CONFIRM, RENEWED };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
 // src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
@@ -298,12 +319,14 @@ __device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, i
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
+        if (how == RENEWED) s.beta = rho / s.rho;
         s.rho = rho;
         return;
     }
     s.iteration += 1;
     if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : norm2);
+    s.peak = fmax(s.peak, norm2);
     if (ring) {
         Step &step = ring[s.ring_used];
         step.norm = s.norm;
@@ -329,9 +352,9 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        else if (s.iteration >= s.pause_at || (s.peak > s.low_peak && s.norm2 <= s.renewal * s.peak)) s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
-    } else {
+    } else if (how != RENEWED) {
         s.beta = 0.0;
     }
     s.alpha = s.rho / sigma;
@@ -365,6 +388,28 @@ __device__ inline void over_area(const Geometry &g, F f) {
     }
 }
 
+// The same in two parts, `load` and `store` of what it gave, for BATCH tiles at a time: all reads before the first write.
+template <Way WAY, int BATCH, class Load, class Store>
+__device__ inline void over_area_in_batches(const Geometry &g, Load load, Store store) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
+    for (int first = blockIdx.x; first < tiles; first += BATCH * gridDim.x) {
+        decltype(load(0, 0)) v[BATCH];
+        int i[BATCH], j[BATCH];
+#pragma unroll
+        for (int u = 0; u < BATCH; ++u) {
+            const int k = first + u * gridDim.x, tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
+            i[u] = (tile - row * across) * TILE_X + ti;
+            j[u] = k < tiles && tj < TILE_Y && i[u] < g.cx ? row * TILE_Y + tj : g.cy;
+            if (j[u] < g.cy) v[u] = load(i[u], j[u]);
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; ++u) {
+            if (j[u] < g.cy) store(i[u], j[u], v[u]);
+        }
+    }
+}
+
 // The end of the way down: what makes <r, M^-1 r> and <r, r>.
 struct TurnArgs {
     Scalars *scalars;
@@ -381,7 +426,7 @@ __device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
-        if (a.how == LOOP) s.parity ^= 1;
+        if (a.how == LOOP || a.how == RENEWED) s.parity ^= 1;
         turn(s, ring, rho * s.per_unit, norm2, a.how);
     }
 }

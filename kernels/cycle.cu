@@ -230,3 +230,4 @@ extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_bf16(con
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_mixed(const __grid_constant__ SolveArgs<Mixed> a) { solve(a); }

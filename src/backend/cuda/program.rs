@@ -232,8 +232,8 @@ impl Crew {
         if matches!(k.remainder, Remainder::Host(_)) {
             return Self::default();
         }
-        let storage = k.shape.storage;
-        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, storage, *bytes))
+        let formats = k.shape.formats();
+        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, formats, *bytes))
         else {
             return Self::default();
         };
@@ -272,7 +272,7 @@ impl Programs {
         let mut together = Together { blocks: 0, cluster: 1, shared: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
-            for kernel in launch::meeting_kernels(k.shape.storage) {
+            for kernel in launch::meeting_kernels(k.shape.formats()) {
                 together.blocks = together.blocks.min(device.together(kernel, launch::CREW_THREADS)?);
             }
         }
@@ -285,7 +285,7 @@ impl Programs {
             for cluster in CLUSTERS {
                 let with = |shared| {
                     let of = |kernel| device.together_in_clusters(kernel, launch::CREW_THREADS, cluster, shared);
-                    let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                    let blocks = launch::meeting_kernels(k.shape.formats()).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
@@ -504,7 +504,7 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+            return launch::solve(stream, self.shape.formats(), self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         let done = if self.grid_seconds.is_empty() {
@@ -555,12 +555,12 @@ impl Packed {
         input: [Address; 2],
         conditional: u64,
     ) -> Result<()> {
-        let storage = self.shape.storage;
+        let (storage, formats) = (self.shape.storage, self.shape.formats());
         let mut n = range.start;
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
-                launch::cycle(stream, storage, self.programs.together, &self.cycle_args(n..n + joined, how))?;
+                launch::cycle(stream, formats, self.programs.together, &self.cycle_args(n..n + joined, how))?;
                 n += joined;
                 continue;
             }
@@ -577,7 +577,7 @@ impl Packed {
                     let first = self.first_args(how, input);
                     launch::descend_first(
                         stream,
-                        storage,
+                        formats,
                         &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
                     )?;
                 }
@@ -595,9 +595,9 @@ impl Packed {
                 }
                 kind::ADVANCE_FIRST => {
                     let first = self.first_args(how, input);
-                    launch::advance_first(stream, storage, &FirstArgs { conditional, ..first })?;
+                    launch::advance_first(stream, formats, &FirstArgs { conditional, ..first })?;
                 }
-                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
+                kind::ASCEND_FIRST => launch::ascend_first(stream, formats, &self.first_args(how, input))?,
                 _ => launch::inner(stream, storage, &step())?,
             }
             n += 1;
