@@ -43,16 +43,24 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
 /// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding leaves the
-/// residual two digits and more until the test is met.
+/// residual a digit and a half and more until the test is met.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
-const NEAR: f64 = 1e-8;
+const NEAR: f64 = 1e-10;
 const DRIFTED: f64 = 1.1;
 const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
 /// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
 const ROUNDED: f64 = 1e-10;
+
+/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
+const ENERGY: &str = "p'Ap";
+
+/// Iterations that were done when `quantity` of `iteration` broke down.
+pub fn done_before(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == ENERGY && iteration > 0)
+}
 
 /// The best of the iterates from which PCG has started again.
 pub struct Kept<'a> {
@@ -148,7 +156,7 @@ pub fn pcg(
         if vanished(sigma, norm2, reach) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
-        positive("p'Ap", sigma, iterations + 1)?;
+        positive(ENERGY, sigma, iterations + 1)?;
         loop {
             let whole = LoopTest {
                 preconditioned: test.norm == Norm::Preconditioned,
@@ -168,8 +176,8 @@ pub fn pcg(
             };
             match s.iterate(&whole) {
                 None => {}
-                Some(Err(Error::Breakdown { value, iteration, .. })) if vanished(value, f64::INFINITY, reach) => {
-                    iterations = iteration;
+                Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) => {
+                    iterations = done_before(quantity, iteration);
                     break;
                 }
                 Some(end) => {
@@ -255,7 +263,7 @@ pub fn pcg(
             if vanished(sigma, norm2, reach) {
                 break;
             }
-            positive("p'Ap", sigma, iterations + 1)?;
+            positive(ENERGY, sigma, iterations + 1)?;
         }
         norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
