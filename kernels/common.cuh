@@ -388,19 +388,20 @@ __device__ inline void over_area(const Geometry &g, F f) {
     }
 }
 
-// The same in two parts, `load` and `store` of what it gave, for BATCH tiles at a time: all reads before the first write.
+// The same in two parts, `load` and `store` of what it gave: all reads before the first write, for BATCH tiles side by side.
 template <Way WAY, int BATCH, class Load, class Store>
 __device__ inline void over_area_in_batches(const Geometry &g, Load load, Store store) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    constexpr int COLUMNS = BATCH * TILE_X;
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int first = blockIdx.x; first < tiles; first += BATCH * gridDim.x) {
+    for (int k = blockIdx.x; k < tiles; k += gridDim.x) {
+        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
         decltype(load(0, 0)) v[BATCH];
         int i[BATCH], j[BATCH];
 #pragma unroll
         for (int u = 0; u < BATCH; ++u) {
-            const int k = first + u * gridDim.x, tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
-            i[u] = (tile - row * across) * TILE_X + ti;
-            j[u] = k < tiles && tj < TILE_Y && i[u] < g.cx ? row * TILE_Y + tj : g.cy;
+            i[u] = (tile - row * across) * COLUMNS + u * TILE_X + ti;
+            j[u] = tj < TILE_Y && i[u] < g.cx ? row * TILE_Y + tj : g.cy;
             if (j[u] < g.cy) v[u] = load(i[u], j[u]);
         }
 #pragma unroll

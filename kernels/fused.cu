@@ -8,8 +8,17 @@
 
 // Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
 constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
-#ifndef SINGLE_BATCH
-#define SINGLE_BATCH 2
+#ifndef F0_BATCH
+#define F0_BATCH 2
+#endif
+#ifndef B0_BATCH
+#define B0_BATCH 2
+#endif
+#ifndef B0_COLUMNS
+#define B0_COLUMNS 64
+#endif
+#ifndef B0_ROWS
+#define B0_ROWS 16
 #endif
 
 // In single precision S1 / unit, with its row sums in place of the diagonal.
@@ -37,7 +46,7 @@ template <class F> struct FirstArgs {
 };
 
 // Tiles at a time: as many bytes on their way as with doubles.
-template <class Vector> constexpr int BATCH_OF = sizeof(Vector) == 4 ? SINGLE_BATCH : 1;
+template <class Vector> constexpr int BATCH_OF = sizeof(Vector) == 4 ? F0_BATCH : 1;
 
 template <int N> struct Count {
     static constexpr int value = N;
@@ -238,7 +247,7 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, class F> __device__ inl
                 }
             }
         };
-        constexpr int BATCH = BATCH_OF<Vector>;
+        constexpr int BATCH = sizeof(Vector) == 4 ? B0_BATCH : 1;
         for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
             renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
                 const int e = first + u * threads;
@@ -297,10 +306,11 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
+    constexpr bool SINGLE = sizeof(typename F::Vector) == 4;
+    constexpr int COLUMNS = SINGLE ? B0_COLUMNS : BIG_COLUMNS, ROWS = SINGLE ? B0_ROWS : BIG_ROWS;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
-    const double sigma = SHORT && a.once ? advance_first<BIG_COLUMNS, BIG_ROWS, THREADS, SHORT>(a, s)
-                                           : advance_first<BIG_COLUMNS, BIG_ROWS, THREADS, false>(a, s);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, ROWS, THREADS, SHORT>(a, s) : advance_first<COLUMNS, ROWS, THREADS, false>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {

@@ -43,10 +43,10 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
 /// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding leaves the
-/// residual two digits and more until the test is met.
+/// residual a digit and a half and more until the test is met.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
-const NEAR: f64 = 1e-8;
+const NEAR: f64 = 1e-10;
 const DRIFTED: f64 = 1.1;
 const GAINED: f64 = 0.25;
 
