@@ -3,23 +3,15 @@
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
 // says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
-// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours.
+// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours. In single precision (Mixed) those of r, p,
+// q and S1 are floats.
 #include "common.cuh"
 
-// Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
-constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
-#ifndef F0_BATCH
-#define F0_BATCH 2
-#endif
-#ifndef B0_BATCH
-#define B0_BATCH 2
-#endif
-#ifndef B0_COLUMNS
-#define B0_COLUMNS 64
-#endif
-#ifndef B0_ROWS
-#define B0_ROWS 16
-#endif
+// Places of a tile that a thread has at once, and those of a row of a tile: as many bytes on their way with floats as with doubles.
+template <class Vector> constexpr int BATCH_OF = sizeof(double) / sizeof(Vector);
+// A tile of B0: more rows than a sweep's, since what lies around is computed twice.
+template <class Vector> constexpr int BIG_COLUMNS = BATCH_OF<Vector> * TILE_X;
+constexpr int BIG_ROWS = 16;
 
 // In single precision S1 / unit, with its row sums in place of the diagonal.
 template <class Vector> struct SchurArrays {
@@ -44,9 +36,6 @@ template <class F> struct FirstArgs {
     int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
-
-// Tiles at a time: as many bytes on their way as with doubles.
-template <class Vector> constexpr int BATCH_OF = sizeof(Vector) == 4 ? F0_BATCH : 1;
 
 template <int N> struct Count {
     static constexpr int value = N;
@@ -247,7 +236,7 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, class F> __device__ inl
                 }
             }
         };
-        constexpr int BATCH = sizeof(Vector) == 4 ? B0_BATCH : 1;
+        constexpr int BATCH = BATCH_OF<Vector>;
         for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
             renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
                 const int e = first + u * threads;
@@ -306,11 +295,10 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    constexpr bool SINGLE = sizeof(typename F::Vector) == 4;
-    constexpr int COLUMNS = SINGLE ? B0_COLUMNS : BIG_COLUMNS, ROWS = SINGLE ? B0_ROWS : BIG_ROWS;
+    constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
-    const double sigma = SHORT && a.once ? advance_first<COLUMNS, ROWS, THREADS, SHORT>(a, s) : advance_first<COLUMNS, ROWS, THREADS, false>(a, s);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, BIG_ROWS, THREADS, SHORT>(a, s) : advance_first<COLUMNS, BIG_ROWS, THREADS, false>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {

@@ -468,6 +468,10 @@ fn single_precision() {
     for (name, a, more) in &cases {
         let b = random_rhs(a.len(), 17);
         for cycle in ["v", "amli"] {
+            // A thousand iterations of amli, or a large grid twice, are too much for an emulated device.
+            if (*name == "anisotropic" && cycle == "amli") || (*name == "large" && cycle == "v") {
+                continue;
+            }
             let options = |backend: &str, precision: &str| {
                 format!("backend={backend} threads=1 precision={precision} cycle={cycle} max_iter=4000 {more}")
             };
@@ -506,7 +510,7 @@ fn single_precision() {
                     count.abs_diff(expected) <= most || count.abs_diff(double) <= most,
                     "{what}: {count}, {expected}"
                 );
-                if !more.contains("papers") && !more.contains("preconditioned") {
+                if !more.contains("preconditioned") {
                     let tolerance = device.real(key::REL_TOL);
                     let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
                     assert!(residual <= 1.001 * tolerance, "{residual:e}: {what}");

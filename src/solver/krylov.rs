@@ -42,11 +42,11 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// fallen to this of its largest since the last renewal, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
-/// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding leaves the
-/// residual a digit and a half and more until the test is met.
+/// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding is a small part of
+/// the residual until the test is met, and a miss now and then costs less than a renewal each time.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
-const NEAR: f64 = 1e-10;
+const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
 const GAINED: f64 = 0.25;
 

@@ -57,7 +57,7 @@ impl Geometry {
         tiles(self.cx as usize, self.cy as usize)
     }
 
-    /// The same in tiles of twice as many rows.
+    /// The same in tiles of twice as many rows; tiles that are wider still leave some blocks without one.
     pub fn big_blocks(&self) -> u32 {
         let tiles = (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(BIG_ROWS);
         tiles.clamp(1, MOST_BLOCKS as usize) as u32
