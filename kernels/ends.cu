@@ -7,7 +7,7 @@ struct EndArgs {
     Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes
     const double *center;   // of A
     double *b, *x;          // 4 planes; black values of b are those of S1
-    double *r_b1, *r_b2;    // of S1
+    void *r_b1, *r_b2;      // of S1
     const double *input;    // the caller's b
     double *output;         // and x
     int64_t input_ld, output_ld;
@@ -26,7 +26,8 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
 
 // Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x to the planes, b1 = b_b - A_br D_r^-1 b_r
 // (report, 2.10), and r = b1. max |b| goes to `sum` too, since steps that follow clear `largest`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) {
+template <class Vector> __device__ inline void begin(const EndArgs &a) {
+    Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
@@ -68,8 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(En
         a.b[R2 * p + c] = b[R2];
         a.b[B1 * p + c] = b_b1;
         a.b[B2 * p + c] = b_b2;
-        a.r_b1[c] = b_b1;
-        a.r_b2[c] = b_b2;
+        r_b1[c] = b_b1;
+        r_b2[c] = b_b2;
     });
     Scalars &s = *a.scalars;
     __shared__ unsigned long long block[2];
@@ -92,6 +93,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(En
         s.parity = 0;
     }
 }
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float>(a); }
 
 // |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
 // max |x| to the scalars, which held zero; not if the loop goes on.

@@ -3,74 +3,101 @@
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
 // says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
-// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours.
+// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours. In single precision (Mixed) those of r, p,
+// q and S1 are floats.
 #include "common.cuh"
 
-// Rows of a tile of B0: more than a sweep's, since what lies around is computed twice.
-constexpr int BIG_COLUMNS = 32, BIG_ROWS = 16;
+// Places of a tile that a thread has at once, and those of a row of a tile: as many bytes on their way with floats as with doubles.
+template <class Vector> constexpr int BATCH_OF = sizeof(double) / sizeof(Vector);
+// A tile of B0: more rows than a sweep's, since what lies around is computed twice.
+template <class Vector> constexpr int BIG_COLUMNS = BATCH_OF<Vector> * TILE_X;
+constexpr int BIG_ROWS = 16;
 
-struct SchurArrays {
+// In single precision S1 / unit, with its row sums in place of the diagonal.
+template <class Vector> struct SchurArrays {
     Geometry g;             // of the first grid
-    const double *d, *far;  // couplings of S1
-    const double *center;   // planes of b1, b2
-    double *r_b1[2], *r_b2;
-    double *x_b1, *x_b2, *q_b1, *q_b2;
-    double *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
+    const Vector *d, *far;  // couplings of S1
+    const Vector *center;   // planes of b1, b2
+    Vector *r_b1[2], *r_b2;
+    double *x_b1, *x_b2;
+    Vector *q_b1, *q_b2;
+    Vector *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
 
 template <class F> struct FirstArgs {
-    SchurArrays v;
+    SchurArrays<typename F::Vector> v;
     Level<F> k;
-    const double *in_b1, *in_b2;  // for the plain steps; null: the current r
+    const typename F::Vector *in_b1, *in_b2;  // for the plain steps; null: the current r
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;                      // START: r as it is; LOOP: r - alpha q first
+    int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
+    int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
+template <int N> struct Count {
+    static constexpr int value = N;
+};
+
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
-template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, double &rho, double &norm2) {
+template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
+    using Vector = typename F::Vector;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const Scalars &s = *a.v.scalars;
-    const bool update = a.how == LOOP;
-    if (update && s.done) return;
-    const double alpha = update ? s.alpha : 0.0;
+    const bool update = a.how == LOOP || a.how == RENEWED;
+    if (a.how == LOOP && s.done) return;
+    const Vector alpha = update ? Vector(s.alpha) : Vector(0);
     const int parity = s.parity;
     // The loop's turn flips the parity after this kernel.
-    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity];
-    double *out1 = a.v.r_b1[parity ^ 1];
-    const double *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
-    const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
+    const Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity];
+    Vector *out1 = a.v.r_b1[parity ^ 1];
+    const Vector *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
+    const Vector *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    over_area<BACKWARDS>(g, [&](int i, int j) {
-        const int64_t c = g.at(i, j);
-        double sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
-        if (update) {
-            sw -= alpha * q1[c];
-            se -= alpha * q1[c + 1];
-            nw -= alpha * q1[c + n];
-            ne -= alpha * q1[c + n + 1];
-            own -= alpha * q2[c];
-            out1[c] = sw;
-            a.v.r_b2[c] = own;
-        }
-        const Real scaled = fixed(h[c]) * Real(sw);
-        rho += sw * scaled;
-        norm2 += sw * sw + own * own;
-        const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
-                          (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
-        a.k.kept.put(i, j, Real(own) - near);
-    });
+    // Values sw, se, nw, ne of b1 and the one of b2.
+    struct Loaded {
+        Vector r[5], q[5];
+        Real h[4], d[4];
+    };
+    over_area_in_batches<BACKWARDS, BATCH_OF<Vector>>(
+        g,
+        [&](int i, int j) {
+            const int64_t c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
+            Loaded v;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                v.r[k] = in1[of[k]];
+                v.q[k] = update ? q1[of[k]] : Vector(0);
+                v.h[k] = fixed(h[of[k]]);
+                v.d[k] = F::read(d[(3 - k) * p + of[k]]);
+            }
+            v.r[4] = in2[c];
+            v.q[4] = update ? q2[c] : Vector(0);
+            return v;
+        },
+        [&](int i, int j, Loaded &v) {
+            const int64_t c = g.at(i, j);
+            if (update) {
+#pragma unroll
+                for (int k = 0; k < 5; ++k) v.r[k] -= alpha * v.q[k];
+                out1[c] = v.r[0];
+                a.v.r_b2[c] = v.r[4];
+            }
+            const Real scaled = v.h[0] * Real(v.r[0]);
+            rho += double(v.r[0]) * scaled;
+            norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
+            const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
+            a.k.kept.put(i, j, Real(v.r[4]) - near);
+        });
 }
 
 // z on b1 from the kept values.
 template <class F>
-__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
+__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, typename F::Vector r, typename F::Real own) {
     using Real = typename F::Real;
     const int64_t p = a.v.g.plane;
     const typename F::Stored *d = a.k.d;
@@ -82,7 +109,7 @@ __device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int
 // z on b1 and b2 from the kept values, for the plain steps.
 template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
     const Geometry &g = a.v.g;
-    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
+    const typename F::Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         const typename F::Real own = a.k.kept.get(i, j);
@@ -93,7 +120,7 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 
 template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first(a, rho, norm2);
+    descend_first(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -106,25 +133,40 @@ template <class F> __device__ inline void descend_first_step(const FirstArgs<F> 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_mixed(FirstArgs<Mixed> a) { descend_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_mixed(FirstArgs<Mixed> a) { ascend_first(a); }
+
+// What a coupling is multiplied by: the value beyond it, or in difference form its difference to that here, so that rounded couplings
+// are those of a matrix with the right row sums.
+__device__ inline double beyond(double v, double) { return v; }
+__device__ inline float beyond(float v, float here) { return v - here; }
+
 // Row c of S1 v, on b1 and on b2. v1 and v2: its place there, in rows of `m` values.
-__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
+template <bool ONCE = false, class Vector>
+__device__ inline void schur_rows(const SchurArrays<Vector> &a, const Vector *v1, const Vector *v2, int m, int64_t c, Vector &q1, Vector &q2) {
+    const auto fixed = [](const Vector &v) { return fixed_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
-    const double *d = a.d, *far = a.far;
+    const Vector *d = a.d, *far = a.far;
     const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
-    const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) + (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
-    const double ne = fixed(d[NE * p + c]);
-    const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) + (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
+    const auto from1 = [&](Vector v) { return beyond(v, v1[0]); };
+    const auto from2 = [&](Vector v) { return beyond(v, v2[0]); };
+    const Vector far1 = (of(B1_EAST, c - 1) * from1(v1[-1]) + of(B1_EAST, c) * from1(v1[1])) +
+                        (of(B1_NORTH, c - n) * from1(v1[-m]) + of(B1_NORTH, c) * from1(v1[m]));
+    const Vector ne = fixed(d[NE * p + c]);
+    const Vector near1 = (fixed(d[SW * p + c]) * from1(v2[-m - 1]) + fixed(d[SE * p + c]) * from1(v2[-m])) +
+                         (fixed(d[NW * p + c]) * from1(v2[-1]) + ne * from1(v2[0]));
     q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
-    const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) + (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
-    const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
-                         (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
+    const Vector far2 = (of(B2_EAST, c - 1) * from2(v2[-1]) + of(B2_EAST, c) * from2(v2[1])) +
+                        (of(B2_NORTH, c - n) * from2(v2[-m]) + of(B2_NORTH, c) * from2(v2[m]));
+    const Vector near2 = (ne * from2(v1[0]) + fixed(d[NW * p + c + 1]) * from2(v1[1])) +
+                         (fixed(d[SE * p + c + n]) * from2(v1[m]) + fixed(d[SW * p + c + n + 1]) * from2(v1[m + 1]));
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-__device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
+__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
 #else
@@ -133,70 +175,108 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 }
 
 // B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them.
-template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
+// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
+// where it has AT_ONCE of them. ONCE: see `read_once`.
+template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, class F> __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s) {
+    using Vector = typename F::Vector;
     constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
-    __shared__ double p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
+    constexpr int BESIDE = ROWS * COLUMNS + AROUND <= AT_ONCE ? ROWS * COLUMNS : 0;
+    __shared__ Vector p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
-    const Scalars &s = *a.v.scalars;
-    const bool step = a.how == LOOP, ended = step && s.code != RUNNING;
-    if (step && s.done) return 0.0;
-    const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
+    const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
+    if (loops && s.done) return 0.0;
+    const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
+    const Vector beta = s.beta, of_z = Scales<Vector>::of_z(s.per_unit);
     const int parity = s.parity;
-    const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
-    double *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
+    const Vector *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
+    Vector *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
     const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + ROWS - 1) / ROWS;
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
-        // The new p at a place of the tile, from -1 on.
-        const auto renew = [&](int di, int dj, bool own) {
-            const int i = i0 + di, j = j0 + dj;
-            double v1 = 0.0, v2 = 0.0;
-            if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
-                const int64_t c = g.at(i, j);
-                // All reads before the first write.
-                const double o1 = step ? old1[c] : 0.0, o2 = step ? old2[c] : 0.0;
-                const double x1 = own && step ? a.v.x_b1[c] : 0.0, x2 = own && step ? a.v.x_b2[c] : 0.0;
-                if (!ended) {
-                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
-                    v1 = step ? per_unit * z1 + beta * o1 : per_unit * z1;
-                    v2 = step ? per_unit * here + beta * o2 : per_unit * here;
+        // The new p at BATCH places of the tile, from -1 on; all reads before the first write. `own`: x too, and p to memory.
+        const auto renew = [&](auto batch, bool own, auto place) {
+            constexpr int BATCH = decltype(batch)::value;
+            Vector o1[BATCH], o2[BATCH], v1[BATCH], v2[BATCH];
+            double x1[BATCH], x2[BATCH];
+            int64_t at[BATCH];
+            int in_tile[BATCH];
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                int di = 0, dj = 0;
+                const bool there = place(u, di, dj);
+                const int i = i0 + di, j = j0 + dj;
+                in_tile[u] = there ? (dj + 1) * M + di + 1 : -1;
+                at[u] = -1;
+                v1[u] = v2[u] = 0;
+                if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
+                const int64_t c = at[u] = g.at(i, j);
+                o1[u] = step ? read_once<ONCE>(old1[c]) : Vector(0), o2[u] = step ? read_once<ONCE>(old2[c]) : Vector(0);
+                x1[u] = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                if (ended) continue;
+                const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
+                v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
+            }
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                const int64_t c = at[u];
+                if (c >= 0 && own && step) {
+                    write_once<ONCE>(a.v.x_b1[c], x1[u] + alpha * o1[u]);
+                    write_once<ONCE>(a.v.x_b2[c], x2[u] + alpha * o2[u]);
                 }
-                if (own && step) {
-                    a.v.x_b1[c] = x1 + alpha * o1;
-                    a.v.x_b2[c] = x2 + alpha * o2;
+                if (c >= 0 && own && !ended) {
+                    new1[c] = v1[u];
+                    new2[c] = v2[u];
                 }
-                if (own && !ended) {
-                    new1[c] = v1;
-                    new2[c] = v2;
+                if (in_tile[u] >= 0) {
+                    p1[in_tile[u]] = v1[u];
+                    p2[in_tile[u]] = v2[u];
                 }
             }
-            const int at = (dj + 1) * M + di + 1;
-            p1[at] = v1;
-            p2[at] = v2;
         };
-        for (int e = t; e < ROWS * COLUMNS; e += threads) renew(e % COLUMNS, e / COLUMNS, true);
+        constexpr int BATCH = BATCH_OF<Vector>;
+        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
+                const int e = first + u * threads;
+                di = e % COLUMNS;
+                dj = e / COLUMNS;
+                return e < ROWS * COLUMNS;
+            });
+        }
         if (ended) continue;
-        for (int e = t; e < AROUND; e += threads) {
-            if (e < 2 * M) renew(e % M - 1, e < M ? -1 : ROWS, false);
-            else renew((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
+        for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
+            renew(Count<1>(), false, [&](int, int &di, int &dj) {
+                const bool across = e < 2 * M;
+                di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
+                dj = across ? (e < M ? -1 : ROWS) : (e - 2 * M) / 2;
+                return true;
+            });
         }
         __syncthreads();
-        for (int e = t; e < ROWS * COLUMNS; e += threads) {
-            const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
-            if (i >= g.cx || j >= g.cy) continue;
-            const int64_t c = g.at(i, j);
-            double q1, q2;
-            schur_rows(a.v, p1 + at, p2 + at, M, c, q1, q2);
-            a.v.q_b1[c] = q1;
-            a.v.q_b2[c] = q2;
-            sigma += p1[at] * q1 + p2[at] * q2;
+        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            Vector q1[BATCH], q2[BATCH];
+            int64_t to[BATCH];
+            int in_tile[BATCH];
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
+                in_tile[u] = (dj + 1) * M + di + 1;
+                to[u] = e < ROWS * COLUMNS && i < g.cx && j < g.cy ? g.at(i, j) : -1;
+                if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < BATCH; ++u) {
+                if (to[u] < 0) continue;
+                a.v.q_b1[to[u]] = q1[u];
+                a.v.q_b2[to[u]] = q2[u];
+                sigma += double(p1[in_tile[u]]) * q1[u] + double(p2[in_tile[u]]) * q2[u];
+            }
         }
         __syncthreads();
     }
-    return sigma;
+    return Scales<Vector>::of_p(s.per_unit) * sigma;
 }
 
 // The end of an iteration, once <p, q> is known: by the last block.
@@ -215,7 +295,10 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    const double sigma = advance_first<BIG_COLUMNS, BIG_ROWS>(a);
+    constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>;
+    // In double precision nothing is gained, and both texts in one kernel cost 1 %.
+    constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, BIG_ROWS, THREADS, SHORT>(a, s) : advance_first<COLUMNS, BIG_ROWS, THREADS, false>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
@@ -227,16 +310,17 @@ template <class F> __device__ inline void advance_first_step(const FirstArgs<F> 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step(a); }
 
-struct SchurArgs {
-    SchurArrays v;
+template <class Vector> struct SchurArgs {
+    SchurArrays<Vector> v;
     double *partial;
     int how;
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
 // q = S1 p, of the plain steps, and the end of an iteration.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
+template <class Vector> __device__ inline void multiply_first(const SchurArgs<Vector> &a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) {
@@ -245,21 +329,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
         }
         return;
     }
-    const double *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
+    const Vector *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
     double sigma = 0.0;
     over_area(a.v.g, [&](int i, int j) {
         const int64_t c = a.v.g.at(i, j);
-        double q1, q2;
+        Vector q1, q2;
         schur_rows(a.v, p1 + c, p2 + c, a.v.g.stride, c, q1, q2);
         a.v.q_b1[c] = q1;
         a.v.q_b2[c] = q2;
-        sigma += p1[c] * q1 + p2[c] * q2;
+        sigma += double(p1[c]) * q1 + double(p2[c]) * q2;
     });
-    end_by_last(a, a.partial, sigma);
+    end_by_last(a, a.partial, Scales<Vector>::of_p(s.per_unit) * sigma);
 }
 
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs<double> a) { multiply_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_mixed(SchurArgs<float> a) { multiply_first(a); }
+
 // r = b - S1 x, <r, r>; the first r of b1 is current.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs<double> a) {
     Scalars &s = *a.v.scalars;
     // After the loop: not if it goes on.
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;

@@ -8,7 +8,7 @@ use common::problems::{
     random_rhs, rot,
 };
 use common::{
-    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply,
+    PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply, rrb_set_monitor,
     rrbsolver_cuda_device_count, run, status, unpadded,
 };
 
@@ -226,21 +226,34 @@ fn same_bits() {
     if devices() == 0 {
         return;
     }
-    for a in [random_m_matrix(90, 77, false, 1), random_m_matrix(61, 50, true, 1), neumann_const(40, 41)] {
+    let matrices = [
+        ("five points", random_m_matrix(90, 77, false, 1)),
+        ("nine points", random_m_matrix(61, 50, true, 1)),
+        ("closed", neumann_const(40, 41)),
+        ("recursive", poisson(200, 170)),
+    ];
+    for (name, a) in matrices {
         let b = random_rhs(a.len(), 1);
-        let bits = |x: &[f64]| x.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         let first = run(&a, &b, "backend=cuda");
         let solver = Solver::of(&a, "backend=cuda");
-        for _ in 0..3 {
+        for time in 0..3 {
             let (x, result) = solver.solve_from_zero(&b);
-            assert!(result == status::OK && bits(&x) == bits(&first.x));
+            assert_eq!(result, status::OK, "{name}, solve {time}");
+            let others = x.iter().zip(&first.x).filter(|(v, w)| v.to_bits() != w.to_bits()).count();
+            let (far, count) = (max_difference(&x, &first.x) / max_abs(&x), solver.int(key::INFO_ITERATIONS));
+            assert!(
+                others == 0 && count == first.iterations as i64,
+                "{name}, solve {time}: {others} of {} values are others, by {far:e} at most; {count} iterations and {}",
+                a.len(),
+                first.iterations
+            );
             let mut other = a.clone();
             other.scale(4.0);
             solver.factorize(&other).unwrap();
             solver.solve_from_zero(&b);
             let bytes = solver.int(key::INFO_BYTES_DEVICE);
             solver.factorize(&a).unwrap();
-            assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "no memory is taken again");
+            assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "{name}, solve {time}: no memory is taken again");
         }
     }
 }
@@ -427,6 +440,165 @@ fn arrays_of_the_host() {
             assert!((0..wide.len()).filter(|k| k % ld >= nx).all(|k| found[k] == -1.0), "{what}");
             assert_eq!(cuMemFreeHost(locked), CUresult::CUDA_SUCCESS);
             assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
+        }
+    }
+}
+
+/// CG in single precision against that of the CPU: the first iterates (to the rounding of single precision, of which p and q have
+/// some at each step), counts, and the residual of what is returned; with recorded loops and one kernel for all, with plain steps,
+/// with a remainder that the host solves, past one renewal and past many.
+#[test]
+fn single_precision() {
+    if devices() == 0 {
+        return;
+    }
+    let mixed = 4;
+    let cases = [
+        ("small", random_m_matrix(34, 33, false, 3), "levels=4 rel_tol=1e-9"),
+        ("thin", random_m_matrix(130, 18, false, 3), "levels=4 rel_tol=1e-9 compute_block=8"),
+        ("odd", random_m_matrix(97, 101, false, 3), "levels=8 rel_tol=1e-10 cycle_spacing=2"),
+        ("even", poisson(128, 90), "levels=6 rel_tol=1e-10"),
+        ("papers", poisson(90, 128), "levels=6 rel_tol=1e-8 norm=preconditioned reference=initial"),
+        ("plain steps", random_m_matrix(64, 65, false, 4), "levels=6 rel_tol=1e-9 fusion=off"),
+        ("host", random_m_matrix(140, 130, false, 4), "levels=4 rel_tol=1e-9"),
+        ("large", random_m_matrix(350, 330, false, 4), "levels=8 rel_tol=1e-9"),
+        ("inclusions", inclusions(127, 1e6), "levels=8"),
+        ("anisotropic", aniso(60, 316.0), "levels=6"),
+    ];
+    for (name, a, more) in &cases {
+        let b = random_rhs(a.len(), 17);
+        for cycle in ["v", "amli"] {
+            // A thousand iterations of amli, or a large grid twice, are too much for an emulated device.
+            if (*name == "anisotropic" && cycle == "amli") || (*name == "large" && cycle == "v") {
+                continue;
+            }
+            let options = |backend: &str, precision: &str| {
+                format!("backend={backend} threads=1 precision={precision} cycle={cycle} max_iter=4000 {more}")
+            };
+            let what = format!("{name} {more} {cycle}");
+            let [device, host] = ["cuda", "cpu"].map(|backend| Solver::of(a, &options(backend, "mixed")));
+            assert_eq!([&device, &host].map(|solver| solver.int(key::INFO_PRECISION)), [mixed; 2], "{what}");
+            let allowed = if cycle == "amli" { 1e-3 } else { 2e-5 };
+            let (z, w) = (host.apply(&b), device.apply(&b));
+            let of_m = max_difference(&z, &w) / max_abs(&z);
+            assert!(of_m <= allowed, "{of_m:e}: {what}");
+            let first = [&host, &device].map(|solver| {
+                let tolerance = solver.real(key::REL_TOL);
+                solver.options("max_iter=2 rel_tol=1e-15").unwrap();
+                let (x, result) = solver.solve_from_zero(&b);
+                assert_eq!(result, status::NOT_CONVERGED, "{what}");
+                solver.options("max_iter=4000").unwrap();
+                solver.set_real(key::REL_TOL, tolerance).unwrap();
+                x
+            });
+            let of_x = max_difference(&first[0], &first[1]) / max_abs(&first[0]);
+            assert!(of_x <= allowed, "{of_x:e}: {what}");
+            let double = run(a, &b, &options("cpu", "bf16")).iterations;
+            for _ in 0..2 {
+                let (x, result) = device.solve_from_zero(&b);
+                let (y, _) = host.solve_from_zero(&b);
+                assert_eq!(result, status::OK, "{what}");
+                let (count, expected) = (device.iterations(), host.iterations());
+                let history = device.history();
+                assert_eq!(history.len(), count + 1, "{what}");
+                // On hard problems sweeps in single precision make counts a matter of chance (tests/formats.rs).
+                let most = 1 + expected.max(double) / 10;
+                eprintln!(
+                    "{what}: {count}, on the host {expected}, in double precision {double}; {of_m:.1e} {of_x:.1e}"
+                );
+                assert!(
+                    count.abs_diff(expected) <= most || count.abs_diff(double) <= most,
+                    "{what}: {count}, {expected}"
+                );
+                if !more.contains("preconditioned") {
+                    let tolerance = device.real(key::REL_TOL);
+                    let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
+                    assert!(residual <= 1.001 * tolerance, "{residual:e}: {what}");
+                    let reported = device.real(key::INFO_FINAL_RESIDUAL);
+                    assert!((residual - reported).abs() <= 1e-3 * tolerance, "{residual:e} {reported:e}: {what}");
+                }
+                let largest = device.real(key::INFO_LAMBDA_MAX) / host.real(key::INFO_LAMBDA_MAX);
+                assert!((largest - 1.0).abs() <= 0.05, "{largest}: {what}");
+                assert!(max_difference(&x, &y) <= 1e-4 * max_abs(&y), "{what}");
+            }
+        }
+    }
+}
+
+/// The handle goes from format to format, and gets new values: what it gives is what a new handle gives, without new memory
+/// where the format stays.
+#[test]
+fn single_precision_again() {
+    if devices() == 0 {
+        return;
+    }
+    let a = random_m_matrix(90, 77, false, 1);
+    let mut other = a.clone();
+    other.center.iter_mut().for_each(|c| *c *= 1.25);
+    let b = random_rhs(a.len(), 1);
+    let bits = |x: &[f64]| x.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    let solver = Solver::new(a.nx, a.ny, "backend=cuda levels=6 rel_tol=1e-9");
+    for precision in ["mixed", "bf16", "mixed", "f64", "mixed"] {
+        solver.options(&format!("precision={precision}")).unwrap();
+        let mut bytes = None;
+        for matrix in [&a, &other, &a] {
+            solver.factorize(matrix).unwrap();
+            let of_this = solver.int(key::INFO_BYTES_DEVICE);
+            let (x, _) = solver.solve_from_zero(&b);
+            let new = run(matrix, &b, &format!("backend=cuda levels=6 rel_tol=1e-9 precision={precision}"));
+            assert!(bits(&x) == bits(&new.x), "{precision}");
+            assert_eq!(solver.history(), new.history, "{precision}");
+            assert_eq!(solver.int(key::INFO_PRECISION) == 4, precision == "mixed");
+            assert!(bytes.is_none_or(|bytes| bytes == of_this), "{precision}: no memory is taken again");
+            bytes = Some(solver.int(key::INFO_BYTES_DEVICE));
+        }
+    }
+    // Closed basins, nine points and two levels have CG in double precision.
+    for (a, levels) in [(neumann_var(50, 40), 6), (random_m_matrix(50, 40, true, 5), 6), (poisson(30, 30), 2)] {
+        let of = |precision: &str| {
+            let solver = Solver::of(&a, &format!("backend=cuda precision={precision} levels={levels}"));
+            let b = a.multiply(&random_rhs(a.len(), 3));
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((solver.int(key::INFO_PRECISION), result), (3, status::OK));
+            bits(&x)
+        };
+        assert!(of("mixed") == of("bf16"));
+    }
+}
+
+/// A monitor sees every iteration once, in order, over renewals, and ends the solve.
+#[test]
+fn single_precision_is_watched() {
+    unsafe extern "C-unwind" fn watch(user: *mut std::ffi::c_void, iteration: i64, residual: f64) -> i32 {
+        // SAFETY: `user` is the pair below, which nobody else uses meanwhile.
+        let seen = unsafe { &mut *user.cast::<(Vec<(i64, f64)>, usize)>() };
+        seen.0.push((iteration, residual));
+        i32::from(seen.0.len() > seen.1)
+    }
+    if devices() == 0 {
+        return;
+    }
+    let a = random_m_matrix(61, 70, false, 2);
+    let b = random_rhs(a.len(), 2);
+    let solver = Solver::of(&a, "backend=cuda precision=mixed cycle=v levels=6 rel_tol=1e-10");
+    for stop_after in [usize::MAX, 4] {
+        let mut seen: (Vec<(i64, f64)>, usize) = (Vec::new(), stop_after);
+        // SAFETY: a live handle; `seen` outlives the solve, after which the monitor is taken off.
+        unsafe { assert_eq!(rrb_set_monitor(solver.handle, Some(watch), (&raw mut seen).cast()), status::OK) };
+        let (x, result) = solver.solve_from_zero(&b);
+        // SAFETY: a live handle.
+        unsafe { assert_eq!(rrb_set_monitor(solver.handle, None, std::ptr::null_mut()), status::OK) };
+        let history = solver.history();
+        let expected: Vec<_> = history.iter().enumerate().map(|(k, r)| (k as i64, *r)).collect();
+        assert_eq!(history.len(), solver.iterations() + 1);
+        if stop_after == usize::MAX {
+            assert_eq!((result, &seen.0), (status::OK, &expected));
+        } else {
+            // The loop pauses at renewals: it ends at the next one at the latest.
+            assert_eq!((result, &seen.0[..]), (status::STOPPED, &expected[..seen.0.len()]));
+            let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
+            let last = history[history.len() - 1];
+            assert!((residual - last).abs() <= 1e-3 * last, "{residual:e} {last:e}");
         }
     }
 }

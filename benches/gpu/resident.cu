@@ -49,7 +49,7 @@ static void release(double *p, Place place) {
 }
 
 int main(int argc, char **argv) {
-    const int repeats = argc > 1 ? std::atoi(argv[1]) : 20;
+    const int repeats = std::max(1, argc > 1 ? std::atoi(argv[1]) : 20);
     std::printf("%6s %5s %6s %4s %10s %10s %10s %10s %10s %10s %7s  %s\n", "n", "its", "levels", "p c", "handle ms", "setup ms", "solve ms", "lowest", "highest", "copies ms", "B/node", "options");
     for (int a = 2; a + 1 < argc; a += 2) {
         const int64_t n = std::atoll(argv[a]), m = n * n;
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
         must(rrb_set_options(h, options.c_str()));
         double handle = 0.0;
         std::vector<double> setup, solve;
-        for (int k = 0; k < repeats / 2 + 2; ++k) {
+        for (int k = 0; k < (repeats + 1) / 2 + 2; ++k) {
             const double start = seconds();
             must(rrb_factorize(h, d_center, d_east, d_east, nullptr, nullptr));
             if (k == 0) handle = 1e3 * (seconds() - made);

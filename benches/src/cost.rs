@@ -182,6 +182,13 @@ impl Model {
                 (count.double, count.vectors, count.flops) = (6.0 + 2.0, 2.0, 21.0);
             }
             "residual" => (count.double, count.flops) = (5.0 + 3.0, 20.0),
+            "renew" => {
+                let steps = ["advance_solution", "advance_residual", "residual_norm2", "residual"];
+                return steps.iter().try_fold(Cost { words: 0.0, flops: 0.0 }, |sum, step| {
+                    let cost = self.of_step(step)?;
+                    Some(Cost { words: sum.words + cost.words, flops: sum.flops + cost.flops })
+                });
+            }
             "residual_from_rhs" => (count.double, count.vectors, count.flops) = (1.0, 1.0, 2.0),
             // r to z; b1 over d, kept, handed on; back, b1; r'z.
             "precondition" => {

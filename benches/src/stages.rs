@@ -132,6 +132,20 @@ impl PcgSteps for Clock<'_> {
         if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
     }
 
+    fn renews(&self) -> bool {
+        self.steps.renews()
+    }
+
+    fn renew(&mut self, alpha: f64) -> (f64, f64) {
+        if self.fused {
+            return self.note("renew", |s| s.renew(alpha));
+        }
+        self.advance_solution(alpha);
+        self.advance_residual(alpha);
+        let recurred = self.residual_norm2();
+        (recurred, self.residual())
+    }
+
     /// A call for every iteration.
     fn iterate(&mut self, test: &LoopTest) -> Option<SolverResult<LoopEnd>> {
         if !self.fused {

@@ -226,8 +226,16 @@ pub trait PcgSteps {
         false
     }
 
+    /// x = x + alpha p, r = b - A x. Returns <r, r> as r - alpha q would have it, and of r.
+    fn renew(&mut self, alpha: f64) -> (f64, f64) {
+        self.advance_solution(alpha);
+        self.advance_residual(alpha);
+        let recurred = self.residual_norm2();
+        (recurred, self.residual())
+    }
+
     /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
-    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`.
+    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to the next renewal.
     fn iterate(&mut self, _test: &LoopTest) -> Option<Result<LoopEnd>> {
         None
     }
@@ -257,17 +265,37 @@ pub struct LoopTest {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
+    /// What p was made with.
+    pub beta: f64,
+    /// Where the residual is renewed, the loop ends after an iteration with <r, r> at most this part of its largest value,
+    pub renewal: f64,
+    /// the largest so far,
+    pub peak: f64,
+    /// if that is above this,
+    pub low_peak: f64,
+    /// or after so many iterations.
+    pub renewal_at: usize,
     /// A residual that meets the test is confirmed on r = b - A x; else on the caller's matrix.
     pub confirms: bool,
 }
 
-/// How a loop of PCG ended; x has all steps.
+/// How a loop of PCG ended; x has all steps, but for that along p where a renewal is due.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopEnd {
     /// Iterations done.
     pub iterations: usize,
     /// The last tested norm.
     pub norm: f64,
+    /// <r, r>.
+    pub norm2: f64,
+    /// Its largest value.
+    pub peak: f64,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>, where a renewal is due.
+    pub sigma: f64,
+    /// What p was made with.
+    pub beta: f64,
     /// The observer asked to stop.
     pub stopped: bool,
     /// Why.
@@ -283,6 +311,8 @@ pub enum LoopEnding {
     Spent,
     /// `max_iter` was reached, or the observer asked.
     Cut,
+    /// The residual is to be renewed.
+    Due,
 }
 
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.

@@ -61,13 +61,13 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// matrix or none.
 /// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
 /// differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
-/// bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
-/// with residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems
+/// bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system, its vectors in single precision with
+/// residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems
 /// by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays,
 /// else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`.
 /// `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed` on a
-/// device, and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
+/// and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
 /// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
 /// coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
 /// or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed

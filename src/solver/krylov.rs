@@ -39,12 +39,14 @@ pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
 /// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
-/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
+/// fallen to this of its largest since the last renewal, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
 /// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
 /// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
-/// there, as after a missed test.
+/// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding is a small part of
+/// the residual until the test is met, and a miss now and then costs less than a renewal each time.
 const RENEWAL: f64 = 1e-6;
 const RENEWAL_ITERATIONS: usize = 40;
+const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
 const GAINED: f64 = 0.25;
 
@@ -145,6 +147,9 @@ pub fn pcg(
         }
         let recomputed = norm;
         let mut renewed = (norm2, iterations);
+        // Largest <r, r> since, and what needs no renewal.
+        let mut peak = norm2;
+        let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
@@ -152,57 +157,66 @@ pub fn pcg(
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive(ENERGY, sigma, iterations + 1)?;
-        let whole = LoopTest {
-            preconditioned: test.norm == Norm::Preconditioned,
-            threshold: test.threshold,
-            reference: test.reference,
-            vanishing: test.vanishing,
-            iterations,
-            max_iter: test.max_iter,
-            rho,
-            sigma,
-            confirms: test.confirms,
-        };
-        let own = match s.iterate(&whole) {
-            Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) => {
-                iterations = done_before(quantity, iteration);
-                true
-            }
-            Some(end) => {
-                let end = end?;
-                (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
-                if end.ending == LoopEnding::Cut {
-                    let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
-                    return ended(iterations, norm_at_the_end(s, test, norm), reason);
-                }
-                if end.ending == LoopEnding::Met && !test.confirms {
-                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
-                }
-                true
-            }
-            None => false,
-        };
         loop {
-            if own {
-                break;
+            let whole = LoopTest {
+                preconditioned: test.norm == Norm::Preconditioned,
+                threshold: test.threshold,
+                reference: test.reference,
+                vanishing: test.vanishing,
+                iterations,
+                max_iter: test.max_iter,
+                rho,
+                sigma,
+                beta,
+                renewal: RENEWAL,
+                peak,
+                low_peak,
+                renewal_at: renewed.1 + RENEWAL_ITERATIONS,
+                confirms: test.confirms,
+            };
+            match s.iterate(&whole) {
+                None => {}
+                Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) => {
+                    iterations = done_before(quantity, iteration);
+                    break;
+                }
+                Some(end) => {
+                    let end = end?;
+                    (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+                    match end.ending {
+                        LoopEnding::Due => {
+                            (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
+                            reach = reach.max(rho);
+                        }
+                        LoopEnding::Cut => {
+                            let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
+                            return ended(iterations, norm_at_the_end(s, test, norm), reason);
+                        }
+                        LoopEnding::Met if !test.confirms => {
+                            let reason = if stopped { StopReason::Monitor } else { StopReason::Converged };
+                            return ended(iterations, norm, reason);
+                        }
+                        LoopEnding::Met | LoopEnding::Spent => break,
+                    }
+                }
             }
-            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
-            let renews = due && s.renews();
+            let fallen = peak > low_peak && norm2 <= RENEWAL * peak;
+            let renews = (fallen || iterations >= whole.renewal_at) && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
             let (mut drifted, mut starts_again) = (false, false);
             if renews {
-                s.advance_solution(alpha);
-                s.advance_residual(alpha);
+                let last = renewed.0;
+                let (recurred, square) = s.renew(alpha);
+                (renewed, peak) = ((square, iterations), square);
                 alpha = 0.0;
-                let (recurred, last) = (s.residual_norm2(), renewed.0);
-                renewed = (s.residual(), iterations);
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
                 starts_again = drifted && renewed.0 > GAINED * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
+                peak = peak.max(norm2);
             }
 
             // rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.

@@ -134,7 +134,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
 /// reason to leave the CPU.
 pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKind {
-    let offered = options.int(opt::CYCLE) != choice::CYCLE_K && options.int(opt::PRECISION) != choice::PRECISION_MIXED;
+    let offered = options.int(opt::CYCLE) != choice::CYCLE_K;
     match options.int(opt::BACKEND) {
         choice::BACKEND_CUDA => BackendKind::Cuda,
         choice::BACKEND_REFERENCE => BackendKind::Reference,
@@ -200,7 +200,7 @@ impl Rrb {
         let asked = Asked::of(options);
         let known = if rrb.found.asked == asked { rrb.found } else { Found { asked, ..Found::default() } };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
-        let single = kind == BackendKind::Cpu && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
+        let single = kind != BackendKind::Reference && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
         let cycle = choose_cycle(a.grid, options, singular)?;
         let made = |storage: Storage, cycle: Cycle| {
             let levels = choose_levels(a.grid, options, &cycle, on_device)?;
@@ -692,11 +692,6 @@ fn check_offered(options: &Options) -> Result<()> {
         return Err(Error::Unsupported(
             "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
                 .to_owned(),
-        ));
-    }
-    if options.int(opt::PRECISION) == choice::PRECISION_MIXED {
-        return Err(Error::Unsupported(
-            "precision=mixed is not offered on a device: use auto, f64, f32 or bf16, or backend=cpu".to_owned(),
         ));
     }
     Ok(())

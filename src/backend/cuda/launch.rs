@@ -26,6 +26,10 @@ const DENSE_THREADS: u32 = 384;
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
+/// Threads of kernels whose blocks meet; bytes of shared memory at most for what the first cluster keeps there, beside 30 kB that
+/// kernels name themselves: of devices with 227 kB, and of those with 99.
+pub const CREW_THREADS: u32 = 512;
+pub const CREW_BYTES: [u32; 2] = [200_704, 69_632];
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
 /// Values that the band factor keeps for each node, nodes where its two ends meet, and from how many on it has two.
@@ -53,7 +57,7 @@ impl Geometry {
         tiles(self.cx as usize, self.cy as usize)
     }
 
-    /// The same in tiles of twice as many rows.
+    /// The same in tiles of twice as many rows; tiles that are wider still leave some blocks without one.
     pub fn big_blocks(&self) -> u32 {
         let tiles = (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(BIG_ROWS);
         tiles.clamp(1, MOST_BLOCKS as usize) as u32
@@ -161,7 +165,8 @@ pub mod flag {
     pub const CREW_MEETS: i32 = 4096;
     pub const UNMET: i32 = 8192;
     pub const PART: i32 = 16384;
-    pub const AWAITED: i32 = 32768;
+    pub const IN_CREW: i32 = 65536;
+    pub const ENTERS: i32 = 131_072;
 }
 
 #[repr(C)]
@@ -222,6 +227,9 @@ pub struct Scalars {
     pub iteration: i64,
     pub max_iter: i64,
     pub pause_at: i64,
+    pub renewal: f64,
+    pub peak: f64,
+    pub low_peak: f64,
     pub done: i64,
     pub preconditioned: i32,
     pub code: i32,
@@ -253,6 +261,9 @@ impl Scalars {
         iteration: 0,
         max_iter: 0,
         pause_at: 0,
+        renewal: 0.0,
+        peak: 0.0,
+        low_peak: f64::INFINITY,
         done: 0,
         preconditioned: 0,
         code: 0,
@@ -300,6 +311,22 @@ pub enum How {
     Loop = 2,
     /// As a start, after a loop that does not go on.
     Confirm = 3,
+    /// An iteration whose step x and r have.
+    Renewed = 4,
+}
+
+/// What M is stored in, and what CG works in: which of the kernels that know both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Formats {
+    pub storage: Storage,
+    /// CG in single precision; M in bf16.
+    pub single: bool,
+}
+
+impl Formats {
+    fn number(self) -> usize {
+        if self.single { Storage::Bf16 as usize + 1 } else { self.storage as usize }
+    }
 }
 
 /// How M is stored, for the factorization.
@@ -376,6 +403,7 @@ pub struct LevelArgs {
     pub exact: Address,
     pub corners: i32,
     pub black: i32,
+    pub single: [Address; 3],
 }
 
 #[repr(C)]
@@ -504,6 +532,7 @@ pub struct FirstArgs {
     pub norm_partial: Address,
     pub sigma_partial: Address,
     pub how: i32,
+    pub once: i32,
     pub conditional: u64,
 }
 
@@ -514,6 +543,18 @@ pub struct SchurArgs {
     pub partial: Address,
     pub how: i32,
     pub conditional: u64,
+}
+
+/// A renewal of r where CG is in single precision.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RenewalArgs {
+    pub v: SchurArrays,
+    pub k: Grid,
+    pub center: Address,
+    pub x: Address,
+    pub partial: Address,
+    pub how: i32,
 }
 
 #[repr(C)]
@@ -530,6 +571,10 @@ pub struct CycleArgs {
     pub turn: TurnArgs,
     pub meeting: Address,
     pub crew: i32,
+    pub crew_base: i32,
+    pub last: i32,
+    pub members: i32,
+    pub slots: Address,
 }
 
 #[repr(C)]
@@ -817,20 +862,24 @@ pub struct NormArgs {
 }
 
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
-/// formats.
+/// formats of M; the third in these and with CG in single precision; so has the last, where that may make no difference.
 macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
-     together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
+     vectors { $($(#[doc = $vdoc:literal])* $vnumber:ident $vname:ident($varguments:ty) = $vsymbol:literal, |$va:ident| $vblocks:expr, $vblock:expr;)* }
+     together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal, $tsingle:literal;)* }) => {
         enum Number { $($number,)* }
-        enum Formatted { $($fnumber,)* $($tnumber,)* }
+        enum Formatted { $($fnumber,)* }
+        enum Vectors { $($vnumber,)* $($tnumber,)* }
         const PLAIN: usize = [$($symbol),*].len();
+        const FORMATTED: usize = PLAIN + 3 * [$($fsymbol),*].len();
 
         /// Names of all kernels, in the order of their numbers.
         pub const NAMES: &[&str] = &[
             $($symbol,)*
             $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),)*
-            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"),)*
+            $(concat!($vsymbol, "_f64"), concat!($vsymbol, "_f32"), concat!($vsymbol, "_bf16"), concat!($vsymbol, "_mixed"),)*
+            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"), $tsingle,)*
         ];
 
         $($(#[doc = $doc])*
@@ -847,16 +896,23 @@ macro_rules! kernels {
             unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
-        $($(#[doc = $tdoc])*
-        pub fn $tname(stream: &Stream, storage: Storage, together: Together, a: &$targuments) -> Result<()> {
-            let kernel = PLAIN + 3 * Formatted::$tnumber as usize + storage as usize;
-            // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, together, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+        $($(#[doc = $vdoc])*
+        pub fn $vname(stream: &Stream, formats: Formats, $va: &$varguments) -> Result<()> {
+            let kernel = FORMATTED + 4 * Vectors::$vnumber as usize + formats.number();
+            // SAFETY: as above; the arrays were laid out for these formats.
+            unsafe { stream.launch(kernel, $vblocks, $vblock, 0, false, $va, concat!("kernel ", $vsymbol)) }
         })*
 
-        /// Numbers of the kernels whose blocks meet, in a format.
-        pub fn meeting_kernels(storage: Storage) -> [usize; 2] {
-            [$(PLAIN + 3 * Formatted::$tnumber as usize + storage as usize),*]
+        $($(#[doc = $tdoc])*
+        pub fn $tname(stream: &Stream, formats: Formats, together: Together, a: &$targuments) -> Result<()> {
+            let kernel = FORMATTED + 4 * Vectors::$tnumber as usize + formats.number();
+            // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+            unsafe { stream.launch_together(kernel, together, (CREW_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+        })*
+
+        /// Numbers of the kernels whose blocks meet, in these formats.
+        pub fn meeting_kernels(formats: Formats) -> [usize; 2] {
+            [$(FORMATTED + 4 * Vectors::$tnumber as usize + formats.number()),*]
         }
     };
 }
@@ -890,8 +946,12 @@ kernels! {
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    MultiplyFirstSingle multiply_first_single(SchurArgs) = "rrb_multiply_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    /// The same from A, where CG is in single precision; x += alpha p and |r - alpha q|^2 before it.
+    ResidualFirstSingle residual_first_single(RenewalArgs) = "rrb_residual_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
+    StepFirst step_first(RenewalArgs) = "rrb_step_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
     /// Largest magnitudes of the caller's arrays.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
     /// The caller's array to the colours.
@@ -900,29 +960,36 @@ kernels! {
     Store store(TransferArgs) = "rrb_store_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// max |v|.
     Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
-    /// <a, b>, b in f64 or f32.
+    /// <a, b>, both in f64, b in f32, or both.
     Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
     DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
-    /// target += factor source.
+    DotSingle dot_single(DotArgs) = "rrb_dot_mixed", |a| a.g.blocks(), OVER_AREA;
+    /// target += factor source: both in f64, both in f32, the source in f32.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
-    /// x += alpha p, p = z + beta p.
+    AddScaledSingle add_scaled_single(UpdateArgs) = "rrb_add_scaled_f32", |a| a.g.blocks(), OVER_AREA;
+    AddDirection add_direction(UpdateArgs) = "rrb_add_scaled_mixed", |a| a.g.blocks(), OVER_AREA;
+    /// x += alpha p, p = z + beta p: all in f64, z in f32, z and p in f32.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
     AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
+    AdvanceSingle advance_single(UpdateArgs) = "rrb_advance_mixed", |a| a.g.blocks(), OVER_AREA;
     /// target = source / unit + factor target, source in f64 or f32.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
     DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
-    /// The same to f32.
+    /// The same to f32, from f64 and f32.
     Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
+    DirectionSingle direction_single(UpdateArgs) = "rrb_direction_mixed", |a| a.g.blocks(), OVER_AREA;
     /// A v.
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
     /// b - A v.
     Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
     /// To S1.
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
+    ReduceSingle reduce_single(ReduceArgs) = "rrb_reduce_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The start of a solve: a look at b and x, both to the colours, b to S1.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
+    BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The same after red values of x.
@@ -969,19 +1036,26 @@ kernels! {
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A vector with all frequencies.
     Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
+    }
+    vectors {
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to x and p, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.big_blocks(), OVER_AREA;
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_blocks(), OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
-    Cycle cycle(CycleArgs) = "rrb_cycle";
+    Cycle cycle(CycleArgs) = "rrb_cycle", "rrb_cycle_bf16";
     /// The whole iteration of a small problem.
-    Solve solve(SolveArgs) = "rrb_solve";
+    Solve solve(SolveArgs) = "rrb_solve", "rrb_solve_mixed";
     }
+}
+
+/// Whether kernels whose blocks meet may take so much shared memory, in a format.
+pub fn allow_crew(device: &Device, formats: Formats, bytes: u32) -> bool {
+    meeting_kernels(formats).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
 /// Whether the device has the shared memory of `relax_dense`.

@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Format, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op, SEAM,
-    Scalars, SchurArrays,
+    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op,
+    SEAM, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -110,6 +110,8 @@ pub struct Shape {
     /// Fused stages, where S1 is regular, and kernels for several steps.
     pub fusion: bool,
     pub storage: Storage,
+    /// CG in single precision.
+    pub single: bool,
     pub cycle: Cycle,
 }
 
@@ -121,6 +123,7 @@ impl Shape {
             schur: setup.on_schur_complement(a),
             fusion: setup.fused,
             storage: setup.storage,
+            single: setup.single,
             cycle: setup.cycle,
         }
     }
@@ -139,8 +142,28 @@ impl Shape {
         self.storage != Storage::F64
     }
 
+    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the old p. Half
+    /// of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    fn reads_once(&self, source: &Source, cache: usize) -> bool {
+        let (real, stored) = self.sizes();
+        // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
+        let again = 9 * self.vector() + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
+        let once = (4 + 4 + 2) * self.vector() + 2 * 8;
+        let places = source.layout.len();
+        self.schur && places * again <= cache && cache / 2 < places * (again + once)
+    }
+
+    pub fn formats(&self) -> Formats {
+        Formats { storage: self.storage, single: self.single }
+    }
+
+    /// Bytes of a value of r, p, q.
+    pub fn vector(&self) -> usize {
+        if self.single { 4 } else { 8 }
+    }
+
     /// Bytes of what sweeps compute in, and of what they read.
-    fn sizes(&self) -> (usize, usize) {
+    pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
             Storage::F32 => (4, 4),
@@ -183,6 +206,10 @@ pub struct RemainderPlaces {
     pub inverse: Address,
     /// The same in f32, where sweeps are.
     pub narrow: Address,
+    /// Values of r and z on their way, with the number of the visit.
+    pub slots: Address,
+    /// Where the ends of the band factor meet.
+    pub ticket: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -190,6 +217,10 @@ pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
     pub first: SchurArrays,
+    /// See `Shape::reads_once`.
+    pub reads_once: bool,
+    /// S1 in single precision: couplings as on the first grid, row sums. 0: none.
+    pub single: [Address; 3],
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
     pub rest_grid: levels::Grid,
@@ -241,6 +272,7 @@ pub struct Recorded {
 struct Places {
     grids: Vec<Level>,
     first: SchurArrays,
+    single: [Address; 3],
     rest: RemainderPlaces,
     vectors: [Address; 5],
     vector_bytes: usize,
@@ -276,15 +308,15 @@ fn transient_bytes(shape: &Shape) -> usize {
 fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Places {
     let mut plan = Plan { base, used: 0 };
     let plane = source.layout.len();
-    let (real, stored) = shape.sizes();
+    let ((real, stored), vector) = (shape.sizes(), shape.vector());
     // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not there.
     let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
     let planes = if shape.schur { 2 } else { 4 };
     let start = plan.used;
     let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
     // r on S1: b1, b2, and the other b1, which the fused way down writes.
-    let r = plan.take((planes + usize::from(shape.schur)) * plane);
-    let (p, q) = (plan.take(planes * plane), plan.take(planes * plane));
+    let r = plan.bytes((planes + usize::from(shape.schur)) * plane * vector);
+    let [p, q] = [0; 2].map(|_: u8| plan.bytes(planes * plane * vector));
     let vectors_end = plan.used;
     // What sweeps in short formats do not read is needed while the vectors are not.
     let mut transient = Plan { base: base + start as u64, used: 0 };
@@ -321,22 +353,22 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
-        let mut vector = |plan: &mut Plan, planes: usize| {
+        let mut own_vector = |plan: &mut Plan, planes: usize| {
             let bytes = planes * len * real;
             let address = plan.bytes(bytes);
             vectors.push((address, bytes));
             address
         };
         if own {
-            sweep.z = vector(&mut plan, 4);
+            sweep.z = own_vector(&mut plan, 4);
         } else {
-            // z of the plain steps, and the other p of the fused ones, in double precision.
-            other_p = vector(&mut plan, 2 * 8 / real);
+            // z of the plain steps, and the other p of the fused ones.
+            other_p = own_vector(&mut plan, 2 * vector / real);
             sweep.z = other_p.wrapping_sub(before(real));
         }
-        sweep.y = if own { vector(&mut plan, 1) } else { 0 };
+        sweep.y = if own { own_vector(&mut plan, 1) } else { 0 };
         if sections[1..].contains(&number) {
-            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| vector(&mut plan, 4));
+            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| own_vector(&mut plan, 4));
             [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
             (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
         }
@@ -357,6 +389,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
+        slots: plan.bytes(2 * n * 2 * real),
+        ticket: plan.bytes(size_of::<u32>()),
     };
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -370,20 +404,24 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
     let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
-    let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
+    let single = if shape.single { [4, 4, 2].map(|planes| plan.bytes(planes * plane * vector)) } else { [0; 3] };
+    let schur_center = if shape.schur && !shape.single { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
-    let of = |v: Address| [v, v + 8 * plane as u64];
+    let own = (vector * plane) as u64;
+    let of = |v: Address| [v, v + own];
     let black = |v: Address| [v + 16 * plane as u64, v + 24 * plane as u64];
     let first = if shape.schur {
+        let k = &grids[0].k;
+        let [d, far, center] = if shape.single { single } else { [k.d, k.far, schur_center] };
         SchurArrays {
-            g: grids[0].k.g,
-            d: grids[0].k.d,
-            far: grids[0].k.far,
-            center: schur_center,
-            r_b1: [r, r + 16 * plane as u64],
-            r_b2: r + 8 * plane as u64,
+            g: k.g,
+            d,
+            far,
+            center,
+            r_b1: [r, r + 2 * own],
+            r_b2: r + own,
             x: black(x),
-            p: [[p, other_p], [p + 8 * plane as u64, other_p + 8 * plane as u64]],
+            p: [[p, other_p], [p + own, other_p + own]],
             q: of(q),
             b: black(b),
             scalars,
@@ -391,12 +429,13 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     } else {
         SchurArrays::default()
     };
-    let vectors = [b, x, r.wrapping_sub(before(8)), p.wrapping_sub(before(8)), q.wrapping_sub(before(8))];
+    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(vector)));
     Places {
         grids,
         first,
+        single,
         rest,
-        vectors,
+        vectors: [b, x, r, p, q],
         vector_bytes: vectors_end - start,
         transient: (transient.base, transient.used),
         partial,
@@ -443,9 +482,11 @@ impl Packed {
         stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
         stream.wait()?;
         Ok(Self {
+            reads_once: shape.reads_once(source, device.cache),
             shape,
             grids: places.grids,
             first: places.first,
+            single: places.single,
             remainder,
             rest: places.rest,
             rest_grid,

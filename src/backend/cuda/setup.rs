@@ -224,8 +224,9 @@ impl Packed {
             // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
             let exact = if q == 0 && self.shape.schur { source.m.center } else { 0 };
             let corners = i32::from(q > 0 || nine_points);
+            let (black, single) = (corners, if q == 0 { self.single } else { [0; 3] });
             let arguments =
-                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black: corners };
+                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black, single };
             launch::eliminate_reds(stream, &arguments(2 * q + 1))?;
             launch::form_skew(stream, &arguments(2 * q + 1))?;
             launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
@@ -235,7 +236,7 @@ impl Packed {
             let rules = rules(2 * q + 2, &level.embedding);
             launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny })?;
         }
-        if self.shape.schur {
+        if self.shape.schur && !self.shape.single {
             let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
             launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
         }
@@ -244,11 +245,11 @@ impl Packed {
         let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let RemainderPlaces { natural, couplings, back, across, met, inverse_pivot, inverse, narrow, .. } =
-                self.rest;
+            let RemainderPlaces {
+                natural, couplings, back, across, met, inverse_pivot, inverse, narrow, ticket, ..
+            } = self.rest;
             // The last pivots are kept in double precision.
             let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
-            let ticket = self.meeting_at + 8;
             let band = BandArgs { rules, natural, nx, ny, n, couplings, back, across, met, inverse_pivot, ticket };
             launch::band(stream, &band)?;
             let unit = self.unit;

@@ -7,8 +7,8 @@
 
 use super::driver::{Device, Loop, Stream};
 use super::launch::{
-    self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, Scalars, Step,
-    TransferArgs, UpdateArgs, code,
+    self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, RenewalArgs,
+    Scalars, Step, TransferArgs, UpdateArgs, code,
 };
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
@@ -28,8 +28,10 @@ use std::time::Instant;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
-/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over.
+/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over. Less so where it
+/// ends for renewals too.
 const UNROLLED: usize = 4;
+const UNROLLED_SINGLE: usize = 2;
 
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
@@ -99,6 +101,10 @@ struct Ready {
     start: Option<Start>,
     /// z of the start is p.
     z_is_p: bool,
+    /// r was renewed, by the plain steps: <r, r>.
+    renewed: Option<f64>,
+    /// r was renewed, and p = z + beta p with q and sigma of the start are there.
+    has_step: bool,
     /// Red values of x are there, and max |x|.
     largest: Option<f64>,
 }
@@ -190,9 +196,15 @@ impl<'a> Run<'a> {
         self.k.fetch_scalars(self.stream)
     }
 
-    /// <a, b> over the planes first .. first + count.
-    fn dot(&mut self, a: Address, b: Address, planes: (i32, i32)) -> Result<f64> {
-        launch::dot(self.stream, &self.k.dot_args(a, b, planes, offset_of!(Scalars, sum)))?;
+    /// <b, b> on the whole grid.
+    fn dot_b(&mut self) -> Result<f64> {
+        launch::dot(self.stream, &self.k.dot_args(self.k.b, self.k.b, (0, 4), offset_of!(Scalars, sum)))?;
+        Ok(self.fetch()?.sum)
+    }
+
+    /// <r, r>.
+    fn dot_r(&mut self) -> Result<f64> {
+        self.k.dot_r(self.stream, offset_of!(Scalars, sum))?;
         Ok(self.fetch()?.sum)
     }
 
@@ -249,7 +261,22 @@ impl Packed {
             factor: self.unit.recip(),
             ..self.dot_args(self.r, self.z(), self.system(), to)
         };
-        if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
+        match (self.short(), self.shape.single) {
+            (_, true) => launch::dot_single(stream, &arguments),
+            (true, false) => launch::dot_short(stream, &arguments),
+            (false, false) => launch::dot(stream, &arguments),
+        }
+    }
+
+    /// <r, r> to one of the scalars.
+    fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
+        let arguments = self.dot_args(self.r, self.r, self.system(), to);
+        if self.shape.single { launch::dot_single(stream, &arguments) } else { launch::dot(stream, &arguments) }
+    }
+
+    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: kernels/common.cuh.
+    fn scales(&self) -> (f64, f64) {
+        if self.shape.single { (1.0, self.unit.recip()) } else { (self.unit.recip(), 1.0) }
     }
 
     /// Something with the vectors that CG works on.
@@ -258,15 +285,44 @@ impl Packed {
         UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
     }
 
-    /// target = M^-1 r + beta target, from z.
-    fn direct(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
-        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
+    /// x = M^-1 r, from z.
+    fn take_z(&self, stream: &Stream) -> Result<()> {
+        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(self.x, self.z(), 0.0) };
         if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
+    }
+
+    /// p = M^-1 r + beta p, from z.
+    fn direct(&self, stream: &Stream, beta: f64) -> Result<()> {
+        let arguments = UpdateArgs { per_unit: self.scales().0, ..self.update(self.p, self.z(), beta) };
+        match (self.short(), self.shape.single) {
+            (_, true) => launch::direction_single(stream, &arguments),
+            (true, false) => launch::direction_short(stream, &arguments),
+            (false, false) => launch::direction(stream, &arguments),
+        }
+    }
+
+    /// x = x + alpha p.
+    fn advance_solution(&self, stream: &Stream, alpha: f64) -> Result<()> {
+        let arguments = self.update(self.x, self.p, alpha * self.scales().1);
+        if self.shape.single {
+            launch::add_direction(stream, &arguments)
+        } else {
+            launch::add_scaled(stream, &arguments)
+        }
+    }
+
+    /// r = r - alpha q.
+    fn advance_residual(&self, stream: &Stream, arguments: &UpdateArgs) -> Result<()> {
+        if self.shape.single {
+            launch::add_scaled_single(stream, arguments)
+        } else {
+            launch::add_scaled(stream, arguments)
+        }
     }
 
     /// z = P M^-1 P r with the plain sweeps.
     fn sweeps(&mut self, stream: &Stream) -> Result<()> {
-        let plane = 8 * self.grids[0].layout.len() as u64;
+        let plane = (self.shape.vector() * self.grids[0].layout.len()) as u64;
         let (z, short) = (self.z(), self.short());
         let mut input = self.r;
         if !self.shape.schur {
@@ -319,14 +375,14 @@ impl Packed {
     /// One iteration of the plain steps.
     fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let vector = UpdateArgs { scalars: self.scalars_at, ..self.update(self.r, self.q, 0.0) };
-        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
+        self.advance_residual(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Loop, 0)?;
         let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
-        if self.short() {
-            launch::advance_short(stream, &advance)?
-        } else {
-            launch::advance(stream, &advance)?
+        match (self.short(), self.shape.single) {
+            (_, true) => launch::advance_single(stream, &advance)?,
+            (true, false) => launch::advance_short(stream, &advance)?,
+            (false, false) => launch::advance(stream, &advance)?,
         }
         self.multiply(stream, source, How::Loop, conditional)
     }
@@ -334,7 +390,12 @@ impl Packed {
     /// q = A p with sigma, and the end of an iteration.
     fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
         if self.shape.schur {
-            return launch::multiply_first(stream, &self.schur_args(how, conditional));
+            let arguments = self.schur_args(how, conditional);
+            return if self.shape.single {
+                launch::multiply_first_single(stream, &arguments)
+            } else {
+                launch::multiply_first(stream, &arguments)
+            };
         }
         launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
     }
@@ -344,20 +405,27 @@ impl Packed {
         if self.fused() {
             return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
         }
-        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), offset_of!(Scalars, norm2)))?;
+        self.dot_r(stream, offset_of!(Scalars, norm2))?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Nothing, offset_of!(Scalars, rho))?;
-        self.direct(stream, self.p, 0.0)?;
+        self.direct(stream, 0.0)?;
         self.multiply(stream, source, How::Start, 0)
     }
 
     /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
     fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
-        if self.shape.schur {
+        if self.shape.single {
+            launch::residual_first_single(stream, &self.renewal_args(source, how))
+        } else if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))
         } else {
             launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
         }
+    }
+
+    fn renewal_args(&self, source: &Source, how: How) -> RenewalArgs {
+        let (v, k, center) = (self.first, self.grids[0].k, source.m.center);
+        RenewalArgs { v, k, center, x: self.x, partial: self.partial, how: how as i32 }
     }
 
     /// Red values of x, where CG runs on S1, and max |x| to the scalars, which hold zero there.
@@ -390,7 +458,8 @@ impl Packed {
         }
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                (0..UNROLLED).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
+                let unrolled = if self.shape.single { UNROLLED_SINGLE } else { UNROLLED };
+                (0..unrolled).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
@@ -419,7 +488,12 @@ impl PcgSteps for Run<'_> {
             if ready.r_is_rhs {
                 return Ok(());
             }
-            launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+            let copy = s.k.update(s.k.r, s.k.b, 0.0);
+            if s.k.shape.single {
+                launch::narrow(s.stream, &copy)?
+            } else {
+                launch::direction(s.stream, &copy)?
+            }
             s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
         });
         self.ready.r_is_rhs = true;
@@ -429,7 +503,7 @@ impl PcgSteps for Run<'_> {
     fn residual_norm2(&mut self) -> f64 {
         match self.ready.start {
             Some(start) => start.norm2,
-            None => self.scalar(|s| s.dot(s.k.r, s.k.r, s.k.system())),
+            None => self.scalar(|s| s.dot_r()),
         }
     }
 
@@ -447,12 +521,12 @@ impl PcgSteps for Run<'_> {
 
     fn first_direction(&mut self) {
         if !self.ready.z_is_p {
-            self.step(|s| s.k.direct(s.stream, s.k.p, 0.0));
+            self.step(|s| s.k.direct(s.stream, 0.0));
         }
     }
 
     fn next_direction(&mut self, beta: f64) {
-        self.step(|s| s.k.direct(s.stream, s.k.p, beta));
+        self.step(|s| s.k.direct(s.stream, beta));
     }
 
     fn multiply(&mut self) -> f64 {
@@ -463,16 +537,51 @@ impl PcgSteps for Run<'_> {
     }
 
     fn advance_solution(&mut self, alpha: f64) {
-        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.x, s.k.p, alpha)));
+        self.step(|s| s.k.advance_solution(s.stream, alpha));
     }
 
     fn advance_residual(&mut self, alpha: f64) {
-        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
+        self.step(|s| s.k.advance_residual(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
+    }
+
+    fn renews(&self) -> bool {
+        self.k.shape.single
+    }
+
+    fn renew(&mut self, alpha: f64) -> (f64, f64) {
+        let runs = self.k.recorded.is_some() && self.ahead;
+        self.ready = Ready::default();
+        if !(runs && self.k.fused()) {
+            self.advance_solution(alpha);
+            self.advance_residual(alpha);
+            let recurred = self.residual_norm2();
+            let norm2 = self.scalar(|s| {
+                s.k.residual(s.stream, s.source, How::Nothing)?;
+                Ok(s.fetch()?.norm2)
+            });
+            self.ready.renewed = Some(norm2);
+            return (recurred, norm2);
+        }
+        // alpha, rho and p as the loop has left them; with the rest of the iteration, whose p is most often wanted.
+        self.attempt(|s| {
+            let arguments = s.k.renewal_args(s.source, How::Renewed);
+            launch::step_first(s.stream, &arguments)?;
+            launch::residual_first_single(s.stream, &arguments)?;
+            s.k.run(s.stream, Part::Iteration, How::Renewed, [0; 2], 0)?;
+            let &Scalars { sum, norm2, rho, sigma, .. } = s.fetch()?;
+            s.ready.start = Some(Start { norm2, rho, sigma: Some(sigma) });
+            s.ready.has_step = true;
+            Ok((sum, norm2))
+        })
+        .unwrap_or((f64::NAN, f64::NAN))
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if let (None, Some(start)) = (alpha, self.ready.start) {
             return start.norm2;
+        }
+        if let (None, Some(norm2)) = (alpha, self.ready.renewed.take()) {
+            return norm2;
         }
         self.ready = Ready::default();
         if alpha.is_none() && self.k.recorded.is_some() {
@@ -489,11 +598,13 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        let has_step = std::mem::take(&mut self.ready.has_step);
         match self.ready.start.take() {
-            Some(Start { sigma: Some(sigma), .. }) => sigma,
-            // Confirmed after a loop, and to be gone on from.
+            Some(Start { sigma: Some(sigma), .. }) if has_step == step.is_some() => sigma,
+            // Confirmed after a loop, and to be gone on from; or renewed, and p = z after all.
             Some(_) => self.scalar(|s| {
-                s.k.run(s.stream, Part::Up, How::Start, [0; 2], 0)?;
+                // The way down again: what its kernel had in shared memory is gone.
+                s.k.run(s.stream, Part::Iteration, How::Start, [0; 2], 0)?;
                 Ok(s.fetch()?.sigma)
             }),
             None => self.textbook_ascend(step),
@@ -521,7 +632,7 @@ impl Run<'_> {
         self.scalar(|s| {
             make(s)?;
             if s.k.recorded.is_none() || !s.ahead {
-                return s.dot(s.k.r, s.k.r, s.k.system());
+                return s.dot_r();
             }
             s.k.start(s.stream, s.source)?;
             let scalars = s.fetch()?;
@@ -554,11 +665,15 @@ impl Run<'_> {
     /// Runs the recorded loop. The outer result is that of the driver.
     fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
         let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
+        let renews = self.k.shape.single;
+        let renewal_at = if renews { i64::try_from(test.renewal_at).unwrap_or(i64::MAX) } else { i64::MAX };
         let s = &mut *self.k.scalars;
+        (s.renewal, s.peak) = (test.renewal, test.peak);
+        s.low_peak = if renews { test.low_peak } else { f64::INFINITY };
         (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
         (s.iteration, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
         s.preconditioned = i32::from(test.preconditioned);
-        (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
+        (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, test.beta);
         let mut iterations = test.iterations;
         let mut stopped = false;
         self.ready = Ready::default();
@@ -568,7 +683,7 @@ impl Run<'_> {
         loop {
             let s = &mut *self.k.scalars;
             (s.code, s.done, s.ring_used) = (code::RUNNING, 0, 0);
-            s.pause_at = s.iteration + lag;
+            s.pause_at = renewal_at.min(s.iteration + lag);
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
                 Some(graph) => graph.launch(self.stream)?,
@@ -628,11 +743,16 @@ impl Run<'_> {
             // As in rrb_deliver.
             let met = s.code == code::MET && s.whole_norm2.sqrt() <= s.threshold;
             self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
-            let end = |ending| Ok(Ok(LoopEnd { iterations, norm: s.norm, stopped, ending }));
+            let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
+            let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
+            let due = peak > s.low_peak && norm2 <= s.renewal * peak || s.iteration >= renewal_at;
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
             return match s.code {
                 code::PAUSED if !stopped => {
                     self.ready = Ready::default();
+                    if due {
+                        return end(LoopEnding::Due);
+                    }
                     continue;
                 }
                 code::PAUSED | code::MAX_ITER => end(LoopEnding::Cut),
@@ -675,7 +795,11 @@ impl Run<'_> {
     fn begin(&mut self, with: Expected) -> Result<()> {
         let arguments = self.end_args(with, How::Start);
         self.forget_inputs()?;
-        launch::begin(self.stream, &arguments)?;
+        if self.k.shape.single {
+            launch::begin_single(self.stream, &arguments)?;
+        } else {
+            launch::begin(self.stream, &arguments)?;
+        }
         if with.guess {
             launch::whole_residual(self.stream, &arguments)?;
             self.k.residual(self.stream, self.source, How::Nothing)?;
@@ -912,7 +1036,7 @@ impl RrbSteps for Run<'_> {
     }
 
     fn rhs_norm2(&mut self) -> f64 {
-        self.scalar(|s| s.dot(s.k.b, s.k.b, (0, 4)))
+        self.scalar(|s| s.dot_b())
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
@@ -937,7 +1061,12 @@ impl RrbSteps for Run<'_> {
         self.ready = Ready::default();
         self.step(|s| {
             if s.k.shape.schur {
-                launch::reduce(s.stream, &s.k.reduce_args())?;
+                let arguments = s.k.reduce_args();
+                if s.k.shape.single {
+                    launch::reduce_single(s.stream, &arguments)?
+                } else {
+                    launch::reduce(s.stream, &arguments)?
+                }
                 s.ready.r_is_rhs = true;
             }
             Ok(())
@@ -959,9 +1088,13 @@ impl RrbSteps for Run<'_> {
 
     fn take_z(&mut self) {
         let known = std::mem::take(&mut self.ready).z_is_p;
-        self.step(|s| match known {
-            true => launch::direction(s.stream, &s.k.update(s.k.x, s.k.p, 0.0)),
-            false => s.k.direct(s.stream, s.k.x, 0.0),
+        self.step(|s| {
+            let copy = UpdateArgs { per_unit: s.k.scales().1, ..s.k.update(s.k.x, s.k.p, 0.0) };
+            match (known, s.k.shape.single) {
+                (true, true) => launch::direction_short(s.stream, &copy),
+                (true, false) => launch::direction(s.stream, &copy),
+                (false, _) => s.k.take_z(s.stream),
+            }
         });
     }
 
