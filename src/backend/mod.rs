@@ -379,6 +379,8 @@ pub trait RrbBackend: Send {
         work(0, 0..grid.ny);
         Ok(())
     }
+    /// Other options are asked for: memory that the last ones wanted for matrices of another kind is of no more use.
+    fn forget(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle: the

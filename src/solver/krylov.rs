@@ -38,14 +38,17 @@ pub struct Test {
 pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
-/// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
-/// fallen by this, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
-/// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
-/// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
+/// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square, or
+/// r'M^-1 r, has fallen by this, or after so many iterations. On a nearly singular system r'M^-1 r falls at once, with the
+/// constant in r, while rounding of the large S1 p has left r another one that the norm does not show: M^-1 would make much
+/// of it later. Rounding has mostly changed r little by then, and the iteration goes on in its direction. Where the square
+/// of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the residual: p = z again; likewise where r'M^-1 r is
+/// `GROWN` times what it was. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
 /// there, as after a missed test.
-const RENEWAL: f64 = 1e-6;
+const RENEWAL: f64 = 1e-8;
 const RENEWAL_ITERATIONS: usize = 40;
 const DRIFTED: f64 = 1.1;
+const GROWN: f64 = 10.0;
 const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
@@ -56,8 +59,9 @@ const ROUNDED: f64 = 1e-10;
 pub struct Kept<'a> {
     /// Its tested norm; infinite as long as there is none.
     pub norm: f64,
-    /// Gives x to the caller; `false` where it does not fit.
-    pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps) -> bool,
+    /// Gives x, of this norm or with one of the caller's own, to the caller if that is smaller than the first number;
+    /// returns the norm it is then kept with. None: it does not fit, or is no better.
+    pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps, f64, f64) -> Option<f64>,
 }
 
 /// How PCG ended: iterations, the last residual norm and why.
@@ -129,14 +133,14 @@ pub fn pcg(
         if restarts > kept_at && norm < kept.norm {
             // Where that changes x by a constant, r is that of the x kept.
             kept_at = restarts;
-            if (kept.keep)(s) {
+            if let Some(norm) = (kept.keep)(s, kept.norm, norm) {
                 kept.norm = norm;
             }
             norm2 = s.residual();
             continue;
         }
         let recomputed = norm;
-        let mut renewed = (norm2, iterations);
+        let mut renewed = (norm2, rho, iterations);
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
@@ -178,20 +182,20 @@ pub fn pcg(
             if own {
                 break;
             }
-            let due = norm2 <= RENEWAL * renewed.0 || iterations >= renewed.1 + RENEWAL_ITERATIONS;
-            let renews = due && s.renews();
+            let fallen = norm2 <= RENEWAL * renewed.0 || rho <= RENEWAL * renewed.1;
+            let renews = (fallen || iterations >= renewed.2 + RENEWAL_ITERATIONS) && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
-            let (mut drifted, mut starts_again) = (false, false);
+            let (mut drifted, mut gained) = (false, true);
             if renews {
                 s.advance_solution(alpha);
                 s.advance_residual(alpha);
                 alpha = 0.0;
                 let (recurred, last) = (s.residual_norm2(), renewed.0);
-                renewed = (s.residual(), iterations);
+                renewed = (s.residual(), f64::INFINITY, iterations);
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
-                starts_again = drifted && renewed.0 > GAINED * last;
+                gained = renewed.0 <= GAINED * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -229,12 +233,16 @@ pub fn pcg(
                 }
                 break;
             }
-            if starts_again {
+            drifted |= renews && rho_new > GROWN * rho;
+            if drifted && !gained {
                 break;
             }
             positive("r'M^-1 r", rho_new, iterations)?;
             beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
+            if renews {
+                renewed.1 = rho;
+            }
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
             sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });
