@@ -231,6 +231,7 @@ struct Standing {
     int64_t pause_at;
     double renewal;           // and where <r, r> is at most this part of its largest
     double peak, low_peak;    // the largest, and what that must be above
+    double low_rho;           // or <r, M^-1 r> is at most this
     int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
@@ -352,7 +353,8 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at || (s.peak > s.low_peak && s.norm2 <= s.renewal * s.peak)) s.code = PAUSED;
+        else if (s.iteration >= s.pause_at || (s.peak > s.low_peak && s.norm2 <= s.renewal * s.peak) || s.rho <= s.low_rho)
+            s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
     } else if (how != RENEWED) {
         s.beta = 0.0;

@@ -445,7 +445,8 @@ impl Options {
                 Err(_) => Err(range_error(o, format!("'{value}'"))),
             },
             Kind::Real { .. } => match value.parse::<f64>() {
-                Ok(v) => self.set_real(o.key, v),
+                // Told as it was given: 1e-400 is 0 as a number.
+                Ok(v) => self.set_real(o.key, v).map_err(|_| range_error(o, value.to_owned())),
                 Err(_) => Err(range_error(o, format!("'{value}'"))),
             },
             Kind::Choice(names) => {
@@ -593,6 +594,7 @@ mod tests {
         let mut o = Options::new(Family::Rrb);
         let sentence = |e: Error| e.sentence(0);
         assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
+        assert_eq!(sentence(o.set_text("rel_tol=1e-400").unwrap_err()), "rel_tol must lie in (0, 1), got 1e-400");
         assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
         assert_eq!(
             sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),

@@ -163,6 +163,7 @@ fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
                 "precision=f32 cycle=v",
                 "precision=bf16 cycle=amli cycle_steps=3",
                 "precision=bf16 cycle=k cycle_spacing=2",
+                "precision=mixed",
             ] {
                 let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
                 let members = if a.len() >= 8192 { threads } else { 1 };
@@ -263,17 +264,28 @@ fn refactorizing_a_coast_takes_no_memory() {
     }
 }
 
-/// Closed basins in one step and open ones in the next, as where a dam is: what the singular ones need stays.
+/// Closed basins in one step and open ones in the next, as where a dam is: what the singular ones need stays, and where
+/// they have another format or cycle, the memory of either.
 fn refactorizing_to_and_fro_takes_no_memory() {
-    for (nx, ny) in [(70, 45), (130, 90)] {
+    for (nx, ny) in [(70, 45), (130, 90), (170, 130)] {
         let closed = neumann_const(nx, ny);
         let mut open = closed.clone();
         open.set_row_sums(|k| if k % 100 == 0 { 1.0 } else { 0.0 });
         let b = random_rhs(nx * ny, 3);
         let mut x = vec![0.0; nx * ny];
-        for options in ["precision=f64", "precision=f32", "precision=f64 fusion=off", "precision=bf16 cycle=amli"] {
+        for options in [
+            "",
+            "precision=f64",
+            "precision=f32",
+            "precision=f64 fusion=off",
+            "precision=bf16 cycle=amli",
+            "precision=mixed",
+            "precision=mixed cycle=amli cycle_spacing=2",
+        ] {
             for threads in [1, 3] {
                 let solver = Solver::of(&closed, &format!("backend=cpu threads={threads} {options}"));
+                solver.factorize(&open).unwrap();
+                solver.factorize(&closed).unwrap();
                 let bytes = solver.int(key::INFO_BYTES_HOST);
                 let taken = calls(|| {
                     for a in [&open, &closed, &open, &closed] {
@@ -329,7 +341,7 @@ fn large_blocks_are_kept() {
     let matrices = [0, 1].map(|seed| random_m_matrix(nx, ny, false, seed));
     let b = random_rhs(nx * ny, 3);
     let mut x = vec![0.0; nx * ny];
-    for options in ["precision=f64 cycle=v", "precision=bf16 cycle=amli"] {
+    for options in ["precision=f64 cycle=v", "precision=bf16 cycle=amli", "precision=mixed"] {
         let solver = Solver::new(nx, ny, &format!("backend=cpu threads=2 {options}"));
         let before = live();
         solver.factorize(&matrices[0]).unwrap();

@@ -273,6 +273,8 @@ pub struct LoopTest {
     pub peak: f64,
     /// if that is above this,
     pub low_peak: f64,
+    /// or with <r, M^-1 r> at most this,
+    pub low_rho: f64,
     /// or after so many iterations.
     pub renewal_at: usize,
     /// A residual that meets the test is confirmed on r = b - A x; else on the caller's matrix.
@@ -409,6 +411,8 @@ pub trait RrbBackend: Send {
         work(0, 0..grid.ny);
         Ok(())
     }
+    /// Other options are asked for: memory that the last ones wanted for matrices of another kind is of no more use.
+    fn forget(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle: the

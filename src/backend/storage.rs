@@ -88,10 +88,8 @@ impl Bf16 {
     #[inline(always)]
     pub fn new(v: f32) -> Self {
         let bits = v.to_bits();
-        if v.is_nan() {
-            return Self((bits >> 16) as u16 | 0x40);
-        }
-        Self(((bits.wrapping_add(0x7fff + ((bits >> 16) & 1))) >> 16) as u16)
+        let rounded = if v.is_nan() { bits | 0x40_0000 } else { bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) };
+        Self((rounded >> 16) as u16)
     }
 
     /// Its value.

@@ -39,15 +39,20 @@ pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
 
 /// Where CG is in single precision, its residual is renewed in double precision in the iteration after its square has
-/// fallen to this of its largest since the last renewal, or after so many iterations. Rounding has mostly changed it little by then, and the iteration goes on in
-/// its direction. Where the square of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the
-/// residual: p = z again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
-/// there, as after a missed test. Where the square has to fall to no less than `NEAR` of its largest, rounding is a small part of
-/// the residual until the test is met, and a miss now and then costs less than a renewal each time.
-const RENEWAL: f64 = 1e-6;
+/// fallen to this of its largest since the last renewal, or r'M^-1 r to this of that at the renewal, or after so many
+/// iterations. The largest counts since rounding is relative to it; r'M^-1 r since on a nearly singular system it falls at
+/// once, with the constant in r, while rounding of the large S1 p has left r another one that the norm does not show: M^-1
+/// would make much of it later. Where the square has to fall to no less than `NEAR` of its largest, rounding is a small part
+/// of the residual until the test is met, and a miss now and then costs less than a renewal each time.
+/// Rounding has mostly changed r little by then, and the iteration goes on in its direction. Where the square of what was
+/// recurred is off by a factor of `DRIFTED`, rounding is a third of the residual: p = z again; likewise where r'M^-1 r is
+/// `GROWN` times what it was. If moreover the square is more than `GAINED` of that at the last renewal, it starts again
+/// from there, as after a missed test.
+const RENEWAL: f64 = 1e-8;
 const RENEWAL_ITERATIONS: usize = 40;
 const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
+const GROWN: f64 = 10.0;
 const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
@@ -66,8 +71,9 @@ pub fn done_before(quantity: &str, iteration: usize) -> usize {
 pub struct Kept<'a> {
     /// Its tested norm; infinite as long as there is none.
     pub norm: f64,
-    /// Gives x to the caller; `false` where it does not fit.
-    pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps) -> bool,
+    /// Gives x, of this norm or with one of the caller's own, to the caller if that is smaller than the first number;
+    /// returns the norm it is then kept with. None: it does not fit, or is no better.
+    pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps, f64, f64) -> Option<f64>,
 }
 
 /// How PCG ended: iterations, the last residual norm and why.
@@ -139,14 +145,14 @@ pub fn pcg(
         if restarts > kept_at && norm < kept.norm {
             // Where that changes x by a constant, r is that of the x kept.
             kept_at = restarts;
-            if (kept.keep)(s) {
+            if let Some(norm) = (kept.keep)(s, kept.norm, norm) {
                 kept.norm = norm;
             }
             norm2 = s.residual();
             continue;
         }
         let recomputed = norm;
-        let mut renewed = (norm2, iterations);
+        let mut renewed = (norm2, rho, iterations);
         // Largest <r, r> since, and what needs no renewal.
         let mut peak = norm2;
         let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
@@ -171,7 +177,8 @@ pub fn pcg(
                 renewal: RENEWAL,
                 peak,
                 low_peak,
-                renewal_at: renewed.1 + RENEWAL_ITERATIONS,
+                low_rho: RENEWAL * renewed.1,
+                renewal_at: renewed.2 + RENEWAL_ITERATIONS,
                 confirms: test.confirms,
             };
             match s.iterate(&whole) {
@@ -200,19 +207,19 @@ pub fn pcg(
                     }
                 }
             }
-            let fallen = peak > low_peak && norm2 <= RENEWAL * peak;
+            let fallen = peak > low_peak && norm2 <= RENEWAL * peak || rho <= whole.low_rho;
             let renews = (fallen || iterations >= whole.renewal_at) && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
-            let (mut drifted, mut starts_again) = (false, false);
+            let (mut drifted, mut gained) = (false, true);
             if renews {
                 let last = renewed.0;
                 let (recurred, square) = s.renew(alpha);
-                (renewed, peak) = ((square, iterations), square);
+                (renewed, peak) = ((square, f64::INFINITY, iterations), square);
                 alpha = 0.0;
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
-                starts_again = drifted && renewed.0 > GAINED * last;
+                gained = renewed.0 <= GAINED * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -251,12 +258,16 @@ pub fn pcg(
                 }
                 break;
             }
-            if starts_again {
+            drifted |= renews && rho_new > GROWN * rho;
+            if drifted && !gained {
                 break;
             }
             positive("r'M^-1 r", rho_new, iterations)?;
             beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
+            if renews {
+                renewed.1 = rho;
+            }
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
             sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });

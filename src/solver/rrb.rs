@@ -198,7 +198,12 @@ impl Rrb {
         }
         let singular = components.singular() > 0;
         let asked = Asked::of(options);
-        let known = if rrb.found.asked == asked { rrb.found } else { Found { asked, ..Found::default() } };
+        let known = if rrb.found.asked == asked {
+            rrb.found
+        } else {
+            rrb.backend.forget();
+            Found { asked, ..Found::default() }
+        };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
         let single = kind != BackendKind::Reference && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
         let cycle = choose_cycle(a.grid, options, singular)?;
@@ -392,6 +397,9 @@ const GUESS_TOO_FAR: f64 = 1e150;
 /// In f32 sweeps, squares of residuals overflow or vanish this far from the unit, and a bit before.
 const FAR_IN_F32: f64 = 1e15;
 
+/// A recurred residual this small against b is far below the rounding of b - A x: to go on would not change x.
+const FUTILE: f64 = f64::EPSILON / 64.0;
+
 /// In double precision they vanish this far below it.
 const SQUARES_VANISH: f64 = 1e-140;
 
@@ -454,7 +462,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         }
     }
     // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top.
-    let checks = s.eliminates() && c.norm == Norm::True2 && !c.singular();
+    let checks = s.eliminates() && c.norm == Norm::True2;
     let reference = if c.reference_initial { initial } else { rhs_norm };
     let relative = |norm: f64| if reference > 0.0 { norm / reference } else { norm };
     let test = Test {
@@ -494,15 +502,23 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     // Of the iterate that is with the caller already.
     let mut kept = f64::INFINITY;
     let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
+    // On a singular system rounding leaves the recurred residual a constant, too.
+    let futile = if checks { (FUTILE * rhs_norm).max(rounding / 16.0) } else { 0.0 };
     let largest = loop {
         // Another time the residual on S1 must be smaller.
-        let inner = Test { threshold: if restarts == 0 { 1.0 } else { WORTH_A_RESTART } * test.threshold, ..test };
-        let mut keep = |s: &mut dyn RrbSteps| {
-            let fits = !checks && fits(returned(s, c));
-            if fits {
-                s.store(scale);
+        let wanted = if restarts == 0 { 1.0 } else { WORTH_A_RESTART } * test.threshold;
+        let inner = Test { threshold: wanted.max(futile), ..test };
+        let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
+            let largest = returned(s, c);
+            if checks {
+                norm = returned_residual(s, c, scale);
+                reduce_again(s, c, scale);
             }
-            fits
+            let better = norm < best && fits(largest);
+            better.then(|| {
+                s.store(scale);
+                norm
+            })
         };
         let mut best = Kept { norm: kept, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
@@ -513,12 +529,12 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             }
             end => end?,
         };
+        kept = best.norm;
+        let largest = returned(s, c);
         if !checks {
-            kept = best.norm;
-            break returned(s, c);
+            break largest;
         }
-        let largest = s.back_substitute();
-        end.norm = s.returned_residual_norm2(scale).sqrt();
+        end.norm = returned_residual(s, c, scale);
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
             break largest;
@@ -534,8 +550,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             kept = end.norm;
         }
         (missed, restarts) = (end.norm, restarts + 1);
-        s.load_rhs(scale);
-        s.reduce();
+        reduce_again(s, c, scale);
         norm2 = s.residual();
     };
     if end.reason != StopReason::Converged && end.norm > kept {
@@ -559,6 +574,26 @@ fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
     }
     s.shift_means(true);
     s.solution_max()
+}
+
+/// |b - A x| on the whole grid, of x as it is returned, from b as the caller has it, without its means where singular. What
+/// `reduce` made of b may be gone then.
+fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
+    if !c.singular() {
+        return s.returned_residual_norm2(scale).sqrt();
+    }
+    s.load_rhs(scale);
+    s.project_rhs();
+    s.whole_residual_norm2().sqrt()
+}
+
+/// b1 in place of b again.
+fn reduce_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
+    s.load_rhs(scale);
+    if c.singular() {
+        s.project_rhs();
+    }
+    s.reduce();
 }
 
 /// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.

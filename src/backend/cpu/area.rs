@@ -107,7 +107,8 @@ pub struct Area<T = f64> {
     slots: Option<Slots>,
 }
 
-/// Places of the rows -1 .. cy of a window.
+/// Places of the rows -1 .. cy of a window: `first` + k for `of_row[J + 1]` = k + 1, and the row of zeros below the
+/// first one for 0.
 #[derive(Clone)]
 struct Slots {
     first: usize,
@@ -133,24 +134,27 @@ impl<T: Number> Area<T> {
     }
 
     /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
-    /// `of_row[J + 1]`, those of rows that are never used together may be the same.
+    /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
     pub fn window(&self, first: usize, of_row: &Arc<[u32]>) -> Self {
         let slots = Slots { first: first + 1, of_row: Arc::clone(of_row) };
         Self { values: self.values.again(), slots: Some(slots), ..*self }
     }
 
-    /// The same in memory of its own.
-    pub fn own_window(layout: &Layout, places: usize, of_row: &Arc<[u32]>) -> Result<Self> {
+    /// The same with so many slots in memory of its own.
+    pub fn own_window(layout: &Layout, slots: usize, of_row: &Arc<[u32]>) -> Result<Self> {
         let stride = layout.cx + layout.block;
-        let values = Shared::zeroed(places * stride + layout.block)?;
-        let slots = Some(Slots { first: 0, of_row: Arc::clone(of_row) });
+        let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
+        let slots = Some(Slots { first: 1, of_row: Arc::clone(of_row) });
         Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots })
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
         let place = match &self.slots {
             None => row + 1,
-            Some(slots) => (slots.first + slots.of_row[(row + 1) as usize] as usize) as isize,
+            Some(slots) => match slots.of_row[(row + 1) as usize] as usize {
+                0 => 0,
+                slot => (slots.first + slot - 1) as isize,
+            },
         };
         let start = place * self.stride as isize + self.block as isize + shift;
         // Rows -1 and cy and `block` columns on either side are border.

@@ -28,7 +28,8 @@ use super::kernels::{
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
 use super::projection::{Nodes, Vector};
-use super::steps::{Member, collect, spread};
+use super::steps::Member;
+use super::sweeps::{collect, spread};
 use super::team::{Me, Point};
 use crate::backend::cycle::{CycleSteps, solve_section};
 use crate::backend::storage::Real;

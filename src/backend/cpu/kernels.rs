@@ -612,6 +612,16 @@ for_each_isa! {
         }
     }
 
+    /// The first of these alone.
+    fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
+        let n = e.len();
+        let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+        }
+    }
+
     /// Excess and couplings of a row of the next grid.
     fn coarse_couplings<F: Format>(
         diagonal: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],

@@ -1,8 +1,8 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
 //! `team` has the threads, `memory` and `area` the arrays that they share, `neighbours` the geometry of the four
-//! colours, `format` the number formats of M, `packed` the data of a factorization; `setup`, `steps`, `cycle` and
-//! `fused` what members do with it, `kernels` the loops over a row.
+//! colours, `format` the number formats of M, `packed` the data of a factorization, `making` where it is made; `setup`,
+//! `steps`, `sweeps`, `cycle` and `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
 mod block_dense;
@@ -17,12 +17,14 @@ mod format;
 mod fused;
 mod kernels;
 mod lanes;
+mod making;
 pub mod memory;
 mod neighbours;
 mod packed;
 mod projection;
 mod setup;
 mod steps;
+mod sweeps;
 pub mod team;
 
 pub use blocks::CpuBlocks;
@@ -47,6 +49,8 @@ pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     solver: Solver,
+    /// The one before, of another shape: regular and singular matrices, or others of two kinds, may come in turn.
+    spare: Option<Box<dyn PackedSolver>>,
 }
 
 enum Solver {
@@ -61,7 +65,7 @@ enum Solver {
 impl Cpu {
     /// Uses at most `threads`; the team is made when a matrix is large enough for it.
     pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, solver: Solver::Empty }
+        Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None }
     }
 
     fn make_team(&mut self, members: usize) -> Result<()> {
@@ -85,9 +89,14 @@ impl RrbBackend for Cpu {
         team.run(own, own)
     }
 
+    fn forget(&mut self) {
+        self.spare = None;
+    }
+
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.grids == 0 {
+            self.spare = None;
             let mut natural = match previous {
                 Solver::Natural(natural) => natural,
                 other => {
@@ -104,13 +113,22 @@ impl RrbBackend for Cpu {
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape() == shape => packed,
             other => {
-                // Its memory first.
-                drop(other);
-                match setup.storage {
-                    Storage::F64 => Box::new(Packed::<Double>::new(shape)?) as Box<dyn PackedSolver>,
-                    Storage::F32 => Box::new(Packed::<Single>::new(shape)?),
-                    Storage::Bf16 if setup.single => Box::new(Packed::<Mixed>::new(shape)?),
-                    Storage::Bf16 => Box::new(Packed::<Brain>::new(shape)?),
+                let spare = self.spare.take();
+                if let Solver::Packed(packed) = other {
+                    self.spare = Some(packed);
+                }
+                match spare {
+                    Some(spare) if spare.shape() == shape => spare,
+                    other => {
+                        // Its memory first.
+                        drop(other);
+                        match setup.storage {
+                            Storage::F64 => Box::new(Packed::<Double>::new(shape)?) as Box<dyn PackedSolver>,
+                            Storage::F32 => Box::new(Packed::<Single>::new(shape)?),
+                            Storage::Bf16 if setup.single => Box::new(Packed::<Mixed>::new(shape)?),
+                            Storage::Bf16 => Box::new(Packed::<Brain>::new(shape)?),
+                        }
+                    }
                 }
             }
         };
@@ -126,6 +144,8 @@ impl RrbBackend for Cpu {
         {
             return Ok(());
         }
+        // That was for the choice alone.
+        self.solver = Solver::Empty;
         self.factorize(a, setup, components)
     }
 
@@ -152,7 +172,7 @@ impl RrbBackend for Cpu {
         match &self.solver {
             Solver::Empty => 0,
             Solver::Natural(natural) => natural.bytes(),
-            Solver::Packed(packed) => packed.bytes(),
+            Solver::Packed(packed) => packed.bytes() + self.spare.as_ref().map_or(0, |spare| spare.bytes()),
         }
     }
 

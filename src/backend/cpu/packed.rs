@@ -4,7 +4,7 @@
 use super::area::{Area, Four, Number, Shared};
 use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
-use super::memory::{copies_are_done, copy_past_caches};
+use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
@@ -19,7 +19,7 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::StencilView;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
@@ -155,57 +155,10 @@ impl<V: Real + Number> Schur<V> {
     }
 }
 
-/// What a factorization makes of the first grid of S1: the arrays that stay, or on large grids windows on the rows in
-/// work, in the memory of vectors, from which rows go to the arrays past the caches once they are complete. That saves
-/// fetching what is written, a third of the traffic.
-pub struct Making {
-    pub center: Four,
-    pub straight: Straight,
-    pub excess: Four,
-    pub inverse: Four,
-    pub black_diagonal: Diagonal,
-    pub b1_distant: Distant,
-    pub b2_distant: Distant,
-    pub schur_center: [Area; 2],
-    windows: bool,
-    members: usize,
-}
-
-/// From so many nodes on the first grid is made in windows: the arrays of smaller ones may stay in a cache.
-const WORTH_WINDOWS: usize = 1 << 19;
-
-/// Rows that a window keeps for itself at the start and end of each member's share, where neighbours come, and between.
-const FIRST_ROWS: usize = 2;
-const LAST_ROWS: usize = 4;
-/// A row is used from the time that row J - 3 is complete until row J + 2 is.
-const ROWS_IN_WORK: usize = 6;
-/// Places of a member; two more are those of the border.
-const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
-
 /// An array of doubles as a vector of CG.
 fn narrow_four<F: Format>(v: &Four) -> Result<Four<F::Vector>> {
     let area = |wide| F::narrow(wide).map_or_else(Area::absent, Ok);
     Ok(Four { r1: area(&v.r1)?, r2: area(&v.r2)?, b1: area(&v.b1)?, b2: area(&v.b2)? })
-}
-
-/// Slot of each row -1 .. cy.
-fn slots(rows: usize, members: usize) -> Vec<u32> {
-    let mut of_row = vec![0];
-    for member in 0..members {
-        let share = rows * member / members..rows * (member + 1) / members;
-        let last = share.end.saturating_sub(LAST_ROWS);
-        for row in share.clone() {
-            let k = row - share.start;
-            let slot = match row {
-                _ if k < FIRST_ROWS => k,
-                _ if row >= last => FIRST_ROWS + ROWS_IN_WORK + (row - last),
-                _ => FIRST_ROWS + k % ROWS_IN_WORK,
-            };
-            of_row.push((2 + member * SLOTS + slot) as u32);
-        }
-    }
-    of_row.push(1);
-    of_row
 }
 
 /// The whole.
@@ -372,50 +325,6 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Where the first grid of S1 is made: in windows, if they are wanted and fit into vectors of CG.
-    pub(super) fn making_of(&self, windows: bool, members: usize) -> Result<Making> {
-        let (first, m) = (&self.grids[0], &self.matrix);
-        let rows = first.layout.cy;
-        let of_row: Arc<[u32]> = slots(rows, members).into();
-        if F::SINGLE {
-            // No vector of CG has room for doubles.
-            let places = 2 + members * SLOTS;
-            return Making::of_windows(|| Area::own_window(&first.layout, places, &of_row), members);
-        }
-        let wide = |area| F::wide(area).ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()));
-        let (r, q, p) = (&self.r, &self.q, &self.p);
-        let hosts = [wide(&r.b1)?, wide(&r.b2)?, wide(&q.b1)?, wide(&q.b2)?, wide(&p.b1)?, wide(&p.b2)?];
-        let taken = of_row.iter().max().map_or(0, |&slot| slot as usize + 1);
-        let each = rows / taken;
-        if !windows || hosts.len() * each < WINDOWS {
-            let [r1, r2, _, _, p1, _] = hosts;
-            let [center1, center2] = &self.schur.center;
-            return Ok(Making {
-                center: m.center.again(),
-                straight: m.straight.again(),
-                excess: self.x.again(),
-                inverse: Four {
-                    r1,
-                    r2,
-                    b1: if F::short(&first.own).is_some() { p1 } else { first.inverse.b1.again() },
-                    b2: Area::absent()?,
-                },
-                black_diagonal: first.black_diagonal.again(),
-                b1_distant: first.b1_distant.again(),
-                b2_distant: first.b2_distant.again(),
-                schur_center: [wide(center1)?, wide(center2)?],
-                windows: false,
-                members,
-            });
-        }
-        let mut made = 0;
-        let next = || {
-            made += 1;
-            Ok(hosts[(made - 1) / each].window((made - 1) % each * taken, &of_row))
-        };
-        Making::of_windows(next, members)
-    }
-
     /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which fused
     /// stages leave in p for a step, is rounded to more than the sweeps' own rounding (tests/formats.rs).
     pub fn fused(&self) -> bool {
@@ -486,6 +395,15 @@ impl<F: Format> Packed<F> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Part of row J of an array of S1, from column I = start on, past the caches.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nobody may use it.
+    pub unsafe fn keep_row(&self, area: &Area<F::Vector>, row: usize, start: usize, values: &[f64]) {
+        // SAFETY: as the caller promised.
+        F::keep(unsafe { &mut area.row_mut(row, 0)[start..][..values.len()] }, values, self.unit.recip());
+    }
+
     /// Colours that CG works on.
     pub fn system(&self) -> &'static [Colour] {
         if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
@@ -527,144 +445,11 @@ impl<F: Format> Packed<F> {
             + m.red_diagonal.bytes()
             + m.black_diagonal.bytes()
             + self.schur.bytes::<F>()
-            + if F::SINGLE { self.making.as_ref().map_or(0, Making::bytes) } else { 0 }
+            + self.making.as_ref().map_or(0, |making| making.own_bytes)
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             - self.vectors_in_the_first_grid()
             + self.natural().bytes()
             + self.projection.bytes()
-    }
-}
-
-/// Areas of [`Making`].
-const WINDOWS: usize = 29;
-
-impl Making {
-    fn of_windows(mut next: impl FnMut() -> Result<Area>, members: usize) -> Result<Self> {
-        let mut four = || -> Result<_> { Ok([next()?, next()?, next()?, next()?]) };
-        let of_colours = |[r1, r2, b1, b2]: [Area; 4]| Four { r1, r2, b1, b2 };
-        let center = of_colours(four()?);
-        let straight = Straight { r1: four()?, r2: four()? };
-        let excess = of_colours(four()?);
-        let black_diagonal = Diagonal { of: four()? };
-        Ok(Self {
-            center,
-            straight,
-            excess,
-            black_diagonal,
-            inverse: Four { r1: next()?, r2: next()?, b1: next()?, b2: Area::absent()? },
-            b1_distant: Distant { east: next()?, north: next()? },
-            b2_distant: Distant { east: next()?, north: next()? },
-            schur_center: [next()?, next()?],
-            windows: true,
-            members,
-        })
-    }
-
-    /// Whether rows are made in windows.
-    #[cfg(test)]
-    pub(super) fn has_windows(&self) -> bool {
-        self.windows
-    }
-
-    fn windows(&self) -> [&Area; WINDOWS] {
-        let (c, e, h, d) = (&self.center, &self.excess, &self.inverse, &self.black_diagonal.of);
-        let [r1, r2] = [&self.straight.r1, &self.straight.r2];
-        let (near, far) = (&self.b1_distant, &self.b2_distant);
-        let [s1, s2] = &self.schur_center;
-        [
-            &c.r1,
-            &c.r2,
-            &c.b1,
-            &c.b2,
-            &r1[0],
-            &r1[1],
-            &r1[2],
-            &r1[3],
-            &r2[0],
-            &r2[1],
-            &r2[2],
-            &r2[3],
-            &e.r1,
-            &e.r2,
-            &e.b1,
-            &e.b2,
-            &h.r1,
-            &h.r2,
-            &h.b1,
-            &d[0],
-            &d[1],
-            &d[2],
-            &d[3],
-            &near.east,
-            &near.north,
-            &far.east,
-            &far.north,
-            s1,
-            s2,
-        ]
-    }
-
-    /// Bytes of windows that have memory of their own.
-    fn bytes(&self) -> usize {
-        self.windows().iter().map(|area| area.bytes()).sum()
-    }
-
-    /// Zeros in windows, before the first row.
-    pub fn start(&self, me: Me) {
-        if !self.windows {
-            return;
-        }
-        let first = if me.index == 0 { 0 } else { 2 + me.index * SLOTS };
-        for area in self.windows() {
-            // SAFETY: slots of this member and, of member 0, those of the border; others come after the barrier.
-            unsafe { area.clear_slots(first..2 + (me.index + 1) * SLOTS) };
-        }
-        me.barrier();
-    }
-
-    /// Row J, complete, to the arrays that stay.
-    ///
-    /// # Safety
-    /// The row must be this member's, and nobody may use it in those arrays.
-    pub unsafe fn finish<F: Format>(&self, k: &Packed<F>, row: usize) {
-        if !self.windows {
-            return;
-        }
-        let (grid, m) = (&k.grids[0], &k.matrix);
-        let copy = |window: &Area, area: &Area| {
-            // SAFETY: as the caller promised.
-            unsafe { copy_past_caches(area.row_mut(row, 0), window.row(row, 0)) };
-        };
-        for colour in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
-            copy(&self.center[colour], &m.center[colour]);
-        }
-        let keep = |window: &Area, area: &Area<F::Vector>| {
-            // SAFETY: as the caller promised.
-            unsafe { F::keep(area.row_mut(row, 0), window.row(row, 0), k.unit.recip()) };
-        };
-        let schur = &k.schur;
-        for k in 0..4 {
-            copy(&self.straight.r1[k], &m.straight.r1[k]);
-            copy(&self.straight.r2[k], &m.straight.r2[k]);
-            keep(&self.black_diagonal.of[k], &schur.diagonal.of[k]);
-        }
-        for (window, area) in [(&self.b1_distant, &schur.b1_distant), (&self.b2_distant, &schur.b2_distant)] {
-            keep(&window.east, &area.east);
-            keep(&window.north, &area.north);
-        }
-        for (window, area) in self.schur_center.iter().zip(&schur.center) {
-            keep(window, area);
-        }
-        if F::short(&grid.own).is_none() {
-            copy(&self.inverse.b1, &grid.inverse.b1);
-        }
-    }
-
-    /// After a member's last row: what it copied past the caches is there for all after the next barrier.
-    pub fn end(&self) {
-        if self.windows {
-            copies_are_done();
-        }
     }
 }
 

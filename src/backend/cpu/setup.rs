@@ -21,15 +21,17 @@
 
 use super::area::{Area, Four};
 use super::cycle::Sections;
-use super::format::{Double, Format};
+use super::format::{Double, Format, Short};
 use super::kernels::{
-    Elimination, Kept, OfDropped, OfReds, StoredPivot, coarse_couplings, deinterleave, distant_couplings, exact_pivots,
-    lose, pivots, round_couplings, row_sums, schur_centers, skew_couplings, store, subtract, without_positive,
+    Elimination, Kept, Link, OfDropped, OfReds, StoredPivot, coarse_couplings, deinterleave, distant_couplings,
+    exact_pivots, lose, pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store,
+    subtract, without_positive,
 };
+use super::making::Making;
 use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
-use super::packed::{Making, Packed, PackedGrid, Shape};
+use super::packed::{Packed, PackedGrid, Shape};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -41,6 +43,9 @@ use std::ops::Range;
 use std::sync::PoisonError;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
+
+/// Columns of four rows that are worked on at a time, 8 kB.
+const COLUMNS_NEAR: usize = 256;
 
 /// The arrays that one row of a natural half stencil is spread over.
 struct Target<'a> {
@@ -291,7 +296,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (grid, first) = (self.grid, self.q == 0);
         let rows = grid.rows(me);
         if let Some(making) = self.exact {
-            making.start(me);
+            making.start(me, grid.layout.cy);
         }
         let Some(last) = rows.clone().last() else { return };
         let (mut spread, mut start) = (Progress::new(&rows, 3), Progress::new(&rows, 2));
@@ -309,7 +314,7 @@ impl<'a, F: Format> Levels<'a, F> {
             }
             reds.early.clone().chain(reds.to(rows.start + 1)).for_each(|row| self.reds(row, scratch));
             grid.barrier(me);
-            self.skew(rows.start);
+            self.skew(rows.start, scratch);
             self.dropped(rows.start, scratch);
             self.finish(rows.start);
             grid.barrier(me);
@@ -318,7 +323,7 @@ impl<'a, F: Format> Levels<'a, F> {
                     self.start_to(row + 2, &mut spread, &mut start);
                 }
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
-                self.skew(row);
+                self.skew(row, scratch);
                 self.dropped(row, scratch);
                 self.coarse(row - 1, scratch);
                 self.finish(row);
@@ -529,8 +534,9 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must be this member's, and reds of row J - 1 to J + 1 done.
-    unsafe fn skew(&self, row: usize) {
+    unsafe fn skew(&self, row: usize, scratch: &mut [f64]) {
         let (grid, setup, straight) = (self.grid, self.setup, self.straight);
+        let n = grid.layout.cx;
         let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.inverse.r1, &self.inverse.r2));
         // SAFETY: as the caller promised.
         unsafe {
@@ -538,13 +544,21 @@ impl<'a, F: Format> Levels<'a, F> {
                 let (a, t) = (straight.couplings(colour, row), self.excess.straight(colour, row));
                 let excess = self.excess[colour].row_mut(row, 0);
                 if let Some(matrix) = self.exact {
-                    // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
-                    let (center, h) = (matrix.center[colour].row(row, 0), self.inverse.straight(colour, row));
-                    let out = matrix.schur_center[k].row_mut(row, 0);
-                    schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
+                    let (center, kept) = (matrix.center[colour].row(row, 0), &self.k.schur.center[k]);
                     if F::SINGLE {
                         // In difference form: its row sum in place of the diagonal.
-                        out.copy_from_slice(excess);
+                        schur_row_sums(excess, center, a, t, setup.zero_row_sum);
+                        self.k.keep_row(kept, row, 0, excess);
+                        continue;
+                    }
+                    // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
+                    let h = self.inverse.straight(colour, row);
+                    if matrix.has_windows() {
+                        schur_centers(excess, &mut scratch[..n], center, a, t, h, setup.zero_row_sum);
+                        self.k.keep_row(kept, row, 0, &scratch[..n]);
+                    } else {
+                        let out = matrix.schur_center[k].row_mut(row, 0);
+                        schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
                     }
                 } else {
                     subtract::<Double>(excess, a, t);
@@ -559,13 +573,19 @@ impl<'a, F: Format> Levels<'a, F> {
                 [r1[NORTH].below(row, 0), h1.below(row, 0), r1[WEST].below(row, 0), r1[EAST].below(row, 0)],
                 link(r1, h1, [SOUTH, WEST, EAST], row, 0),
             ];
-            let [southwest, southeast, northwest, northeast] =
-                [0, 1, 2, 3].map(|k| self.black_diagonal.of[k].row_mut(row, 0));
-            let old = self.exact.is_none();
-            skew_couplings(southwest, southeast, northwest, northeast, setup.black_keeps(), old, links);
-            if let Some(short) = F::short(&grid.own) {
-                for (source, target) in self.black_diagonal.of.iter().zip(&short.diagonal.of) {
-                    store::<F>(target.row_mut(row, 0), source.row(row, 0), setup.unit);
+            let short = F::short(&grid.own);
+            match short.filter(|_| self.exact.is_some_and(Making::has_windows)) {
+                Some(short) => self.skew_past_caches(row, links, short, scratch),
+                None => {
+                    let [southwest, southeast, northwest, northeast] =
+                        [0, 1, 2, 3].map(|k| self.black_diagonal.of[k].row_mut(row, 0));
+                    let old = self.exact.is_none();
+                    skew_couplings(southwest, southeast, northwest, northeast, setup.black_keeps(), old, links);
+                    if let Some(short) = short {
+                        for (source, target) in self.black_diagonal.of.iter().zip(&short.diagonal.of) {
+                            store::<F>(target.row_mut(row, 0), source.row(row, 0), setup.unit);
+                        }
+                    }
                 }
             }
 
@@ -573,6 +593,31 @@ impl<'a, F: Format> Levels<'a, F> {
             distant_couplings(target, r2[WEST].row(row, 0), h2.row(row, 0), r2[EAST].row(row, 0));
             let target = self.b2_distant.east.row_mut(row, 0);
             distant_couplings(target, r1[WEST].row(row, 1), h1.row(row, 1), r1[EAST].row(row, 1));
+        }
+    }
+
+    /// Diagonal couplings of row J of S1 to their array and, in a short format, to that of the level, a few columns at a
+    /// time, which stay in the nearest cache in between.
+    ///
+    /// # Safety
+    /// The row must be this member's.
+    unsafe fn skew_past_caches(&self, row: usize, links: [Link; 4], short: &Short<F::Stored>, scratch: &mut [f64]) {
+        let (n, keeps) = (self.grid.layout.cx, self.setup.black_keeps());
+        for start in (0..n).step_by(COLUMNS_NEAR) {
+            let columns = start..n.min(start + COLUMNS_NEAR);
+            let mut parts = scratch.chunks_exact_mut(columns.len());
+            let mut part = || parts.next().expect("room for four parts of a row");
+            let (southwest, southeast, northwest, northeast) = (part(), part(), part(), part());
+            let links = links.map(|link| link.map(|values| &values[columns.clone()]));
+            skew_couplings(southwest, southeast, northwest, northeast, keeps, false, links);
+            for (k, values) in [southwest, southeast, northwest, northeast].into_iter().enumerate() {
+                // SAFETY: as the caller promised.
+                unsafe {
+                    let stored = &mut short.diagonal.of[k].row_mut(row, 0)[columns.clone()];
+                    store::<F>(stored, values, self.setup.unit);
+                    self.k.keep_row(&self.k.schur.diagonal.of[k], row, start, values);
+                }
+            }
         }
     }
 
@@ -720,7 +765,8 @@ impl<E: Elimination> PivotRow<'_, E> {
 mod tests {
     use super::*;
     use crate::backend::Lumping;
-    use crate::backend::cpu::format::{Brain, Single};
+    use crate::backend::cpu::area::Number;
+    use crate::backend::cpu::format::{Brain, Mixed, Single};
     use crate::backend::cpu::team::Team;
     use crate::backend::storage::Storage;
     use crate::grid::inspection::{Inspection, Questions};
@@ -879,7 +925,7 @@ mod tests {
 
     /// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
     /// nines in the vectors before.
-    fn made<F: Format<Vector = f64>>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Vec<u64> {
+    fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
         let mut inspection = Inspection::default();
         inspection.start(1).unwrap();
         inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
@@ -888,43 +934,62 @@ mod tests {
         let mut k = Packed::<F>::new(Shape::new(a, setup)).unwrap();
         k.prepare(setup, components, members).unwrap();
         k.making = Some(k.making_of(windows, members).unwrap());
-        assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows));
+        assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows || F::SINGLE));
         let context = PivotContext { a, components };
         let mut team = Team::new(members).unwrap();
         let k = &k;
         for _ in 0..2 {
-            for vector in [&k.x, &k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
-                for row in 0..k.grids[0].layout.cy {
-                    // SAFETY: no run is on.
-                    unsafe { vector.row_mut(row, 0) }.fill(9.0);
+            for row in 0..k.grids[0].layout.cy {
+                // SAFETY: no run is on.
+                unsafe {
+                    [&k.x, &k.b].iter().for_each(|v| ALL.iter().for_each(|&c| v[c].row_mut(row, 0).fill(9.0)));
+                    for vector in [&k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
+                        vector.row_mut(row, 0).fill(F::Vector::narrow(9.0));
+                    }
                 }
             }
             team.run(|me| drop(k.factorize_share(me, setup, &context)), |me| k.factorize_share(me, setup, &context))
                 .unwrap()
                 .unwrap();
         }
-        let mut bits = Vec::new();
         let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
-        let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
-        let distant =
-            [&first.b1_distant.east, &first.b1_distant.north, &first.b2_distant.east, &first.b2_distant.north];
-        let couplings = m.straight.r1.iter().chain(&m.straight.r2).chain(&first.black_diagonal.of);
-        for area in center.into_iter().chain(distant).chain(couplings).chain(&k.schur.center) {
-            for row in 0..first.layout.cy {
+        fn values<R: Real + Number>(areas: &[&Area<R>], rows: usize) -> Vec<f64> {
+            let of = |area: &Area<R>| -> Vec<f64> {
                 // SAFETY: no run is on.
-                bits.extend(unsafe { area.row(row, 0) }.iter().map(|v| (v + 0.0).to_bits()));
-            }
+                (0..rows).flat_map(|row| unsafe { area.row(row, 0) }.iter().map(|v| v.wide() + 0.0)).collect()
+            };
+            areas.iter().flat_map(|area| of(area)).collect()
         }
+        let rows = first.layout.cy;
+        let (s, near, far) = (&k.schur, &k.schur.b1_distant, &k.schur.b2_distant);
+        let couplings: Vec<_> = s.diagonal.of.iter().chain([&near.east, &near.north, &far.east, &far.north]).collect();
+        let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
+        let of_a: Vec<_> = m.straight.r1.iter().chain(&m.straight.r2).chain(center).collect();
+        let mut stored = Vec::new();
         for (grid, sweep) in [(first, F::sweep(first)), (second, F::sweep(second))] {
             for row in grid.layout.rows(Colour::B1) {
                 for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
                     // SAFETY: no run is on.
                     let values = unsafe { area.row(row, 0) };
-                    bits.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide().to_bits()));
+                    stored.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
                 }
             }
         }
-        bits
+        Made {
+            a: values(&of_a, rows),
+            couplings: values(&couplings, rows),
+            centers: values(&[&s.center[0], &s.center[1]], rows),
+            stored,
+        }
+    }
+
+    /// Values of a matrix, of S1, and of M.
+    #[derive(Debug, PartialEq)]
+    struct Made {
+        a: Vec<f64>,
+        couplings: Vec<f64>,
+        centers: Vec<f64>,
+        stored: Vec<f64>,
     }
 
     #[test]
@@ -946,6 +1011,21 @@ mod tests {
             assert_eq!(alone, made::<Double>(&a, &f64, members, true), "f64, {nx} x {ny}, {members} members");
             let alone = made::<Brain>(&a, &bf16, 1, false);
             assert_eq!(alone, made::<Brain>(&a, &bf16, members, true), "bf16, {nx} x {ny}, {members} members");
+            // In single precision S1 is the same to its rounding, over the unit, with row sums in place of centers.
+            let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1, false);
+            assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
+            assert!(
+                single.couplings.iter().eq(alone
+                    .couplings
+                    .iter()
+                    .map(|v| f64::from((v / 2.0) as f32))
+                    .collect::<Vec<_>>()
+                    .iter())
+            );
+            for (members, windows) in [(1, true), (members, false), (members, true)] {
+                let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members, windows);
+                assert!(single == other, "mixed, {nx} x {ny}, {members} members");
+            }
         }
     }
 

@@ -7,14 +7,14 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_direction, add_scaled, begin, direct, dot, dot_mixed, five_points, interleave, largest_in, narrow, nine_points,
-    over_center, scale_in_place, scale_row, schur_residual, solve_by_center, subtract, subtract_from, subtract_scaled,
-    sum_by_center,
+    add_direction, add_scaled, begin, direct, dot, dot_mixed, five_points, largest_in, narrow, nine_points,
+    over_center, scale_row, schur_residual, solve_by_center, subtract, subtract_from, sum_by_center,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
 use super::setup::{natural_rows, split};
+use super::sweeps::{collect, colours_of_row, spread};
 use super::team::Me;
 use crate::backend::cycle::apply_section;
 use crate::backend::storage::Real;
@@ -28,7 +28,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
 
 /// Values beside a row of `scratch`: a neighbour to the left and right is read.
 const BORDER: usize = 8;
@@ -201,136 +200,6 @@ impl<'a, F: Format> Member<'a, F> {
     }
 }
 
-impl<F: Format> PackedGrid<F> {
-    /// v = v / d on this member's rows of an eliminated colour.
-    fn scale(&self, me: Me, colour: Colour) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe {
-                let a = match colour {
-                    Colour::B1 => m.diagonal.couplings(colour, row),
-                    _ => m.straight.couplings(colour, row),
-                };
-                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
-            }
-        }
-    }
-
-    /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
-    pub(super) fn forward_red(&self, me: Me) {
-        self.scale(me, Colour::R1);
-        self.scale(me, Colour::R2);
-        self.barrier(me);
-        for row in self.rows(me) {
-            for colour in BLACK {
-                // SAFETY: reads red rows, writes black rows of this member.
-                unsafe {
-                    let a = F::sweep(self).straight.couplings(colour, row);
-                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
-                }
-            }
-        }
-    }
-
-    /// z_r = y_r - A_rb z_b / d_r.
-    pub(super) fn backward_red(&self, me: Me) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: reads black rows, writes red rows of this member.
-                unsafe {
-                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
-                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
-                }
-            }
-        }
-    }
-
-    /// The even level, from b1 to b2.
-    pub(super) fn forward_dropped(&self, me: Me) {
-        self.scale(me, Colour::B1);
-        self.barrier(me);
-        for row in self.rows(me) {
-            // SAFETY: reads b1, writes b2 rows of this member.
-            unsafe {
-                let (a, v) = (F::sweep(self).diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
-            }
-        }
-    }
-
-    /// The same backward.
-    pub(super) fn backward_dropped(&self, me: Me) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            // SAFETY: reads b2, writes b1 rows of this member.
-            unsafe {
-                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
-            }
-        }
-    }
-
-    /// Kept values of this grid, spread over the colours of the next.
-    pub(super) fn send_down(&self, me: Me, coarse: &Self) {
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
-                unsafe { spread(&coarse.layout, row, &self.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
-            }
-        }
-    }
-
-    /// And back.
-    pub(super) fn bring_up(&self, me: Me, coarse: &Self) {
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads the next grid, writes b2 rows of this member.
-                unsafe {
-                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
-                };
-            }
-        }
-    }
-}
-
-/// Spreads natural row j, times `scale`, over the colours.
-///
-/// # Safety
-/// Rows J of the two colours of row j must not be used by others in this step.
-pub(super) unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
-    let row = (j + layout.shift_y) / 2;
-    let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
-    let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
-    split((layout.shift_x, values), even, odd);
-    if scale != 1.0 {
-        scale_row(even, scale);
-        scale_row(odd, scale);
-    }
-}
-
-/// Collects natural row j from the colours.
-///
-/// # Safety
-/// Nobody may write rows J of the two colours of row j in this step.
-pub(super) unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
-    let row = (j + layout.shift_y) / 2;
-    let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
-    let (even, odd) = unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) };
-    if layout.shift_x == 1 {
-        // A single column: it is the odd one.
-        values[0] = odd[0];
-        return;
-    }
-    interleave(even, odd, values);
-    if layout.grid.nx % 2 == 1 {
-        values[layout.grid.nx - 1] = even[layout.grid.nx / 2];
-    }
-}
-
 /// v = scale z.
 fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
     for (v, z) in v.iter_mut().zip(z) {
@@ -343,11 +212,6 @@ fn convert<R: Real>(r: &mut [R], v: &[f64]) {
     for (r, v) in r.iter_mut().zip(v) {
         *r = R::narrow(*v);
     }
-}
-
-/// Colours of the even and odd columns of natural row j.
-fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
-    if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }
 
 impl<F: Format> Packed<F> {

@@ -669,7 +669,7 @@ impl Run<'_> {
         let renewal_at = if renews { i64::try_from(test.renewal_at).unwrap_or(i64::MAX) } else { i64::MAX };
         let s = &mut *self.k.scalars;
         (s.renewal, s.peak) = (test.renewal, test.peak);
-        s.low_peak = if renews { test.low_peak } else { f64::INFINITY };
+        (s.low_peak, s.low_rho) = if renews { (test.low_peak, test.low_rho) } else { (f64::INFINITY, 0.0) };
         (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
         (s.iteration, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
         s.preconditioned = i32::from(test.preconditioned);
@@ -745,7 +745,7 @@ impl Run<'_> {
             self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
             let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
-            let due = peak > s.low_peak && norm2 <= s.renewal * peak || s.iteration >= renewal_at;
+            let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
             return match s.code {
                 code::PAUSED if !stopped => {
