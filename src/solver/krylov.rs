@@ -43,12 +43,12 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// constant in r, while rounding of the large S1 p has left r another one that the norm does not show: M^-1 would make much
 /// of it later. Rounding has mostly changed r little by then, and the iteration goes on in its direction. Where the square
 /// of what was recurred is off by a factor of `DRIFTED`, rounding is a third of the residual: p = z again; likewise where r'M^-1 r is
-/// `GROWN` times what it was. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
+/// `GROWN` times what it was. Nor is a square that is not positive a sign of an indefinite matrix there: it starts again. If moreover the square is more than `GAINED` of that at the last renewal, it starts again from
 /// there, as after a missed test.
 const RENEWAL: f64 = 1e-8;
 const RENEWAL_ITERATIONS: usize = 40;
 const DRIFTED: f64 = 1.1;
-const GROWN: f64 = 10.0;
+const GROWN: f64 = 2.0;
 const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
@@ -205,7 +205,7 @@ pub fn pcg(
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
                 rho_new = s.preconditioned_square();
-                if vanished(rho_new, norm2, reach) {
+                if vanished(rho_new, norm2, reach) || rounded(s, rho_new) {
                     rho_new = 0.0;
                 }
                 not_negative("r'M^-1 r", rho_new, iterations)?.sqrt()
@@ -218,7 +218,7 @@ pub fn pcg(
             if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            let spent = !ends && vanished(rho_new, norm2, reach);
+            let spent = !ends && (vanished(rho_new, norm2, reach) || rounded(s, rho_new));
             if ends || spent {
                 if !renews {
                     s.advance_solution(alpha); // x += alpha p, which the next stage would have done
@@ -246,7 +246,7 @@ pub fn pcg(
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
             sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });
-            if vanished(sigma, norm2, reach) {
+            if vanished(sigma, norm2, reach) || rounded(s, sigma) {
                 break;
             }
             positive("p'Ap", sigma, iterations + 1)?;
@@ -255,6 +255,11 @@ pub fn pcg(
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
     }
+}
+
+/// In single precision, squares after the first may be anything.
+fn rounded(s: &dyn RrbSteps, square: f64) -> bool {
+    square <= 0.0 && s.renews()
 }
 
 /// The tested norm of b - A x, which the recurred residual may have left behind; `recurred` where the caller looks.
