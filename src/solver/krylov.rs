@@ -107,7 +107,7 @@ pub fn pcg(
         let mut rho = s.preconditioned_square();
         // M is definite: on a singular system a guess may leave nothing but rounding.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
-        let spent = spent || constant || vanished(rho, norm2, reach);
+        let spent = spent || constant || vanished(rho, norm2, reach) || iterations > 0 && rounded(s, rho);
         if !spent {
             positive("r'M^-1 r", rho, iterations)?;
         }
@@ -144,7 +144,7 @@ pub fn pcg(
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
-        if vanished(sigma, norm2, reach) {
+        if vanished(sigma, norm2, reach) || iterations > 0 && rounded(s, sigma) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive("p'Ap", sigma, iterations + 1)?;
