@@ -101,7 +101,7 @@ impl<F: Format> Packed<F> {
         let of_row: Arc<[u32]> = slots(rows, members).into();
         let (mut windows, mut own_bytes) = (Vec::new(), 0);
         for k in 0..count {
-            let host = if each > 0 { hosts.get(k / each) } else { None };
+            let host = k.checked_div(each).and_then(|host| hosts.get(host));
             windows.push(match host {
                 Some(host) => host.window(k % each * slots_in_all, &of_row),
                 None => {
