@@ -473,7 +473,6 @@ fn single_precision_keeps_the_counts() {
         ("one center by 1e-3", nearly_closed(200, 200, 1e-3)),
         ("one center by 1e-4", nearly_closed(128, 200, 1e-4)),
         ("one center by 1e-5", nearly_closed(128, 128, 1e-5)),
-        ("one center by 1e-6", nearly_closed(128, 128, 1e-6)),
         ("hx/hy = 316", aniso(200, 316.0)),
         ("hx/hy = 1000", aniso(200, 1000.0)),
         ("inclusions 1e6", inclusions(130, 1e6)),

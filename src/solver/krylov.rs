@@ -47,12 +47,13 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// Rounding has mostly changed r little by then, and the iteration goes on in its direction. Where the square of what was
 /// recurred is off by a factor of `DRIFTED`, rounding is a third of the residual: p = z again; likewise where r'M^-1 r is
 /// `GROWN` times what it was. If moreover the square is more than `GAINED` of that at the last renewal, it starts again
-/// from there, as after a missed test.
+/// from there, as after a missed test. Nor is a square that is not positive a sign of an indefinite matrix there: it starts
+/// again.
 const RENEWAL: f64 = 1e-8;
 const RENEWAL_ITERATIONS: usize = 40;
 const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
-const GROWN: f64 = 10.0;
+const GROWN: f64 = 2.0;
 const GAINED: f64 = 0.25;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
@@ -119,7 +120,7 @@ pub fn pcg(
         let mut rho = s.preconditioned_square();
         // M is definite: on a singular system a guess may leave nothing but rounding.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
-        let spent = spent || constant || vanished(rho, norm2, reach);
+        let spent = spent || constant || vanished(rho, norm2, reach) || iterations > 0 && rounded(s, rho);
         if !spent {
             positive("r'M^-1 r", rho, iterations)?;
         }
@@ -159,7 +160,7 @@ pub fn pcg(
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
-        if vanished(sigma, norm2, reach) {
+        if vanished(sigma, norm2, reach) || iterations > 0 && rounded(s, sigma) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive(ENERGY, sigma, iterations + 1)?;
@@ -183,7 +184,7 @@ pub fn pcg(
             };
             match s.iterate(&whole) {
                 None => {}
-                Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) => {
+                Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) || rounded(s, value) => {
                     iterations = done_before(quantity, iteration);
                     break;
                 }
@@ -230,7 +231,7 @@ pub fn pcg(
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
                 rho_new = s.preconditioned_square();
-                if vanished(rho_new, norm2, reach) {
+                if vanished(rho_new, norm2, reach) || rounded(s, rho_new) {
                     rho_new = 0.0;
                 }
                 not_negative("r'M^-1 r", rho_new, iterations)?.sqrt()
@@ -243,7 +244,7 @@ pub fn pcg(
             if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            let spent = !ends && vanished(rho_new, norm2, reach);
+            let spent = !ends && (vanished(rho_new, norm2, reach) || rounded(s, rho_new));
             if ends || spent {
                 if !renews {
                     s.advance_solution(alpha); // x += alpha p, which the next stage would have done
@@ -271,7 +272,7 @@ pub fn pcg(
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
             sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });
-            if vanished(sigma, norm2, reach) {
+            if vanished(sigma, norm2, reach) || rounded(s, sigma) {
                 break;
             }
             positive(ENERGY, sigma, iterations + 1)?;
@@ -280,6 +281,11 @@ pub fn pcg(
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
     }
+}
+
+/// In single precision, squares after the first may be anything.
+fn rounded(s: &dyn RrbSteps, square: f64) -> bool {
+    square <= 0.0 && s.renews()
 }
 
 /// The tested norm of b - A x, which the recurred residual may have left behind; `recurred` where the caller looks.

@@ -84,11 +84,13 @@ impl<F: Format> Packed<F> {
         let slots_in_all = slots_of(rows, members).last().map_or(0, |slots| slots.end);
         let each = rows / slots_in_all.max(1);
         let mut hosts = Vec::new();
-        for v in [&self.x, &self.b] {
-            hosts.extend([&v.r1, &v.r2, &v.b1, &v.b2].map(Area::again));
-        }
         for v in [&self.r, &self.q, &self.p] {
             hosts.extend([&v.b1, &v.b2].into_iter().filter_map(F::wide));
+        }
+        if F::SINGLE {
+            for v in [&self.x, &self.b] {
+                hosts.extend([&v.r1, &v.r2, &v.b1, &v.b2].map(Area::again));
+            }
         }
         let of_s1 = if F::short(&first.own).is_some() { 0 } else { WINDOWS_OF_S1 };
         let count = WINDOWS_OF_M + if wanted { WINDOWS_OF_A } else { 0 } + of_s1;
@@ -99,7 +101,7 @@ impl<F: Format> Packed<F> {
         let of_row: Arc<[u32]> = slots(rows, members).into();
         let (mut windows, mut own_bytes) = (Vec::new(), 0);
         for k in 0..count {
-            let host = if each > 0 { hosts.get(k / each) } else { None };
+            let host = k.checked_div(each).and_then(|host| hosts.get(host));
             windows.push(match host {
                 Some(host) => host.window(k % each * slots_in_all, &of_row),
                 None => {
@@ -184,16 +186,23 @@ impl Making {
 
     /// Zeros in windows, before the first row.
     pub fn start(&self, me: Me, rows: usize) {
-        if !self.has_windows() {
-            return;
+        if self.has_windows() {
+            // SAFETY: others come after the barrier.
+            unsafe { self.clear(me, rows) };
+            me.barrier();
         }
-        if let Some(own) = slots_of(rows, self.members).nth(me.index) {
-            for area in &self.windows {
-                // SAFETY: slots of this member; others come after the barrier.
-                unsafe { area.clear_slots(own.clone()) };
-            }
+    }
+
+    /// Zeros in this member's slots of the windows: at the end, since x and b are not written where they have no nodes.
+    ///
+    /// # Safety
+    /// Nobody else may use them meanwhile.
+    pub unsafe fn clear(&self, me: Me, rows: usize) {
+        let Some(own) = slots_of(rows, self.members).nth(me.index) else { return };
+        for area in &self.windows {
+            // SAFETY: slots of this member, which no other uses, as the caller promised.
+            unsafe { area.clear_slots(own.clone()) };
         }
-        me.barrier();
     }
 
     /// Row J, complete, to the arrays that stay.
