@@ -490,8 +490,13 @@ fn single_precision() {
                 assert_eq!(history.len(), count + 1, "{what}");
                 // On hard problems sweeps in single precision make counts a matter of chance (tests/formats.rs).
                 let most = 1 + expected.max(double) / 10;
-                eprintln!("{what}: {count}, on the host {expected}, in double precision {double}; {of_m:.1e} {of_x:.1e}");
-                assert!(count.abs_diff(expected) <= most || count.abs_diff(double) <= most, "{what}: {count}, {expected}");
+                eprintln!(
+                    "{what}: {count}, on the host {expected}, in double precision {double}; {of_m:.1e} {of_x:.1e}"
+                );
+                assert!(
+                    count.abs_diff(expected) <= most || count.abs_diff(double) <= most,
+                    "{what}: {count}, {expected}"
+                );
                 if !more.contains("preconditioned") {
                     let tolerance = device.real(key::REL_TOL);
                     let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
