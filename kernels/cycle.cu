@@ -195,12 +195,12 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first(a.first, now, state.rho, norm2);
+                descend_first<1>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & UNMET)) meet(c.meeting, state.phase);
             } else if (op.kind == ADVANCE_FIRST) {
-                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false>(a.first, now));
+                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1>(a.first, now));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 meet(c.meeting, state.phase);
