@@ -34,7 +34,7 @@ pub enum Topic {
     Inversion,
     /// An exchange of ghost cells of its own, against a coloured sweep, which hands them on in passing.
     Exchange,
-    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets, figure 6.
+    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches of the host.
     Device,
     /// The block product by sine transforms, by batched matrix products, and by the paper's matrix-vector products.
     Forms,
