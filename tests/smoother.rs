@@ -3,7 +3,7 @@
 mod common;
 
 use common::smoother::*;
-use common::{outcome, status};
+use common::{max_difference, outcome, status};
 use std::ffi::c_void;
 
 const STENCILS: [&str; 5] = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
