@@ -78,14 +78,14 @@ const RATE: &str = "G cell-sweeps a second";
 
 /// All figures of the device.
 pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
-    let mut charts = vec![forms(effort)?, sizes(effort)?, mixed(effort)?];
-    charts.push(transfers(effort)?);
+    let mut charts = forms(effort)?;
+    charts.extend([sizes(effort)?, mixed(effort)?, transfers(effort)?]);
     charts.extend(orders(effort)?);
     Ok(charts)
 }
 
 /// Methods, the dense inverse, and the paper's form, of the same patches in one run.
-fn forms(effort: Effort) -> Result<Chart, String> {
+fn forms(effort: Effort) -> Result<Vec<Chart>, String> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let (mut places, mut values) = (Vec::new(), Vec::new());
@@ -107,15 +107,14 @@ fn forms(effort: Effort) -> Result<Chart, String> {
     let exchange = median(effort.repeats, || smoother.exchange_there())?;
     let (one, many) =
         (median(effort.repeats, || smoother.sweep(1))?, median(effort.repeats, || smoother.sweep(SWEEPS))?);
-    let title = format!(
-        "{} patches of 64^3 on the device, blocks of 8^3; a call with one sweep {:.1} us, the exchange alone {:.1} us, a sweep of {SWEEPS} {:.1} us",
-        effort.patches,
-        1e6 * one,
-        1e6 * exchange,
-        1e6 * many / f64::from(SWEEPS)
-    );
+    let title = format!("{} patches of 64^3 on the device, blocks of 8^3", effort.patches);
     let curves = vec![Curve { name: "rate".to_owned(), points: bars(&values) }];
-    Ok(chart("device_methods", title, "method", RATE, places, curves))
+    let methods = chart("device_methods", title.clone(), "method", RATE, places, curves);
+    let times = [one, many / f64::from(SWEEPS), exchange].map(|s| 1e6 * s);
+    let places = ["one sweep".to_owned(), format!("{SWEEPS} sweeps, of each"), "exchange alone".to_owned()];
+    let curves = vec![Curve { name: "time".to_owned(), points: bars(&times) }];
+    let calls = chart("device_calls", format!("{title}: calls"), "call", "microseconds", places.to_vec(), curves);
+    Ok(vec![methods, calls])
 }
 
 fn sizes(effort: Effort) -> Result<Chart, String> {
