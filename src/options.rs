@@ -119,9 +119,17 @@ macro_rules! results {
     };
 }
 
-const BACKENDS: &[(&str, i64)] = &[("auto", 0), ("cpu", 1), ("cuda", 2), ("reference", 3)];
-const PRECISIONS: &[(&str, i64)] = &[("auto", 0), ("f64", 1), ("f32", 2), ("bf16", 3), ("mixed", 4)];
-const CYCLES: &[(&str, i64)] = &[("auto", 0), ("v", 1), ("amli", 2), ("k", 3)];
+/// Values of the options and results of these names.
+pub const BACKENDS: &[(&str, i64)] = &[("auto", 0), ("cpu", 1), ("cuda", 2), ("reference", 3)];
+/// See [`BACKENDS`].
+pub const PRECISIONS: &[(&str, i64)] = &[("auto", 0), ("f64", 1), ("f32", 2), ("bf16", 3), ("mixed", 4)];
+/// See [`BACKENDS`].
+pub const CYCLES: &[(&str, i64)] = &[("auto", 0), ("v", 1), ("amli", 2), ("k", 3)];
+
+/// The name of choice `number`.
+pub fn name_of(choices: &[(&'static str, i64)], number: i64) -> &'static str {
+    choices.iter().find(|(_, n)| *n == number).map_or("?", |(name, _)| name)
+}
 
 const BLOCK_SOLVERS: &[(&str, i64)] = &[("auto", 0), ("fast_diagonalization", 1), ("dense", 2)];
 

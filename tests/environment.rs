@@ -290,6 +290,8 @@ fn log_lines() {
     assert_eq!(lines.0.len(), 1, "{:?}", lines.0);
     let (level, line) = &lines.0[0];
     assert!(*level == 1 && line.contains(&format!("{} iterations", solver.iterations())), "{line}");
+    // What auto picked.
+    assert!(line.contains("f64 v"), "{line}");
     lines.0.clear();
     solver.options("verbosity=2").unwrap();
     solver.solve_from_zero(&b);

@@ -12,7 +12,7 @@ use crate::backend::{self, Arrays};
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
-use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
+use crate::options::{BACKENDS, CYCLES, Family, Options, PRECISIONS, RESULTS, ResultEntry, info, name_of, opt};
 use crate::report::{History, Nobody, Observer, Outcome, StopReason};
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
@@ -518,12 +518,16 @@ impl rrb_handle {
         };
         self.outcome = outcome;
         if verbosity >= 1 {
+            let done = &core.done;
             self.settings.log.line(
                 1,
                 format_args!(
-                    "rrb: {} x {}, {} iterations, relative residual {:.3e} -> {:.3e}, {:.3} ms",
+                    "rrb: {} x {}, {} {} {}, {} iterations, relative residual {:.3e} -> {:.3e}, {:.3} ms",
                     self.grid.nx,
                     self.grid.ny,
+                    name_of(BACKENDS, done.backend),
+                    name_of(PRECISIONS, done.precision),
+                    name_of(CYCLES, done.cycle),
                     outcome.iterations,
                     outcome.initial_residual,
                     outcome.final_residual,

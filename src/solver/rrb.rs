@@ -616,9 +616,9 @@ fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
     }
 }
 
-/// center * guess > limit * b, where no product need fit a double.
+/// center * guess > limit * b, where no product need fit a double. The host may trap what makes infinities: no log2(0).
 fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
-    center.log2() + guess.log2() > limit.log2() + b.log2()
+    guess > 0.0 && center.log2() + guess.log2() > limit.log2() + b.log2()
 }
 
 fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
