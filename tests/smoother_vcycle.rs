@@ -2,14 +2,15 @@
 //! SplitMix64 seeded 42, grids halved to 2^3 with 60 point sweeps there, restriction = average of 8 times 4, trilinear
 //! interpolation, ghosts = -inner before each sweep, rho = (r16 / r8)^(1/8).
 //!
-//! Two things about the program that made the numbers follow from the numbers themselves, and are repeated here:
-//! - It stopped at the first cycle m <= 16 with r_m <= 1e-13 r_0, and gave (r_m / r_8)^(1/(m-8)). Where fewer
-//!   than 16 cycles were needed, and a slow mode still grows beside fast ones, this differs from (r16 / r8)^(1/8) by up to 11 %:
-//!   fe27, rb, 1x1x1, V(2,1), omega 0.85 stopped at m = 12 with 0.1157; at m = 16 it would have been 0.1280.
+//! By this definition all rows but two agree within the 5 % that are asked for. What is left comes of two things about the
+//! program that made the numbers, which follow from the numbers themselves:
+//! - It stopped at the first cycle m <= 16 with r_m <= 1e-13 r_0, and gave (r_m / r_8)^(1/(m-8)). Of the 52 rows where fewer
+//!   than 16 cycles were needed, those in which a slow mode still grows beside fast ones differ: up to 4.4 %, and the two of
+//!   `STOPPED_EARLY` by 10.6 and 6.3 % (fe27, rb, 1x1x1, V(2,1), omega 0.85: 0.1157 at m = 12, 0.1280 at m = 16).
 //! - Its count of sweeps, by which blocks are staggered, ran on from row to row. With an odd number of sweeps a cycle (64^3,
-//!   V(2,1)) and an odd number of cycles, later rows begin with a shifted sweep.
+//!   V(2,1)) and an odd number of cycles, the rows that follow begin with a shifted sweep: up to 4.9 % for V(1,1) with 8^3 blocks.
 //!
-//! With both, rows agree to all digits given, staggered ones to 0.25 %.
+//! With both, all rows agree to 0.3 %, those that are not staggered to the digits given.
 
 mod common;
 
@@ -152,29 +153,40 @@ impl Cycle {
         self.done += sweeps;
     }
 
-    fn factor(&mut self) -> f64 {
+    /// The factor as it is defined, and as the program behind the golden numbers computed it. `done`: sweeps before the first.
+    fn factors(&mut self, done: i32) -> [f64; 2] {
+        self.done = done;
         let n = *self.grids[0].n;
         let mut random = Random(42);
         let values: Vec<f64> = (0..n * n * n).map(|_| 2.0 * random.uniform() - 1.0).collect();
         self.grids[0].level.set(|[i, j, k]| values[((k * n + j) * n + i) as usize], |_| 0.0);
         let norm = |grids: &mut [Grid]| grids[0].before.norm(&mut grids[0].level);
         let mut norms = vec![norm(&mut self.grids)];
-        while norms.len() <= 16 && (norms.len() <= 9 || norms[norms.len() - 1] > CONVERGED * norms[0]) {
+        while norms.len() <= LAST {
             self.run(0);
             norms.push(norm(&mut self.grids));
         }
-        let last = norms.len() - 1;
-        (norms[last] / norms[8]).powf(1.0 / (last - 8) as f64)
+        let stop = (9..LAST).find(|&m| norms[m] <= CONVERGED * norms[0]).unwrap_or(LAST);
+        [LAST, stop].map(|last| (norms[last] / norms[8]).powf(1.0 / (last - 8) as f64))
     }
 }
+
+/// Cycles.
+const LAST: usize = 16;
 
 /// Relative residual at which the program behind the golden numbers stopped.
 const CONVERGED: f64 = 1e-13;
 
-/// A fifth of what is asked for: four times the largest difference, that of staggered rows.
-const BOUND: f64 = 0.01;
+/// What is asked for, by the definition.
+const ASKED: f64 = 0.05;
 
-/// Within the bound, and half a unit of the last digit that is given.
+/// Twice the largest difference of factors that are computed as that program did.
+const AS_MADE: f64 = 0.005;
+
+/// Rows whose number is not that of the definition: it is 10.6 and 6.3 % less.
+const STOPPED_EARLY: [&str; 2] = ["fe27,32,rb,1x1x1,2,1,0.85,0,0,0.1157", "fe27,32,rb,2x2x2,2,1,0.85,0,0,0.0982"];
+
+/// Within the bounds, and half a unit of the last digit that is given.
 fn check(wanted: impl Fn(&[&str]) -> bool) {
     let text = include_str!("golden/vcycle.csv");
     let mut checked = 0;
@@ -193,15 +205,19 @@ fn check(wanted: impl Fn(&[&str]) -> bool) {
             format!("omega={} {method}", word[6]),
             format!("omega={} {method} reverse={}", word[6], i32::from(reverse)),
         ];
-        // Rows that begin with a shifted sweep.
-        let shifted = staggered && word[1] == "64" && block[0] >= 4;
+        // Rows that begin with a shifted sweep: those after gs, 4x4x4, V(2,1), whose cycles must have been odd in number.
+        let shifted = staggered && word[1] == "64" && (block[0] == 8 || (block[0] == 4 && word[2] == "rb"));
         let mut cycle =
             Cycle::new(&stencil(word[0]), number(1) as i64, [block[0], block[1], block[2]], sweeps, staggered, options);
-        cycle.done = i32::from(shifted);
-        let (rho, expected) = (cycle.factor(), number(9));
+        let [defined, mut made] = cycle.factors(0);
+        if shifted {
+            made = cycle.factors(1)[1];
+        }
+        let expected = number(9);
         checked += 1;
-        if (rho - expected).abs() > BOUND * expected + 5e-5 {
-            wrong.push(format!("{line}: {rho:.4}"));
+        let differs = |rho: f64, bound: f64| (rho - expected).abs() > bound * expected + 5e-5;
+        if differs(made, AS_MADE) || (differs(defined, ASKED) && !STOPPED_EARLY.contains(&line)) {
+            wrong.push(format!("{line}: {defined:.4}, as made {made:.4}"));
         }
     }
     assert!(checked > 0);

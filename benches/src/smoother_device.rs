@@ -1,6 +1,7 @@
 //! Block smoothers on a CUDA device: patches that stay there, block sizes, mixed sets, patches of the host that come and go
 //! (the paper's figure 6), and the kernel of the paper's appendix.
 
+use crate::machine::cores;
 use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
 use crate::timing::Samples;
 use cudarc::driver::sys;
@@ -77,13 +78,14 @@ const RATE: &str = "G cell-sweeps a second";
 
 /// All figures of the device.
 pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
-    let mut charts = vec![forms(effort)?, sizes(effort)?, mixed(effort)?];
-    charts.push(transfers(effort)?);
+    let mut charts = forms(effort)?;
+    charts.extend([sizes(effort)?, mixed(effort)?, transfers(effort)?]);
+    charts.extend(orders(effort)?);
     Ok(charts)
 }
 
 /// Methods, the dense inverse, and the paper's form, of the same patches in one run.
-fn forms(effort: Effort) -> Result<Chart, String> {
+fn forms(effort: Effort) -> Result<Vec<Chart>, String> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let (mut places, mut values) = (Vec::new(), Vec::new());
@@ -105,15 +107,14 @@ fn forms(effort: Effort) -> Result<Chart, String> {
     let exchange = median(effort.repeats, || smoother.exchange_there())?;
     let (one, many) =
         (median(effort.repeats, || smoother.sweep(1))?, median(effort.repeats, || smoother.sweep(SWEEPS))?);
-    let title = format!(
-        "{} patches of 64^3 on the device, blocks of 8^3; a call with one sweep {:.1} us, the exchange alone {:.1} us, a sweep of {SWEEPS} {:.1} us",
-        effort.patches,
-        1e6 * one,
-        1e6 * exchange,
-        1e6 * many / f64::from(SWEEPS)
-    );
+    let title = format!("{} patches of 64^3 on the device, blocks of 8^3", effort.patches);
     let curves = vec![Curve { name: "rate".to_owned(), points: bars(&values) }];
-    Ok(chart("device_methods", title, "method", RATE, places, curves))
+    let methods = chart("device_methods", title.clone(), "method", RATE, places, curves);
+    let times = [one, many / f64::from(SWEEPS), exchange].map(|s| 1e6 * s);
+    let places = ["one sweep".to_owned(), format!("{SWEEPS} sweeps, of each"), "exchange alone".to_owned()];
+    let curves = vec![Curve { name: "time".to_owned(), points: bars(&times) }];
+    let calls = chart("device_calls", format!("{title}: calls"), "call", "microseconds", places.to_vec(), curves);
+    Ok(vec![methods, calls])
 }
 
 fn sizes(effort: Effort) -> Result<Chart, String> {
@@ -156,7 +157,8 @@ fn mixed(effort: Effort) -> Result<Chart, String> {
     Ok(chart("device_mixed", title, "patches", RATE, sets.iter().map(|s| s.0.to_owned()).collect(), curves))
 }
 
-/// Figure 6: patches of the host. Page-locked arrays are what a program gets from cuMemHostAlloc or cudaMallocHost.
+/// Patches of the host: rates over the sweeps of a call. Page-locked arrays are what a program gets from cuMemHostAlloc or
+/// cudaMallocHost.
 fn transfers(effort: Effort) -> Result<Chart, String> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
@@ -164,19 +166,58 @@ fn transfers(effort: Effort) -> Result<Chart, String> {
     let mut curves = Vec::new();
     for locked in [false, true] {
         let _guard = if locked { Some(Locked::new(&mut level)?) } else { None };
-        for order in ["depth_first", "breadth_first"] {
+        for order in ORDERS {
             let smoother = Smoother::new([8; 3], &format!("backend=cuda transfer={order}"), &level)?;
             let mut points = Vec::new();
             for (place, sweeps) in counts.into_iter().enumerate() {
                 let seconds = median(effort.repeats, || smoother.apply(&mut level, sweeps))?;
                 points.push((place as f64, 1e-9 * cells * f64::from(sweeps) / seconds));
             }
-            let name = format!("{order}, {}", if locked { "page-locked" } else { "pageable" });
-            curves.push(Curve { name, points });
+            curves.push(Curve { name: format!("{order}, {}", memory(locked)), points });
         }
     }
     let title = format!("{} patches of 64^3 on the host, blocks of 8^3, over the sweeps of a call", effort.patches);
-    Ok(chart("figure_6", title, "sweeps", RATE, counts.map(|c| c.to_string()).to_vec(), curves))
+    Ok(chart("device_transfers", title, "sweeps", RATE, counts.map(|c| c.to_string()).to_vec(), curves))
+}
+
+const ORDERS: [&str; 2] = ["depth_first", "breadth_first"];
+
+fn memory(locked: bool) -> &'static str {
+    if locked { "page-locked" } else { "pageable" }
+}
+
+/// Figure 6: milliseconds for three chaotic sweeps of patches of the host over their number, small ones (a) and large ones (b),
+/// and the same by this machine's cores.
+fn orders(effort: Effort) -> Result<Vec<Chart>, String> {
+    let mut charts = Vec::new();
+    for (letter, side) in [('a', 16), ('b', 64)] {
+        let mut curves: Vec<Curve> = Vec::new();
+        let mut point = |name: String, at: (f64, f64)| match curves.iter_mut().find(|c| c.name == name) {
+            Some(curve) => curve.points.push(at),
+            None => curves.push(Curve { name, points: vec![at] }),
+        };
+        let mut counts = [1, 2, 4, 6, 8, 12].map(|eighths| (effort.patches * eighths / 8).max(1)).to_vec();
+        counts.dedup();
+        for count in counts {
+            let mut level = Level::cubes(&vec![side; count]);
+            let time = |level: &mut Level, options: &str| -> Result<(f64, f64), String> {
+                let smoother = Smoother::new([8; 3], &format!("method=chaotic_gauss_seidel {options}"), level)?;
+                let seconds = median(effort.repeats, || smoother.apply(level, crate::smoother::SWEEPS))?;
+                Ok((count as f64, 1e3 * seconds))
+            };
+            for locked in [false, true] {
+                let _guard = if locked { Some(Locked::new(&mut level)?) } else { None };
+                for order in ORDERS {
+                    let at = time(&mut level, &format!("backend=cuda transfer={order}"))?;
+                    point(format!("{order}, {}", memory(locked)), at);
+                }
+            }
+            point(format!("{} cores", cores()), time(&mut level, "")?);
+        }
+        let title = format!("Three chaotic sweeps of patches of {side}^3 of the host, blocks of 8^3, and transfers");
+        charts.push(chart(&format!("figure_6{letter}"), title, "patches", "ms", Vec::new(), curves));
+    }
+    Ok(charts)
 }
 
 fn driver(result: sys::CUresult, what: &str) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //
 //     EMULATED_DEVICES=n   devices (1)          EMULATED_MEMORY=bytes   of each (unlimited)
 //     EMULATED_COOPERATIVE=0   without kernels whose blocks meet      EMULATED_CLUSTERS=0   without clusters
+//     EMULATED_PTX=80      kernels compiled for that architecture, as far as they say (90)
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -359,6 +360,12 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
     return CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+// Of the kernels' PTX, the one attribute that is asked for.
+CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) {
+    const char *text = std::getenv("EMULATED_PTX");
+    *v = text ? std::atoi(text) : 90;
+    return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     GUARD;
     CONTEXT;

@@ -182,9 +182,14 @@ impl<'a, 'w> Member<'a, 'w> {
         me.barrier();
     }
 
+    /// Number of the fused coloured sweep that runs, over all calls.
+    fn sweep_number(&self) -> usize {
+        self.call.sweeps_before + self.sweeps + 1
+    }
+
     /// Whether a patch that is one member's as a whole is this one's in the coloured sweep that runs.
     fn claim(&self, p: usize) -> bool {
-        let sweep = self.call.sweeps_before + self.sweeps + 1;
+        let sweep = self.sweep_number();
         let claimed = &self.call.data.claimed[p];
         claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
     }
@@ -213,9 +218,16 @@ impl<'a, 'w> Member<'a, 'w> {
 
 /// What members' parts of a fused coloured sweep end at; None: colour after colour.
 pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
-    let slabs = || patches.iter().map(|p| cut.range(p, 2).1).sum::<usize>();
+    // Each member asks before each sweep: no further than the answer.
+    let enough = || {
+        let mut slabs = 0;
+        patches.iter().any(|p| {
+            slabs += cut.range(p, 2).1;
+            slabs >= SLABS_PER_MEMBER * members
+        })
+    };
     match parallel {
-        Parallel::Flat if slabs() >= SLABS_PER_MEMBER * members => Some(Grain::Slab),
+        Parallel::Flat if enough() => Some(Grain::Slab),
         Parallel::Patches => Some(Grain::Patch),
         _ => None,
     }
@@ -360,6 +372,11 @@ impl BlockSteps for Member<'_, '_> {
             let lenders = if seams || grain == Grain::Patch { 1 } else { me.members };
             for lender in 0..lenders {
                 let of = (me.index + lender) % me.members;
+                // Lists of thousands of patches are not gone through by everybody.
+                let lent = &self.call.data.lent[of];
+                if lender > 0 && lent.load(Ordering::Relaxed) == self.sweep_number() {
+                    continue;
+                }
                 let begin = self.boundary(cut, of, me.members, grain);
                 let end = self.boundary(cut, of + 1, me.members, grain);
                 let patches = begin.patch..self.patches().len().min(end.patch + 1);
@@ -392,6 +409,9 @@ impl BlockSteps for Member<'_, '_> {
                             unsafe { self.give(cut, p, kb * in_slab + jb) };
                         }
                     }
+                }
+                if !seams {
+                    lent.store(self.sweep_number(), Ordering::Relaxed);
                 }
             }
             me.barrier();

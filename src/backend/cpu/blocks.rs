@@ -46,6 +46,8 @@ pub struct Data {
     pub handover: Option<Handover>,
     /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
     pub claimed: Vec<AtomicUsize>,
+    /// By member, the last such sweep in which somebody has found that all whole patches of its part are claimed.
+    pub lent: Vec<AtomicUsize>,
     /// Sweeps of all calls.
     pub sweeps: usize,
     /// Sums of squares by plane.
@@ -121,13 +123,15 @@ impl BlockBackend for CpuBlocks {
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil);
-        let claimed = (0..list.patches.len()).map(|_| AtomicUsize::new(0)).collect();
+        let none = |count: usize| (0..count).map(|_| AtomicUsize::new(0)).collect();
+        let (claimed, lent) = (none(list.patches.len()), none(members));
         self.data = Some(Data {
             blocks,
             operator,
             other,
             handover,
             claimed,
+            lent,
             sweeps: 0,
             squares,
             planes_before,

@@ -250,6 +250,16 @@ impl Device {
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
     }
 
+    /// The architecture whose PTX the loaded code of a kernel comes from: 90 for compute_90. Code for an older one runs on a
+    /// newer device too, but was compiled without what that one has.
+    pub(super) fn architecture(&self, kernel: usize) -> i32 {
+        let mut version = 0;
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        // SAFETY: a function of the loaded module; the number outlives the call.
+        let asked = unsafe { sys::cuFuncGetAttribute(&mut version, which, self.functions[kernel]) };
+        if asked == sys::CUresult::CUDA_SUCCESS { version } else { 0 }
+    }
+
     /// Whether the device has clusters of blocks.
     pub fn has_clusters(&self) -> bool {
         let mut offered = 0;

@@ -1060,9 +1060,14 @@ pub fn allow_crew(device: &Device, formats: Formats, bytes: u32) -> bool {
     meeting_kernels(formats).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
-/// Whether the device has the shared memory of `relax_dense`.
+/// What `relax_dense` was compiled for at least: clusters, bulk copies. Older code of it is empty.
+const DENSE_ARCHITECTURE: i32 = 90;
+
+/// Whether the device has the shared memory of `relax_dense`, and the library its code: one compiled for older devices alone
+/// (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on newer ones without it.
 pub fn allow_dense(device: &Device) -> bool {
-    device.allow_shared(Number::RelaxDense as usize, DENSE_BYTES)
+    let kernel = Number::RelaxDense as usize;
+    device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)
 }
 
 /// Blocks of threads that stay, as many rounds each, whole clusters of them.

@@ -4,7 +4,9 @@
 //! `packed` the data of a factorization, `setup` and `steps` what is done with it, `program` the preconditioner as a list of
 //! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
+mod block_data;
 mod block_lists;
+mod block_run;
 mod blocks;
 pub mod driver;
 mod launch;

@@ -28,6 +28,8 @@ struct Figure {
     logarithmic: bool,
     /// Names of the places 0, 1, ... on the x axis; none: numbers.
     places: Vec<String>,
+    /// Bars beside each other: places have no order.
+    bars: bool,
     series: Vec<Series>,
 }
 
@@ -60,6 +62,7 @@ fn of_chart(chart: &Chart) -> Figure {
         y: chart.y.clone(),
         logarithmic: chart.logarithmic,
         places: chart.places.clone(),
+        bars: !chart.places.is_empty() && ["parameter set", "patches", "method", "call"].contains(&chart.x.as_str()),
         series: chart.curves.iter().map(series).collect(),
     }
 }
@@ -109,6 +112,7 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
         y: y.to_owned(),
         logarithmic,
         places: Vec::new(),
+        bars: false,
         series,
     };
     let of = |what: &str| format!("{what}, {}", sweep.problem);
@@ -174,6 +178,7 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
         y: y.to_owned(),
         logarithmic,
         places: places.to_vec(),
+        bars: false,
         series,
     };
     let with_device = sweep.rows.iter().any(|r| r.implementation == "S4 fused");
@@ -229,9 +234,11 @@ fn draw_into(svg: &mut String, figure: &Figure) -> Result<(), Box<dyn std::error
     let (least, most) = points().fold((f64::MAX, f64::MIN), |(l, m), p| (l.min(p.1), m.max(p.1)));
     let x = if figure.places.is_empty() { left - 0.5..right + 0.5 } else { -0.5..figure.places.len() as f64 - 0.5 };
     if figure.logarithmic {
-        draw_on(svg, figure, x, (0.8 * least..1.25 * most).log_scale())
+        draw_on(svg, figure, x, (0.8 * least..1.25 * most).log_scale(), 0.8 * least)
     } else {
-        draw_on(svg, figure, x, 0.0..1.08 * most)
+        // Bars leave no corner to a legend.
+        let room = if figure.bars { 1.3 } else { 1.08 };
+        draw_on(svg, figure, x, 0.0..room * most, 0.0)
     }
 }
 
@@ -240,6 +247,7 @@ fn draw_on<Y>(
     figure: &Figure,
     x: std::ops::Range<f64>,
     y: Y,
+    bottom: f64,
 ) -> Result<(), Box<dyn std::error::Error>>
 where
     Y: AsRangedCoord<Value = f64>,
@@ -280,28 +288,94 @@ where
             if *y != 0.0 && y.abs() < 0.005 { format!("{y:.0e}") } else { format!("{}", (y * 1000.0).round() / 1000.0) }
         })
         .draw()?;
+    // A place is shared by the bars of all series.
+    let width = 0.8 / figure.series.len().max(1) as f64;
     for (k, series) in figure.series.iter().enumerate() {
         let colour = if series.thin { INK } else { COLOURS[k % COLOURS.len()] };
-        let width = if series.thin { 1 } else { 3 };
+        if figure.bars {
+            let bar = |&(x, y): &(f64, f64)| {
+                let left = x - 0.4 + k as f64 * width;
+                Rectangle::new([(left, bottom), (left + 0.92 * width, y)], colour.filled())
+            };
+            chart
+                .draw_series(series.points.iter().map(bar))?
+                .label(&series.name)
+                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 26, y + 5)], colour.filled()));
+            continue;
+        }
+        let stroke = if series.thin { 1 } else { 3 };
         chart
-            .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(width)))?
+            .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(stroke)))?
             .label(&series.name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 26, y)], colour.stroke_width(width)));
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 26, y)], colour.stroke_width(stroke)));
         if !series.thin {
             chart.draw_series(series.points.iter().map(|p| Circle::new(*p, 4, colour.filled())))?;
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .margin(14)
-        .legend_area_size(34)
-        .background_style(WHITE.mix(0.9))
-        .border_style(INK.mix(0.3))
-        .label_font(font(17))
-        .draw()?;
+    if figure.series.len() > 1 {
+        // Where it covers least of the curves.
+        let drawn: Vec<(i32, i32)> = figure
+            .series
+            .iter()
+            .flat_map(|s| along(&s.points, figure.bars))
+            .map(|point| chart.backend_coord(&point))
+            .collect();
+        let position = legend_position(&drawn, figure, &chart.plotting_area().get_pixel_range());
+        chart
+            .configure_series_labels()
+            .position(position)
+            .margin(14)
+            .legend_area_size(34)
+            .background_style(WHITE.mix(0.9))
+            .border_style(INK.mix(0.3))
+            .label_font(font(17))
+            .draw()?;
+    }
     canvas.present()?;
     Ok(())
+}
+
+/// A curve's points and some between them; of bars all the way down.
+fn along(points: &[(f64, f64)], bars: bool) -> Vec<(f64, f64)> {
+    const PARTS: usize = 20;
+    let part = |n: usize| n as f64 / PARTS as f64;
+    if bars {
+        return points.iter().flat_map(|&(x, y)| (1..=PARTS).map(move |n| (x, part(n) * y))).collect();
+    }
+    let between = |w: &[(f64, f64)]| {
+        let ((x, y), (dx, dy)) = (w[0], (w[1].0 - w[0].0, w[1].1 - w[0].1));
+        (0..=PARTS).map(move |n| (x + part(n) * dx, y + part(n) * dy)).collect::<Vec<_>>()
+    };
+    points.windows(2).flat_map(between).collect()
+}
+
+/// The corner, or the middle of an edge, where a legend lies over the fewest of these places.
+fn legend_position(
+    drawn: &[(i32, i32)],
+    figure: &Figure,
+    area: &(std::ops::Range<i32>, std::ops::Range<i32>),
+) -> SeriesLabelPosition {
+    use SeriesLabelPosition as P;
+    let longest = figure.series.iter().map(|s| s.name.len()).max().unwrap_or(0) as i32;
+    // Widths and heights of its letters, and margins.
+    let (width, height) = (9 * longest + 64, 24 * figure.series.len() as i32 + 20);
+    let (x, y) = (area.0.clone(), area.1.clone());
+    let (left, right, top, low) = (x.start + 14, x.end - 14 - width, y.start + 14, y.end - 14 - height);
+    let (centre, middle) = ((left + right) / 2, (top + low) / 2);
+    let candidates = [
+        (P::UpperLeft, left, top),
+        (P::UpperRight, right, top),
+        (P::LowerLeft, left, low),
+        (P::LowerRight, right, low),
+        (P::UpperMiddle, centre, top),
+        (P::MiddleLeft, left, middle),
+        (P::MiddleRight, right, middle),
+        (P::LowerMiddle, centre, low),
+    ];
+    let covered = |&(_, left, top): &(P, i32, i32)| {
+        drawn.iter().filter(|p| (left..left + width).contains(&p.0) && (top..top + height).contains(&p.1)).count()
+    };
+    candidates.into_iter().min_by_key(covered).map_or(P::UpperLeft, |c| c.0)
 }
 
 #[cfg(test)]

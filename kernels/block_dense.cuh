@@ -1,0 +1,378 @@
+// Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay and take
+// group after group of COLUMNS blocks. Eight warps multiply, each with 64 rows of the result in registers, two a quarter of a
+// multiprocessor; four others compute right-hand sides, fetch the inverse, and write results. Eight columns of the inverse,
+// 32 KB, and the right-hand sides of a row of eight cells make a step; STAGES of them are in shared memory. The inverse comes by
+// bulk copies: the two blocks of threads of a cluster fetch one half each and get both, so that L2 delivers it once for 64
+// columns, 16 flops a byte. What right-hand sides are made of is asked for steps before, since some of it always comes late.
+// LATER of the 64 results of a thread that multiplies wait in shared memory and are written during the next group, the others
+// at once. Nobody waits for all: barriers in shared memory say what is there and what was read.
+//
+// The result is u itself, so that nothing is read when it is written: A_b is taken out of the residual,
+//     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - what comes from outside) + (1 - omega) A_b u_b),
+// and with omega = 1 and 7 points (ONE) only f and the faces around a block are read.
+//
+// `packed` of the tables: the inverse in the order in which a warp's lanes take it, 16 bytes a lane: element (row, column) =
+// (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at (((q*32 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: eight values a column.
+//
+// Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory, and code for devices before 9.0 wherever it
+// runs, take `relax_any`, which reads the inverse once a block.
+namespace blocks {
+
+constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
+constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40, CLUSTER = 2;
+// Shared memory, in values: steps, results that wait.
+constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
+// Results of two threads that a helper writes a step, after the first steps of the next group: those who multiply are not done
+// with theirs before.
+constexpr int AT_ONCE = 4, PAUSE = 2;
+
+#if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
+// c += a b, 16 x 8 x 8. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4 e, l/4), c(l/4 + 8 (e/2), 2 (l%4) + e%2).
+__device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+#ifdef RRB_EMULATED
+    static double warps_a[WARPS][32][4], warps_b[WARPS][32][2];
+    double(&all_a)[32][4] = warps_a[threadIdx.x / 32];
+    double(&all_b)[32][2] = warps_b[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    for (int e = 0; e < 4; ++e) all_a[lane][e] = a[e];
+    for (int e = 0; e < 2; ++e) all_b[lane][e] = b[e];
+    __syncwarp();
+    for (int e = 0; e < 4; ++e) {
+        for (int k = 0; k < 8; ++k) c[e] += all_a[lane / 4 * 4 + k % 4][e / 2 + 2 * (k / 4)] * all_b[(2 * (lane % 4) + e % 2) * 4 + k % 4][k / 4];
+    }
+    __syncwarp();
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#endif
+}
+
+// Barriers: for each place of a step one that says it is there (the inverse, and right-hand sides of all helpers) and one that
+// all who multiply, in both blocks of threads, have read it; results are there; they are written.
+constexpr int FULL = 0, EMPTY = STAGES, THERE = 2 * STAGES, GONE = THERE + 1, BARRIERS = GONE + 1;
+
+#ifdef RRB_EMULATED
+#define RRB_CLUSTER
+struct Pipeline {
+    double *memory;
+    const double *packed;
+    static inline unsigned long long arrived[BARRIERS];
+
+    Pipeline(double *places, unsigned long long *, const double *packed) : memory(places), packed(packed) {
+        if (threadIdx.x < BARRIERS) arrived[threadIdx.x] = 0;
+        __syncthreads();
+    }
+    static void meet() {}
+    // Use number `use` of a barrier is over. The lanes of a warp go on together.
+    void until(int barrier, unsigned use) const {
+        const unsigned count = barrier < EMPTY ? 1 : barrier == GONE ? HELPERS : WARPS;
+        while (!__shfl_sync(0xffffffffu, arrived[barrier] >= count * (use + 1ull), 0)) {}
+    }
+    void arrive(int barrier) const {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ++arrived[barrier];
+        __syncwarp();
+    }
+    void release(int place, unsigned) const { arrive(EMPTY + place); }
+    void fetch(unsigned, int) const {}
+    void put(int place, int at, double r) const { memory[place * (STEP + RIGHT) + STEP + at] = r; }
+    void load(unsigned q, int place, int at, double &first, double &second) const {
+        const double *from = at < STEP ? packed + q % STEPS * STEP + at : memory + place * (STEP + RIGHT) + at;
+        first = from[0];
+        second = from[1];
+    }
+};
+#else
+#define RRB_CLUSTER __cluster_dims__(blocks::CLUSTER, 1, 1)
+struct Pipeline {
+    unsigned memory, barriers, rank;   // addresses in shared memory; of the block in the cluster
+    const double *packed;
+    static constexpr unsigned BYTES = 8 * (STEP + RIGHT);
+
+    __device__ __forceinline__ Pipeline(double *places, unsigned long long *all, const double *packed)
+        : memory(__cvta_generic_to_shared(places)), barriers(__cvta_generic_to_shared(all)), packed(packed) {
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        if (threadIdx.x == 0) {
+            auto begin = [&](int barrier, unsigned count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * barrier), "r"(count) : "memory"); };
+            for (int place = 0; place < STAGES; ++place) {
+                begin(FULL + place, 2);
+                begin(EMPTY + place, CLUSTER * WARPS);
+            }
+            begin(THERE, WARPS);
+            begin(GONE, HELPERS);
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        }
+        meet();
+    }
+
+    static __device__ __forceinline__ void meet() {
+        asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    }
+
+    // Use number `use` of a barrier is over.
+    __device__ __forceinline__ void until(int barrier, unsigned use) const {
+        asm volatile(
+            "{\n.reg .pred done;\n"
+            "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+            "@done bra over;\nbra again;\nover:\n}" ::"r"(barriers + 8 * barrier), "r"(use & 1)
+            : "memory");
+    }
+
+    // Of a warp.
+    __device__ __forceinline__ void arrive(int barrier) const {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
+    }
+
+    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: without it the
+    // compiler sends the message before the reads have come.
+    __device__ __forceinline__ void release(int place, unsigned zero) const {
+        __syncwarp();
+        const int lane = threadIdx.x & 31;
+        if (lane < CLUSTER) {
+            asm volatile(
+                "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barriers + 8 * (EMPTY + place) + zero),
+                "r"(lane)
+                : "memory");
+        }
+    }
+
+    // By one thread: its half of the inverse, for both blocks.
+    __device__ __forceinline__ void fetch(unsigned q, int place) const {
+        constexpr unsigned HALF = 8 * STEP / CLUSTER;
+        const unsigned full = barriers + 8 * (FULL + place);
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "n"(8 * STEP) : "memory");
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
+                memory + place * BYTES + rank * HALF),
+            "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full), "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
+            : "memory");
+    }
+
+    __device__ __forceinline__ void put(int place, int at, double r) const {
+        asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + place * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
+    }
+
+    // Two neighbouring values of a step, the inverse first.
+    __device__ __forceinline__ void load(unsigned, int place, int at, double &first, double &second) const {
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(memory + place * BYTES + 8 * at));
+    }
+};
+#endif
+
+// Where a column's block lies.
+struct Column {
+    const double *u, *f;
+    double *out;
+    int64_t row, plane, f_row, f_plane;
+};
+
+// A cell's right-hand side: omega f plus weights times values of u. Of each leg there are two weights: 1 - omega times the leg
+// within the block, minus omega times it outside.
+template <int POINTS, bool ONE> struct RightHandSide {
+    // f and the values of legs; with ONE and 7 points: f and what lies beyond the block in x, y and z.
+    static constexpr int VALUES = POINTS == 7 ? (ONE ? 4 : 8) : 28;
+    double v[VALUES];
+
+    static __device__ __forceinline__ bool inside(int i) { return unsigned(i) < 8u; }
+    static __device__ __forceinline__ bool own(int q, int i, int j, int k) { return inside(i + q % 3 - 1) && inside(j + q / 3 % 3 - 1) && inside(k + q / 9 - 1); }
+
+    // Asks for what it is made of.
+    __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
+        const double *u = c.u + k * c.plane + j * c.row + i;
+        v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
+        if (POINTS == 7 && ONE) {
+            v[1] = v[2] = v[3] = 0.0;
+            if (i == 0 || i == 7) v[1] = u[i == 0 ? -1 : 1];
+            if (j == 0 || j == 7) v[2] = u[j == 0 ? -c.row : c.row];
+            if (k == 0 || k == 7) v[3] = u[k == 0 ? -c.plane : c.plane];
+        } else if (POINTS == 7) {
+            v[1] = u[0], v[2] = u[-1], v[3] = u[1], v[4] = u[-c.row], v[5] = u[c.row], v[6] = u[-c.plane], v[7] = u[c.plane];
+        } else {
+#pragma unroll
+            for (int q = 0; q < 27; ++q) v[q + 1] = u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
+        }
+    }
+
+    __device__ __forceinline__ double end(const RelaxArgs &a, const volatile double (*weights)[2], int i, int j, int k) const {
+        if (POINTS == 7 && ONE) {
+            double r = v[0] - (i == 0 ? a.legs[12] : a.legs[14]) * v[1];
+            if (j == 0 || j == 7) r -= (j == 0 ? a.legs[10] : a.legs[16]) * v[2];
+            if (k == 0 || k == 7) r -= (k == 0 ? a.legs[4] : a.legs[22]) * v[3];
+            return r;
+        }
+        constexpr int ORDER[7] = {13, 12, 14, 10, 16, 4, 22};
+        double r = a.omega * v[0];
+#pragma unroll
+        for (int n = 1; n < VALUES; ++n) {
+            const int q = POINTS == 7 ? ORDER[(n - 1) % 7] : n - 1;
+            // Read again for each cell: there are no registers for all of them.
+            r += weights[q][own(q, i, j, k)] * v[n];
+        }
+        return r;
+    }
+};
+
+// A line of results, along y: those of number 8 n, ..., 8 n + 7 of the thread that has row 64 w + 16 m + 8 e + g of the product,
+// the cell x = g, y = 2 m + e, z = w. NULL beyond the last block.
+struct Line {
+    double *out;
+    int64_t row, plane;
+    __device__ __forceinline__ Line(const RelaxArgs &a, const Column *columns, unsigned round, int n, int lane, int z) {
+        const int number = n / 2 * 8 + lane % 4 * 2 + n % 2;
+        const Column &c = columns[number];
+        row = c.row;
+        plane = c.plane;
+        out = (round * gridDim.x + blockIdx.x) * COLUMNS + number < a.count ? c.out + z * plane + lane / 4 : nullptr;
+    }
+};
+
+template <int POINTS, bool ONE>
+__device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline, const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
+    // All helpers write the same.
+    if (lane < 27) weights[lane][0] = -a.omega * a.legs[lane], weights[lane][1] = (1.0 - a.omega) * a.legs[lane];
+    __syncwarp();
+    // Results of two threads that multiply.
+    double *out = nullptr;
+    int64_t row = 0, apart = 0;
+    auto write = [&](unsigned round, int first) {
+        if (first % 8 == 0) {
+            const Line line(a, columns[round % 3], round, first / 8, lane, warp);
+            out = line.out, row = line.row, apart = HELPERS * line.plane;
+        }
+        if (!out) return;
+        const double *from = results + first * WARPS * 32 + warp * 32 + lane;
+        double v[AT_ONCE][2];
+#pragma unroll
+        for (int r = 0; r < AT_ONCE; ++r) v[r][0] = from[r * WARPS * 32], v[r][1] = from[(r * WARPS + HELPERS) * 32];
+#pragma unroll
+        for (int r = 0; r < AT_ONCE; ++r) {
+            out[0] = v[r][0];
+            out[apart] = v[r][1];
+            out += row;
+        }
+    };
+#pragma unroll 1
+    for (unsigned round = 0; round < rounds; ++round) {
+        Column *const group = columns[round % 3];
+        // All helpers find all columns, and write the same.
+        {
+            // Those beyond the last one repeat it, so that loops need not ask.
+            const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
+            const Patch &patch = a.patches[item.patch];
+            const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+            const int64_t at = (item.z + 1) * plane + (item.y + 1) * stride + item.x + 1;
+            group[lane] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
+                           stride,               plane,                                                            patch.nx, f_plane};
+            __syncwarp();
+        }
+        // A helper has a place, and every fourth row of cells.
+#pragma unroll 1
+        for (int turn = 0; turn < STEPS / HELPERS; ++turn) {
+            const int s = turn * HELPERS + warp, j = s % 8, k = s / 8;
+            constexpr int TOGETHER = POINTS == 27 ? 2 : ONE ? 8 : 4;
+            double r[8];
+#pragma unroll
+            for (int first = 0; first < 8; first += TOGETHER) {
+                RightHandSide<POINTS, ONE> sides[TOGETHER];
+#pragma unroll
+                for (int n = 0; n < TOGETHER; ++n) sides[n].begin(group[(first + n) * 4 + lane / 8], cell, j, k);
+#pragma unroll
+                for (int n = 0; n < TOGETHER; ++n) r[first + n] = sides[n].end(a, weights, cell, j, k);
+            }
+            const unsigned use = round * (STEPS / HELPERS) + turn;
+            if (use > 0) pipeline.until(EMPTY + warp, use - 1);
+            if (lane == 0) pipeline.fetch(s, warp);
+#pragma unroll
+            for (int n = 0; n < 8; ++n) pipeline.put(warp, n * 32 + lane, r[n]);
+            pipeline.arrive(FULL + warp);
+            const int first = (turn - PAUSE) * AT_ONCE;
+            if (round > 0 && first >= 0 && first < LATER) {
+                if (first == 0) pipeline.until(THERE, round - 1);
+                write(round - 1, first);
+                if (first + AT_ONCE == LATER) pipeline.arrive(GONE);
+            }
+        }
+    }
+    pipeline.until(THERE, rounds - 1);
+#pragma unroll 1
+    for (int first = 0; first < LATER; first += AT_ONCE) write(rounds - 1, first);
+}
+
+__device__ __forceinline__ void multiply(const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
+    double sum[TILES][COLUMNS / 8][4], left[2][4], right[COLUMNS / 8][2];
+    // Which the compiler does not know.
+    const unsigned zero = rounds >> 31;
+    auto load_left = [&](int s, int m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) pipeline.load(s, s % STAGES, (((warp * TILES + m) * 2 + h) * 32 + lane) * 2, left[m % 2][2 * h], left[m % 2][2 * h + 1]);
+    };
+#pragma unroll 1
+    for (unsigned round = 0; round < rounds; ++round) {
+#pragma unroll
+        for (int m = 0; m < TILES; ++m) {
+#pragma unroll
+            for (int c = 0; c < COLUMNS / 8; ++c) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sum[m][c][e] = 0.0;
+            }
+        }
+#pragma unroll 1
+        for (int s = 0; s < STEPS; ++s) {
+            const int place = s % STAGES;
+            pipeline.until(FULL + place, round * (STEPS / STAGES) + s / STAGES);
+#pragma unroll
+            for (int c = 0; c < COLUMNS / 8; ++c) pipeline.load(s, place, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
+            load_left(s, 0);
+#pragma unroll
+            for (int m = 0; m < TILES; ++m) {
+                if (m + 1 < TILES) load_left(s, m + 1);
+#pragma unroll
+                for (int c = 0; c < COLUMNS / 8; ++c) multiply_add(sum[m][c], left[m % 2], right[c]);
+            }
+            const double *last = left[(TILES - 1) % 2];
+            pipeline.release(place, (__double2hiint(last[1]) ^ __double2hiint(last[3])) & zero);
+        }
+        if (round > 0) pipeline.until(GONE, round - 1);
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 4; ++n) {
+            auto result = [&](int j) { return sum[j / 2][n / 2][j % 2 * 2 + n % 2]; };
+            if (8 * n < LATER) {
+#pragma unroll
+                for (int j = 0; j < 8; ++j) results[(8 * n + j) * WARPS * 32 + threadIdx.x] = result(j);
+                if (8 * n + 8 == LATER) pipeline.arrive(THERE);
+            } else {
+                const Line line(a, columns[round % 3], round, n, lane, warp);
+                if (line.out) {
+#pragma unroll
+                    for (int j = 0; j < 8; ++j) line.out[j * line.row] = result(j);
+                }
+            }
+        }
+    }
+}
+
+// Shared memory as PLACES and RESULTS say, the columns of three groups, weights, barriers.
+__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS], double (*weights)[2], unsigned long long *barriers) {
+    const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
+    const Pipeline pipeline(memory, barriers, a.tables[TILE_CELLS - 1].packed);
+    double *const results = memory + PLACES;
+    wait_for_previous();
+    if (threadIdx.x < WARPS * 32) multiply(a, pipeline, results, columns, rounds);
+    else if (a.points == 7 && a.omega == 1.0) help<7, true>(a, pipeline, results, columns, weights, rounds);
+    else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
+    else help<27, false>(a, pipeline, results, columns, weights, rounds);
+    // Nobody leaves while the other one may still write here. Lanes have parted where a group's last columns are none.
+    __syncwarp();
+    Pipeline::meet();
+}
+#else
+// Never launched (`allow_dense`).
+#define RRB_CLUSTER
+#endif
+
+}  // namespace blocks

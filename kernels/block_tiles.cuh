@@ -1,0 +1,401 @@
+// Items of the relaxation, a tile of at most 8 x 8 x 8 cells by 64 threads each: one block of 8^3 (`relax_cube`), smaller blocks that
+// fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared memory: kernels/block_smoother.cu.
+namespace blocks {
+
+__device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
+
+// Where the first values of the face on a side begin.
+__device__ __forceinline__ int64_t face_of(unsigned faces, int side) { return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1))); }
+
+// The six faces around a tile of 8^3, a value of each: of (y, z), (x, z) or (x, y) = (s, t).
+struct Around {
+    double west, east, south, north, bottom, top;
+};
+
+// From the cells at `corner` of u, or from what arrived from other patches.
+__device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, const Patch &patch, int64_t corner) {
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const unsigned sides = a.arrived ? item.faces & SIDES : 0;
+    const double *u = patch.u[a.from] + corner;
+    const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
+    auto load = [&](int side, int64_t cell) {
+        return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
+    };
+    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane), load(5, z + 8 * plane)};
+    if (a.keep && sides) {
+        double *ghosts = patch.u[a.to] + corner;
+        if (sides & 1) store_relaxed(ghosts + x - 1, v.west);
+        if (sides & 2) store_relaxed(ghosts + x + 8, v.east);
+        if (sides & 4) store_relaxed(ghosts + y - row, v.south);
+        if (sides & 8) store_relaxed(ghosts + y + 8 * row, v.north);
+        if (sides & 16) store_relaxed(ghosts + z - plane, v.bottom);
+        if (sides & 32) store_relaxed(ghosts + z + 8 * plane, v.top);
+    }
+    return v;
+}
+
+// Who gets the faces of this tile; read long before they are known. Followed by a barrier of the block before `leave`.
+__device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
+    if (a.leaving && threadIdx.x < bits(item.faces & SIDES)) partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
+}
+
+// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for their
+// next sweep: each cell is relaxed once a sweep.
+__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
+    const unsigned sides = item.faces & SIDES;
+    if (!a.leaving || !sides) return;
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    auto face = [&](int side) { return a.leaving + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
+    auto line = [&](double *to) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            if (active >> k & 1) to[k * 8] = v[k];
+        }
+    };
+    if (sides & 1 && s == 0) line(face(0) + t);
+    if (sides & 2 && s == 7) line(face(1) + t);
+    if (sides & 4 && t == 0) line(face(2) + s);
+    if (sides & 8 && t == 7) line(face(3) + s);
+    if (sides & 16 && active & 1) face(4)[threadIdx.x] = v[0];
+    if (sides & 32 && active >> 7 & 1) face(5)[threadIdx.x] = v[7];
+}
+
+// One block of 8 x 8 x 8 and a 7-point stencil. With A_b u_b taken out of the residual,
+//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - the part of A u from outside of the block),
+// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8 + y,
+// south and north at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
+
+__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
+    const Patch &patch = a.patches[item.patch];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
+    const Tables &tables = a.tables[TILE_CELLS - 1];
+
+    double v[8];
+    {
+        const int64_t f_plane = int64_t(patch.nx) * patch.ny;
+        const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
+    }
+    find_partners(a, item, partners);
+    wait_for_previous();
+    wait(a, item);
+    {
+        const Around u = around(a, item, patch, corner);
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
+        v[0] -= a.legs[4] * u.bottom;
+        v[7] -= a.legs[22] * u.top;
+    }
+    __syncthreads();
+    if (s == 0 || s == 7) {
+        const double *face = halo + (s == 0 ? 0 : EAST) + t, leg = s == 0 ? a.legs[12] : a.legs[14];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+    }
+    if (t == 0 || t == 7) {
+        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, leg = t == 0 ? a.legs[10] : a.legs[16];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+    }
+    if (tables.before) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + k * 64 + threadIdx.x);
+    }
+    // Lines along z, of (x, y) = (s, t).
+    transform8(v);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
+    __syncthreads();
+    // Along x, of (y, z) = (s, t).
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    transform8(v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
+    __syncthreads();
+    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a first-level
+    // cache, which every `wait` empties, and would be an eighth of what L2 delivers.
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
+    transform8(v);
+    const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalues[8 + j]);
+    transform8(v);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) tile[place(s, j, t)] = v[j];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    transform8(v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = tile[place(s, t, k)];
+    transform8(v);
+    if (tables.after) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + k * 64 + threadIdx.x);
+    }
+    double *out = patch.u[a.to] + corner + t * row + s;
+    if (a.omega != 1.0) {
+        const double *own = patch.u[a.from] + corner + t * row + s;
+        double u[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) u[k] = load_relaxed(own + k * plane);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = (1.0 - a.omega) * u[k] + a.omega * v[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
+    advance(a, item);
+    leave(a, item, partners, v, 255);
+}
+
+// Cells of an item along one direction.
+struct Axis {
+    int length, cells, pitch;
+    __device__ __forceinline__ Axis(int length, int count, bool strided) : length(length), cells(length * count), pitch(strided ? 2 * length : length) {}
+    __device__ __forceinline__ int at(int q) const { return q / length * pitch + q % length; }
+};
+
+// Any shape, any stencil. RELAXED: neighbours may be written at the same time.
+template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
+    const Patch &patch = a.patches[item.patch];
+    const bool strided = item.shape & STRIDED;
+    const Axis x(item.shape & 15, item.shape >> 12 & 15, strided), y(item.shape >> 4 & 15, item.shape >> 16 & 15, strided),
+        z(item.shape >> 8 & 15, item.shape >> 20 & 15, strided);
+    const Tables &tables = a.tables[((z.length - 1) * 8 + y.length - 1) * 8 + x.length - 1];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+    const bool inside = s < x.cells && t < y.cells;
+    const int64_t first = (item.z + 1) * plane + (item.y + y.at(t) + 1) * row + item.x + x.at(s) + 1;
+    const double *u = patch.u[a.from] + first;
+    const double *f = patch.f + item.z * f_plane + int64_t(item.y + y.at(t)) * patch.nx + item.x + x.at(s);
+    const int phase = s / x.length + t / y.length + (item.shape & PHASE ? 1 : 0);
+    const bool masked = item.shape & MASKED;
+    auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
+
+    wait_for_previous();
+    wait(a, item);
+    double own[8], v[8];
+    unsigned active = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        own[k] = v[k] = 0.0;
+        if (!inside || k >= z.cells || (masked && (phase + k / z.length & 1))) continue;
+        active |= 1u << k;
+        const double *c = u + z.at(k) * plane;
+        own[k] = load(c);
+        double r = __ldg(f + z.at(k) * f_plane);
+        if (POINTS == 7) {
+            r -= a.legs[13] * own[k];
+            r -= a.legs[12] * load(c - 1);
+            r -= a.legs[14] * load(c + 1);
+            r -= a.legs[10] * load(c - row);
+            r -= a.legs[16] * load(c + row);
+            r -= a.legs[4] * load(c - plane);
+            r -= a.legs[22] * load(c + plane);
+        } else {
+#pragma unroll
+            for (int q = 0; q < 27; ++q) r -= a.legs[q] * (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
+        }
+        v[k] = r;
+    }
+    auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
+    if (tables.dense) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
+        __syncthreads();
+        const int cells = x.length * y.length * z.length;
+        // First cell of this thread's block in the tile.
+        const int i0 = s - s % x.length, j0 = t - t % y.length;
+        if (z.length == z.cells) {
+            // All of the line in one block.
+            double sum[8] = {};
+            const double *column = tables.dense + (active ? cell(0) : 0);
+            const int layer = x.length * y.length;
+            for (int kk = 0; kk < z.length; ++kk) {
+                for (int jj = 0; jj < y.length; ++jj) {
+                    for (int ii = 0; ii < x.length; ++ii, column += cells) {
+                        const double r = tile[place(i0 + ii, j0 + jj, kk)];
+#pragma unroll
+                        for (int k = 0; k < 8; ++k) {
+                            if (active >> k & 1) sum[k] += __ldg(column + k * layer) * r;
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 8; ++k) v[k] = sum[k];
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (!(active >> k & 1)) continue;
+                const double *column = tables.dense + cell(k);
+                double sum = 0.0;
+                for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
+                    for (int jj = 0; jj < y.length; ++jj) {
+                        for (int ii = 0; ii < x.length; ++ii, column += cells) sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
+                    }
+                }
+                v[k] = sum;
+            }
+        }
+    } else {
+        if (tables.before) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (active >> k & 1) v[k] *= __ldg(tables.before + cell(k));
+            }
+        }
+        // Along z, x, y, the scale, along y, x, z. Lines of (x, y), (y, z), (x, z) = (s, t).
+#pragma unroll 1
+        for (int step = 0; step < 6; ++step) {
+            const int axis = step < 3 ? step : 5 - step;
+            auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+            if (step != 0 && step != 3) {
+#pragma unroll
+                for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
+            }
+            if (step == 3) {
+#pragma unroll
+                for (int j = 0; j < 8; ++j) {
+                    const bool there = s < x.cells && j < y.cells && t < z.cells;
+                    v[j] = there ? v[j] * __ldg(tables.reciprocals + (t % z.length * y.length + j % y.length) * x.length + s % x.length) : 0.0;
+                }
+            }
+            transform(v, axis == 0 ? z.length : axis == 1 ? x.length : y.length);
+            if (step != 2 && step != 5) {
+#pragma unroll
+                for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
+                __syncthreads();
+            }
+        }
+        if (tables.after) {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                if (active >> k & 1) v[k] *= __ldg(tables.after + cell(k));
+            }
+        }
+    }
+    double *out = patch.u[a.to] + first;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (!(active >> k & 1)) continue;
+        double *c = out + z.at(k) * plane;
+        const double value = own[k] + a.omega * v[k];
+        if (RELAXED) store_relaxed(c, value);
+        else *c = value;
+    }
+    advance(a, item);
+}
+
+// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
+// bit, but u comes once, into shared memory.
+__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
+    const Patch &patch = a.patches[item.patch];
+    const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
+    // Logarithms.
+    const int sx = (lx >> 1) - (lx >> 3), sy = (ly >> 1) - (ly >> 3), sz = (lz >> 1) - (lz >> 3);
+    const Tables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const int row = patch.nx + 2;
+    const int64_t plane = int64_t(row) * (patch.ny + 2);
+    const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
+    const int phase = (s >> sx) + (t >> sy) + (item.shape & PHASE ? 1 : 0);
+    const bool masked = item.shape & MASKED;
+    unsigned active = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) active |= masked && (phase + (k >> sz) & 1) ? 0u : 1u << k;
+
+    double line[10], v[8];
+    {
+        const int64_t f_plane = int64_t(patch.nx) * patch.ny;
+        const double *f = patch.f + item.z * f_plane + int64_t(item.y + t) * patch.nx + item.x + s;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
+    }
+    find_partners(a, item, partners);
+    wait_for_previous();
+    wait(a, item);
+    {
+        const double *column = patch.u[a.from] + corner + t * row + s;
+#pragma unroll
+        for (int k = 1; k < 9; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
+        const Around u = around(a, item, patch, corner);
+        line[0] = u.bottom;
+        line[9] = u.top;
+        halo[threadIdx.x] = u.west;
+        halo[EAST + threadIdx.x] = u.east;
+        halo[SOUTH + threadIdx.x] = u.south;
+        halo[NORTH + threadIdx.x] = u.north;
+    }
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        double r = v[k];
+        r -= a.legs[13] * line[k + 1];
+        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
+        r -= a.legs[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
+        r -= a.legs[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
+        r -= a.legs[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.legs[4] * line[k];
+        r -= a.legs[22] * line[k + 2];
+        v[k] = active >> k & 1 ? r : 0.0;
+    }
+    __syncthreads();
+    auto cell = [&](int k) { return (((k & (lz - 1)) << sy) + (t & (ly - 1)) << sx) + (s & (lx - 1)); };
+    if (tables.before) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + cell(k));
+    }
+#pragma unroll 1
+    for (int step = 0; step < 6; ++step) {
+        const int axis = step < 3 ? step : 5 - step;
+        auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+        if (step != 0 && step != 3) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
+        }
+        if (step == 3) {
+            const double *reciprocals = tables.reciprocals + ((t & (lz - 1)) << sx + sy) + (s & (lx - 1));
+#pragma unroll
+            for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + ((j & (ly - 1)) << sx));
+        }
+        const int length = axis == 0 ? lz : axis == 1 ? lx : ly;
+        if (length == 8) transform8(v);
+        else if (length == 4) transforms<4>(v);
+        else if (length == 2) transforms<2>(v);
+        if (step != 2 && step != 5) {
+#pragma unroll
+            for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
+            __syncthreads();
+        }
+    }
+    if (tables.after) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + cell(k));
+    }
+    double *out = patch.u[a.to] + corner + t * row + s;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        v[k] = line[k + 1] + a.omega * v[k];
+        if (active >> k & 1) store_relaxed(out + k * plane, v[k]);
+    }
+    advance(a, item);
+    leave(a, item, partners, v, active);
+}
+
+}  // namespace blocks

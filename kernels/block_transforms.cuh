@@ -1,0 +1,86 @@
+// Sine transforms of lines of eight cells in registers: one of length 8, or as many shorter ones as there is room for.
+namespace blocks {
+
+// sin(20 k degrees), k = 1, 2, 3; the fourth is the sum of the first two.
+constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
+
+// The sine transform of length 8, 36 operations: mirror images, then two of length 4.
+__device__ __forceinline__ void transform8(double (&v)[8]) {
+    const double p1 = v[0] + v[7], p2 = v[1] + v[6], p3 = v[2] + v[5], p4 = v[3] + v[4];
+    const double m1 = v[0] - v[7], m2 = v[1] - v[6], m3 = v[2] - v[5], m4 = v[3] - v[4];
+    double t = S3 * p3;
+    double a = p1 + p4, b = p2 + p4, c = p1 - p2;
+    v[0] = S1 * a + (S2 * b + t);
+    v[2] = S3 * (p1 + p2 - p4);
+    v[4] = S1 * c + (S2 * a - t);
+    v[6] = S2 * c + (t - S1 * b);
+    t = S3 * m3;
+    a = m1 + m2, b = m2 + m4, c = m1 - m4;
+    v[1] = S2 * a + (S1 * b + t);
+    v[3] = S1 * a + (S2 * c - t);
+    v[5] = S3 * (m1 - m2 + m4);
+    v[7] = S1 * c + (t - S2 * b);
+}
+
+// sin(k pi / n), n <= 8; a literal where k and n are.
+__device__ __forceinline__ double sine(int n, int k) {
+    k %= 2 * n;
+    const double sign = k > n ? -1.0 : 1.0;
+    k = k > n ? k - n : k;
+    k = 2 * k > n ? n - k : k;
+    switch (n * 8 + k) {
+        case 2 * 8 + 1: case 4 * 8 + 2: case 6 * 8 + 3: case 8 * 8 + 4: return sign;
+        case 3 * 8 + 1: case 6 * 8 + 2: return sign * S3;
+        case 4 * 8 + 1: case 8 * 8 + 2: return sign * 0.70710678118654752440;
+        case 5 * 8 + 1: return sign * 0.58778525229247312917;
+        case 5 * 8 + 2: return sign * 0.95105651629515357212;
+        case 6 * 8 + 1: return sign * 0.5;
+        case 7 * 8 + 1: return sign * 0.43388373911755812048;
+        case 7 * 8 + 2: return sign * 0.78183148246802980871;
+        case 7 * 8 + 3: return sign * 0.97492791218182360702;
+        case 8 * 8 + 1: return sign * 0.38268343236508977173;
+        case 8 * 8 + 3: return sign * 0.92387953251128675613;
+        default: return 0.0;
+    }
+}
+
+// Transforms of length B, as many as a line has room for: mirror images, then row by row.
+template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
+#pragma unroll
+    for (int first = 0; first + B <= 8; first += B) {
+        double plus[(B + 1) / 2], minus[(B + 1) / 2];
+#pragma unroll
+        for (int q = 0; q < (B + 1) / 2; ++q) {
+            const double x = v[first + q], y = v[first + B - 1 - q];
+            const bool middle = 2 * q + 1 == B;
+            plus[q] = middle ? x : x + y;
+            minus[q] = middle ? 0.0 : x - y;
+        }
+#pragma unroll
+        for (int r = 0; r < B; ++r) {
+            double sum = 0.0;
+#pragma unroll
+            for (int q = 0; q < (B + 1) / 2; ++q) {
+                if (r % 2 == 1 && 2 * q + 1 == B) continue;
+                const double term = r % 2 == 0 ? plus[q] : minus[q], factor = sine(B + 1, (r + 1) * (q + 1));
+                sum = q == 0 ? factor * term : sum + factor * term;
+            }
+            v[first + r] = sum;
+        }
+    }
+}
+
+__device__ __forceinline__ void transform(double (&v)[8], int length) {
+    switch (length) {
+        case 1: break;
+        case 2: transforms<2>(v); break;
+        case 3: transforms<3>(v); break;
+        case 4: transforms<4>(v); break;
+        case 5: transforms<5>(v); break;
+        case 6: transforms<6>(v); break;
+        case 7: transforms<7>(v); break;
+        default: transform8(v);
+    }
+}
+
+}  // namespace blocks
