@@ -303,7 +303,8 @@ impl Handle for smoother_handle {
         let entry = RESULTS.iter().find(|r| r.key == key && Family::Smoother.knows(r.family))?;
         if [info::INITIAL_RESIDUAL, info::FINAL_RESIDUAL].contains(&key) && !self.watched {
             let name = entry.name;
-            let sentence = format!("{name} is known after a smoother_apply with a monitor; smoother_residual computes one");
+            let sentence =
+                format!("{name} is known after a smoother_apply with a monitor; smoother_residual computes one");
             return Some((entry, Err(Error::State(sentence))));
         }
         let core = self.core.as_ref();
