@@ -294,9 +294,10 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
  * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`precision=mixed` on a
  * device, and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
- * `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
- * sixteenth of the points and less. A second call reuses all memory. Source: report 16-06, section 2.2.
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
+ * coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
+ * or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed
+ * basins. Source: report 16-06, section 2.2.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
  */

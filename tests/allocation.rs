@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::problems::{Stencil, neumann_const, random_m_matrix, random_rhs};
+use common::problems::{Stencil, aniso, neumann_const, random_m_matrix, random_rhs};
 use common::smoother::{
     Level, Smoother, smoother_apply, smoother_exchange, smoother_residual, smoother_set_monitor, stencil,
 };
@@ -122,6 +122,7 @@ fn main() {
     refactorizing_a_coast_takes_no_memory();
     refactorizing_to_and_fro_takes_no_memory();
     refactorizing_in_every_format_and_cycle_takes_no_memory();
+    refactorizing_what_recursion_does_not_help_takes_no_memory();
     large_blocks_are_kept();
     smoothing_takes_no_memory();
     bytes_host_is_what_is_held();
@@ -307,6 +308,18 @@ fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
                 assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{options}");
             }
         }
+    }
+}
+
+/// Where estimates leave the V-cycle with the levels that were asked for.
+fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
+    let a = aniso(130, 1e4);
+    for precision in PRECISIONS {
+        let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} levels=12"));
+        assert_eq!(solver.int(key::INFO_CYCLE), 1, "v");
+        let bytes = solver.int(key::INFO_BYTES_HOST);
+        let taken = calls(|| assert_eq!(solver.factorize(&a), Ok(status::OK)));
+        assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{precision}");
     }
 }
 

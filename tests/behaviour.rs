@@ -46,6 +46,36 @@ fn right_hand_side_in_the_null_space_keeps_the_mean() {
     }
 }
 
+/// Basins that get land, a cell at a time, and walls: what is known of closed basins grows with them.
+#[test]
+fn closed_basins_come_and_grow() {
+    let (nx, ny) = (120, 110);
+    let b = random_rhs(nx * ny, 2);
+    for options in ["threads=1", "threads=3", "threads=1 precision=f64", "threads=3 precision=bf16", "fusion=off"] {
+        let solver = Solver::new(nx, ny, &format!("backend=cpu {options}"));
+        let mut a = neumann_const(nx, ny);
+        for step in 0..30 {
+            let land = |k: usize| {
+                k / nx >= 5
+                    && (k / nx - 5).is_multiple_of(3)
+                    && k % nx == 7 + 2 * (k / nx - 5) / 3
+                    && (k / nx - 5) / 3 < step
+            };
+            for k in (0..nx * ny).filter(|&k| land(k)) {
+                a.decouple(k % nx, k / nx, 1.0);
+            }
+            if step == 20 {
+                (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
+            }
+            a.set_row_sums(|k| if land(k) || step >= 20 && k % nx == nx / 2 { 1.0 } else { 0.0 });
+            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, step {step}: {}", f.sentence));
+            let mut x = vec![0.0; nx * ny];
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, step {step}");
+        }
+        assert!(solver.int(key::INFO_SINGULAR_COMPONENTS) >= 2);
+    }
+}
+
 /// A guess that meets the test comes back as it was, in no iterations.
 #[test]
 fn exact_guess_returns_in_no_iterations() {

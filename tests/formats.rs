@@ -356,20 +356,70 @@ fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
 /// A guess may be as far away as it likes: residuals are brought into the range of the sweeps.
 #[test]
 fn far_guesses() {
-    let a = random_m_matrix(60, 45, false, 5);
-    let b = random_rhs(a.len(), 6);
-    for (precision, cycle) in formats() {
-        let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
-        for far in [1e20, 1e45, 1e100] {
-            let mut x: Vec<f64> = random_rhs(a.len(), 8).iter().map(|v| v * far).collect();
-            let what = format!("{precision} {cycle} guess {far:e}");
-            // Relative to b only what rounding of A x leaves can be reached, relative to the guess's residual all.
-            solver.options("reference=initial").unwrap();
-            let before = norm2(&a.residual(&b, &x));
-            let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
-            assert_eq!(result, status::OK, "{what}");
-            assert!(norm2(&a.residual(&b, &x)) <= 1.001e-6 * before, "{what}");
+    for (name, a) in [("regular", random_m_matrix(60, 45, false, 5)), ("closed", neumann_var(60, 45))] {
+        let b = without_mean(random_rhs(a.len(), 6));
+        for (precision, cycle) in formats() {
+            for backend in ["cpu threads=1", "reference"] {
+                let solver = Solver::of(&a, &format!("backend={backend} precision={precision} cycle={cycle}"));
+                for far in [1e20, 1e45, 1e100] {
+                    far_guess(&solver, &a, &b, far, &format!("{name} {backend} {precision} {cycle} guess {far:e}"));
+                }
+            }
         }
+    }
+}
+
+fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
+    let guess: Vec<f64> = random_rhs(a.len(), 8).iter().map(|v| v * far).collect();
+    let before = norm2(&a.residual(b, &guess));
+    let solve = |options: &str| {
+        solver.options("reference=rhs norm=true2 rel_tol=1e-6 abs_tol=0 max_iter=1000").unwrap();
+        solver.options(options).unwrap();
+        let mut x = guess.clone();
+        let result = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what} {options}: {}", f.sentence));
+        (x, result)
+    };
+    // Relative to b only what rounding of A x leaves can be reached, relative to the guess's residual all.
+    let (x, result) = solve("reference=initial");
+    assert_eq!(result, status::OK, "{what}");
+    assert!(norm2(&a.residual(b, &x)) <= 1.001e-6 * before, "{what}");
+    let (x, result) = solve(&format!("abs_tol={:e}", 10.0 * norm2(b)));
+    // In double precision the way begins at the guess, in short formats at zero. A closed basin keeps the guess's mean,
+    // whose rounding is not the solver's.
+    assert!(result == status::OK || what.contains(" f64 ") || what.starts_with("closed"), "{what}");
+    if result == status::OK && !what.starts_with("closed") {
+        assert!(norm2(&a.residual(b, &x)) <= 10.001 * norm2(b), "{what}");
+    }
+    // No iteration: x is the guess, and what is told is its residual.
+    for norm in ["true2", "preconditioned"] {
+        let (x, result) = solve(&format!("max_iter=0 norm={norm}"));
+        assert_eq!((&x, result), (&guess, status::NOT_CONVERGED), "{what}");
+        let (told, expected) = (solver.real(key::INFO_FINAL_RESIDUAL), before / norm2(b));
+        // In the true norm sums of thousands of values in another order; eigenvalues of the other lie in a few decades.
+        let factor = if norm == "true2" { 1.0 + 1e-12 } else { 1e4 };
+        assert!(told <= factor * expected && expected <= factor * told, "{what} {norm}: {told:e}, {expected:e}");
+    }
+}
+
+/// However small A is, a guess is as near as it is for A of size one.
+#[test]
+fn near_guesses_of_small_matrices() {
+    let scaled = |factor: f64| {
+        let mut a = poisson(130, 130);
+        [&mut a.center, &mut a.east, &mut a.north].into_iter().flatten().for_each(|v| *v *= factor);
+        a
+    };
+    let b = random_rhs(130 * 130, 6);
+    for (precision, cycle) in formats() {
+        let counts = [1.0, 2f64.powi(-120)].map(|factor| {
+            let a = scaled(factor);
+            let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
+            let (mut x, _) = solver.solve_from_zero(&b);
+            let later: Vec<f64> = b.iter().map(|v| 1.001 * v).collect();
+            solver.solve(&later, &mut x).unwrap();
+            (solver.iterations(), solver.history())
+        });
+        assert_eq!(counts[0], counts[1], "{precision} {cycle}");
     }
 }
 

@@ -52,6 +52,14 @@ const GAINED: f64 = 0.25;
 /// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
 const ROUNDED: f64 = 1e-10;
 
+/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
+const ENERGY: &str = "p'Ap";
+
+/// Iterations that were done when `quantity` of `iteration` broke down.
+pub fn done_before(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == ENERGY && iteration > 0)
+}
+
 /// The best of the iterates from which PCG has started again.
 pub struct Kept<'a> {
     /// Its tested norm; infinite as long as there is none.
@@ -143,7 +151,7 @@ pub fn pcg(
         if vanished(sigma, norm2, reach) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
-        positive("p'Ap", sigma, iterations + 1)?;
+        positive(ENERGY, sigma, iterations + 1)?;
         let whole = LoopTest {
             preconditioned: test.norm == Norm::Preconditioned,
             threshold: test.threshold,
@@ -156,8 +164,8 @@ pub fn pcg(
             confirms: test.confirms,
         };
         let own = match s.iterate(&whole) {
-            Some(Err(Error::Breakdown { value, iteration, .. })) if vanished(value, f64::INFINITY, reach) => {
-                iterations = iteration;
+            Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) => {
+                iterations = done_before(quantity, iteration);
                 true
             }
             Some(end) => {
@@ -241,7 +249,7 @@ pub fn pcg(
             if vanished(sigma, norm2, reach) {
                 break;
             }
-            positive("p'Ap", sigma, iterations + 1)?;
+            positive(ENERGY, sigma, iterations + 1)?;
         }
         norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };

@@ -1,6 +1,6 @@
 //! RRB-PCG for one matrix: choices at setup, and the text that every backend runs for a solve.
 
-use super::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, not_negative, pcg};
+use super::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative, pcg};
 use crate::backend::cycle::{Cycle, Kind};
 use crate::backend::storage::Storage;
 use crate::backend::{Arrays, Look, Lumping, Program, RrbBackend, RrbSteps, Setup};
@@ -239,12 +239,9 @@ impl Rrb {
         double(&mut *rrb.backend, &mut setup, result)?;
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
             // The V-cycle is best with its own levels, which are fewer.
-            let own = made(setup.storage, plain)?;
-            if own.levels != setup.levels {
-                setup = own;
-                let result = rrb.backend.shorten(a, &setup, components);
-                double(&mut *rrb.backend, &mut setup, result)?;
-            }
+            setup = made(setup.storage, plain)?;
+            let result = rrb.backend.shorten(a, &setup, components);
+            double(&mut *rrb.backend, &mut setup, result)?;
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.
         rrb.found = Found {
@@ -416,9 +413,8 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
         });
     }
-    // f32 sweeps hold no residual of a guess so far off and that of the solution both: from zero it is nearer.
+    // f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
     let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
-    let guess = guess && !far;
     let given = s.load(scale, guess);
     let mut rhs_norm = given.sqrt();
     if c.singular() {
@@ -446,12 +442,15 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
         (rhs_norm, baseless) = preconditioned_norm(s, rounding)?;
-        initial = rhs_norm;
-        if guess {
+        if far {
+            initial = far_norm(s, c, scale, initial)?;
+        } else if guess {
             s.residual();
             let (norm, spent) = preconditioned_norm(s, rounding)?;
             initial = norm;
             baseless = if c.reference_initial { spent } else { baseless };
+        } else {
+            initial = rhs_norm;
         }
     }
     // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top.
@@ -486,7 +485,10 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Ok(outcome(0, StopReason::MaxIter, initial));
     }
 
-    let mut norm2 = if guess { s.residual() } else { s.residual_from_rhs() };
+    if far {
+        s.clear_solution();
+    }
+    let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
     let (mut restarts, mut missed) = (0, f64::INFINITY);
     // Of the iterate that is with the caller already.
@@ -505,8 +507,9 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         let mut best = Kept { norm: kept, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
             // The caller has an iterate: nothing else may be said.
-            Err(Error::Breakdown { value, iteration, .. }) if best.norm < f64::INFINITY && value.is_finite() => {
-                PcgEnd { iterations: iteration, norm: f64::INFINITY, reason: StopReason::Stagnated }
+            Err(Error::Breakdown { quantity, value, iteration }) if best.norm < f64::INFINITY && value.is_finite() => {
+                let iterations = done_before(quantity, iteration);
+                PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated }
             }
             end => end?,
         };
@@ -542,7 +545,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Err(Error::Overflow);
     }
     s.store(scale);
-    if end.iterations == 0 && (end.reason == StopReason::Converged || baseless) {
+    if end.iterations == 0 && (end.reason == StopReason::Converged && !far || baseless) {
         end.reason = StopReason::InitialGuess;
     }
     Ok(outcome(end.iterations, end.reason, end.norm))
@@ -566,7 +569,7 @@ fn iterate(s: &mut dyn RrbSteps, test: &Test, kept: &mut Kept, norm2: f64, itera
             if !norm2.is_finite() {
                 return Err(Error::Breakdown { quantity, value, iteration });
             }
-            pcg(s, test, kept, norm2, iteration)
+            pcg(s, test, kept, norm2, done_before(quantity, iteration))
         }
         end => end,
     }
@@ -613,10 +616,9 @@ fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
     }
 }
 
-/// center * guess > limit * b, with no step of the comparison beyond the range of a double.
+/// center * guess > limit * b, where no product need fit a double.
 fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
-    let limit = limit / center.max(limit.recip());
-    if b >= 1.0 { guess / b > limit } else { guess > limit * b }
+    center.log2() + guess.log2() > limit.log2() + b.log2()
 }
 
 fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
@@ -648,6 +650,25 @@ fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<(f64, bool
     let rho = s.precondition();
     let rho = not_negative("r'M^-1 r", if rounding > 0.0 { rho.abs() } else { rho }, 0)?;
     Ok((rho.sqrt(), spent))
+}
+
+/// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
+/// loaded and reduced again after that, by `scale`.
+fn far_norm(s: &mut dyn RrbSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
+    let unit = power_of_two_below(size);
+    let mut norm = 0.0;
+    for (scale, guess) in [(scale / unit, true), (scale, false)] {
+        s.load(scale, guess);
+        if c.singular() {
+            s.project_rhs();
+        }
+        s.reduce();
+        if guess {
+            s.residual();
+            norm = unit * preconditioned_norm(s, 0.0)?.0;
+        }
+    }
+    Ok(norm)
 }
 
 /// The largest power of two not above v, for finite v > 0, kept where its inverse is a normal number.

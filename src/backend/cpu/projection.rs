@@ -81,17 +81,16 @@ impl Projection {
         self.whole.find(layout, components, &ALL)?;
         self.system.find(layout, components, if schur { &ALL[2..] } else { &ALL })?;
         let slots = self.whole.runs.len();
-        if self.sums.as_ref().is_none_or(|s| s[0].bytes() < 8 * slots) {
+        if self.sums.as_ref().is_none_or(|s| s[0].len() < slots) {
             self.sums = Some([Shared::zeroed(slots)?, Shared::zeroed(slots)?]);
         }
         let per_member = 4 * self.components;
-        if self.means.as_ref().is_none_or(|m| m.bytes() < 8 * per_member * members) {
+        if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
             self.means = Some(Shared::zeroed(per_member * members)?);
         }
         if schur {
             let (slots, all) = (self.system.runs.len(), VECTORS * self.components * members);
-            if self.fused.as_ref().is_none_or(|(runs, totals)| runs[0].bytes() < 8 * slots || totals.bytes() < 8 * all)
-            {
+            if self.fused.as_ref().is_none_or(|(runs, totals)| runs[0].len() < slots || totals.len() < all) {
                 let runs = || Shared::zeroed(slots);
                 self.fused = Some(([runs()?, runs()?, runs()?], Shared::zeroed(all)?));
             }
