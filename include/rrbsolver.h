@@ -469,25 +469,22 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 
 /**
  * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
- * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others; afterwards they
- * are as before the last sweep, with a monitor as after it (`smoother_exchange` renews them). 0 sweeps check the input and call the
- * monitor once. With u and f NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
- * monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
- * no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
- * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
- * on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
- * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
- * starts no thread.
- * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
- * Source: Rodriguez et al., algorithms 1 to 3.
+ * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others; afterwards
+ * they are as before the last sweep, with a monitor as after it (`smoother_exchange` renews them). 0 sweeps check the
+ * input and call the monitor once. With u and f NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`,
+ * or `RRB_STOPPED` where the ghost function or the monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch),
+ * `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no multiple of 8 bytes), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts), `RRB_ERR_UNSUPPORTED`
+ * (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are on the handle's
+ * device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in groups
+ * beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
+ * starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks
+ * about 35 flops a cell. Source: Rodriguez et al., algorithms 1 to 3.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to
- * (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+ * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
+ * to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
  */
-rrb_status smoother_apply(smoother_handle *h,
-                          double *const *u,
-                          const double *const *f,
-                          int32_t sweeps);
+rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
  * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
@@ -499,23 +496,23 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
  * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
- * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
- * at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's are); what
- * it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of the host travel
- * back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
- * cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
+ * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
+ * are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
+ * are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
+ * the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
+ * instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
+ * `RRB_ERR_NULL`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
-rrb_status smoother_set_ghost_fill(smoother_handle *h,
-                                   smoother_ghost_fn callback,
-                                   void *user);
+rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
 /**
- * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm over
- * all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
- * `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
+ * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
+ * over all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2
+ * too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
+ * the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost
+ * function asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
  * to a `double`.
@@ -527,15 +524,14 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay between
- * calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL to leave
- * what is there. u and f are only read: patches may share an array. The copies end with `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+ * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
+ * between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be
+ * NULL to leave what is there. u and f are only read: patches may share an array. The copies end with
+ * `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
  *
  * Required: As for `smoother_apply`.
  */
-rrb_status smoother_upload(smoother_handle *h,
-                           const double *const *u,
-                           const double *const *f);
+rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
  * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
@@ -546,14 +542,12 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 
 /**
  * The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
- * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be NULL.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
+ * NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
  */
-rrb_status smoother_device_pointers(smoother_handle *h,
-                                    double **u,
-                                    double **f);
+rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
  * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
@@ -563,16 +557,15 @@ rrb_status smoother_device_pointers(smoother_handle *h,
 rrb_status smoother_destroy(smoother_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that smoothers
- * do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device, threads, block_solver and
- * remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of
- * `block_jacobi`) is made here, with the errors of `smoother_set_patches`.
+ * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
+ * smoothers do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device,
+ * threads, block_solver and remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers
+ * `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of `block_jacobi`) is made here,
+ * with the errors of `smoother_set_patches`.
  *
  * Required: `h` must be NULL or come from `smoother_create`.
  */
-rrb_status smoother_set_int(smoother_handle *h,
-                            int32_t key,
-                            int64_t value);
+rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 
 /**
  * Sets a real option. Errors as for `smoother_set_int`.
@@ -590,15 +583,13 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 rrb_status smoother_set_options(smoother_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not made
- * are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a monitor (or
- * `verbosity=2`): nothing else computes them.
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
+ * made are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a
+ * monitor (or `verbosity=2`): nothing else computes them.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
  */
-rrb_status smoother_get_int(const smoother_handle *h,
-                            int32_t key,
-                            int64_t *value);
+rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
  * Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
@@ -618,28 +609,24 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
 rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
- * ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
- * u and f per sweep, with ghost cells exchanged and filled for it. An apply of no sweeps calls it once. It must not use this
- * handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
+ * with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it. An apply of no sweeps calls it once. It
+ * must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
-rrb_status smoother_set_monitor(smoother_handle *h,
-                                rrb_monitor_fn callback,
-                                void *user);
+rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+ * Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
+ * `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be NULL
- * or point to an `int64_t`.
+ * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be
+ * NULL or point to an `int64_t`.
  */
-rrb_status smoother_get_history(const smoother_handle *h,
-                                double *residuals,
-                                int64_t capacity,
-                                int64_t *count);
+rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 #ifdef __cplusplus
 }  // extern "C"
