@@ -79,17 +79,16 @@ pub unsafe extern "C" fn smoother_set_patches(
 }
 
 /// `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
-/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others; afterwards
-/// they are as before the last sweep, with a monitor as after it (`smoother_exchange` renews them). 0 sweeps check the
-/// input and call the monitor once. With u and f NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`,
-/// or `RRB_STOPPED` where the ghost function or the monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch),
-/// `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no multiple of 8 bytes), `RRB_ERR_STATE`,
-/// `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts), `RRB_ERR_UNSUPPORTED`
-/// (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are on the handle's
-/// device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in groups
-/// beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
-/// starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks
-/// about 35 flops a cell. Source: Rodriguez et al., algorithms 1 to 3.
+/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others. With u and f
+/// NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
+/// monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
+/// no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
+/// `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
+/// on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
+/// groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
+/// starts no thread.
+/// Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
+/// 0 sweeps check the input and call the monitor once. Source: Rodriguez et al., algorithms 1 to 3.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
@@ -331,8 +330,8 @@ pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_strea
 
 /// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
 /// with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
-/// pass over u and f per sweep, with ghost cells exchanged and filled for it. An apply of no sweeps calls it once. It
-/// must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+/// pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and
+/// without a monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
