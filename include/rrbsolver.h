@@ -28,7 +28,7 @@
 /* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
 #define RRB_OK                   0  /* done */
 #define RRB_NOT_CONVERGED        1  /* the tolerance was not reached; x is the last iterate, or a better one */
-#define RRB_STOPPED              2  /* a callback asked to stop; x, or the smoother's u, is the iterate at the stop */
+#define RRB_STOPPED              2  /* a callback asked to stop; x (or u) is the iterate at the stop */
 #define RRB_ERR_NULL          (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT      (-2)  /* a value is out of range, or arrays overlap */
 #define RRB_ERR_DIMENSION     (-3)  /* an extent is below 1, or their product is too large */

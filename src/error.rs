@@ -30,7 +30,7 @@ macro_rules! statuses {
 statuses! {
     RRB_OK = 0, "done";
     RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate, or a better one";
-    RRB_STOPPED = 2, "a callback asked to stop; x, or the smoother's u, is the iterate at the stop";
+    RRB_STOPPED = 2, "a callback asked to stop; x (or u) is the iterate at the stop";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
     RRB_ERR_DIMENSION = -3, "an extent is below 1, or their product is too large";
