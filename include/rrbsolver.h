@@ -28,14 +28,15 @@
 /* Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed. */
 #define RRB_OK                   0  /* done */
 #define RRB_NOT_CONVERGED        1  /* the tolerance was not reached; x is the last iterate, or a better one */
-#define RRB_STOPPED              2  /* the monitor asked to stop; x is the iterate at the stop */
+#define RRB_STOPPED              2  /* a callback asked to stop; x (or u) is the iterate at the stop */
 #define RRB_ERR_NULL          (-1)  /* a required pointer is NULL */
 #define RRB_ERR_ARGUMENT      (-2)  /* a value is out of range, or arrays overlap */
 #define RRB_ERR_DIMENSION     (-3)  /* an extent is below 1, or their product is too large */
 #define RRB_ERR_OPTION        (-4)  /* unknown option key, option name or choice */
-#define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize must come (again) before this call */
+#define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come (again)
+                                       before this call */
 #define RRB_ERR_UNSUPPORTED   (-6)  /* not offered by this build or this method */
-#define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot */
+#define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot, or a singular block */
 #define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
 #define RRB_ERR_BREAKDOWN    (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
 #define RRB_ERR_INCOMPATIBLE (-23)  /* singular system whose right-hand side has a component in the null space */
@@ -53,19 +54,20 @@
 #define RRB_OPT_THREADS               102  /* threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS,
                                               SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order */
 #define RRB_OPT_MEMORY                103  /* where the caller's arrays are; auto asks the driver */
-#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) */
-#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm */
-#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual */
+#define RRB_OPT_REL_TOL               104  /* stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_) */
+#define RRB_OPT_ABS_TOL               105  /* see rel_tol; unit of the tested norm (not smoother_) */
+#define RRB_OPT_MAX_ITER              106  /* iterations at most; 0 only evaluates the residual (not smoother_) */
 #define RRB_OPT_NORM                  107  /* true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r'
-                                              M^-1 r), as in the papers */
+                                              M^-1 r), as in the papers (not smoother_) */
 #define RRB_OPT_REFERENCE             108  /* rhs: the same norm of b (projected where singular, reduced to S1 for
-                                              preconditioned); initial: of r0 */
+                                              preconditioned); initial: of r0 (not smoother_) */
 #define RRB_OPT_NULL_SPACE            109  /* auto: a connected component is singular iff |row sum| <= 1e-12 * center
-                                              in all its rows; constant: iff <= 1e-6 * center */
+                                              in all its rows; constant: iff <= 1e-6 * center (not smoother_) */
 #define RRB_OPT_CHECK_INPUT           110  /* refuse NaN and infinity in input arrays */
 #define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
-                                              of projecting it */
-#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve; 2: a line an iteration */
+                                              of projecting it (not smoother_) */
+#define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply); 2: a line an
+                                              iteration (a sweep) */
 #define RRB_OPT_LOG                   113  /* where lines go: callback, stderr, or the path (without blanks and
                                               commas) of a file to append to */
 #define RRB_OPT_LEVELS                200  /* number of red eliminations; 0: by size; more than the grid has: all it
@@ -92,7 +94,8 @@
                                               even); 2: on even ones */
 #define RRB_OPT_REVERSE               303  /* colours (chaotic: blocks) in reverse order, for post-smoothing */
 #define RRB_OPT_BLOCK_SOLVER          304  /* auto: fast_diagonalization where sine transforms diagonalize the blocks
-                                              without loss of digits, else dense */
+                                              without loss of digits, else dense; fast_diagonalization is refused
+                                              where it loses more than four digits */
 #define RRB_OPT_REMAINDER             305  /* blocks cut short by a patch's edge: solved as they are, or moved
                                               inwards, where they overlap others */
 #define RRB_OPT_PARALLEL              306  /* what threads share: auto one list of all blocks of all patches;
@@ -103,20 +106,23 @@
                                               device relaxes them */
 
 /* Results: keys of get. */
-#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve */
-#define RRB_INFO_STOP_REASON            1001  /* why the last solve ended */
-#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess */
+#define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
+#define RRB_INFO_STOP_REASON            1001  /* why the last solve ended; smoother_: monitor where a callback
+                                                 stopped the last apply, else none */
+#define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess; smoother_: 1, known
+                                                 where the last apply had a monitor, else refused */
 #define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when
-                                                 converged */
-#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize */
-#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve */
+                                                 converged; smoother_: as the monitor was told last, refused where
+                                                 the last apply had none */
+#define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches) */
+#define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
 #define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device */
 #define RRB_INFO_BYTES_HOST             1007  /* host memory of the handle */
 #define RRB_INFO_BYTES_DEVICE           1008  /* device memory of the handle */
 #define RRB_INFO_LAMBDA_MIN             1009  /* smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0
-                                                 before two iterations */
+                                                 before two iterations (not smoother_) */
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A seen by the last solve; 0 before two
-                                                 iterations */
+                                                 iterations (not smoother_) */
 #define RRB_INFO_BACKEND                1011  /* the one in use */
 #define RRB_INFO_DEVICE                 1012  /* CUDA ordinal in use, -1: none */
 #define RRB_INFO_THREADS                1013  /* threads in use */
@@ -452,7 +458,8 @@ rrb_status smoother_create(int32_t stencil_points,
  * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
  * are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
  * Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
- * `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`, `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
+ * `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED` (`block_solver=fast_diagonalization` for a
+ * stencil or blocks for which it is not, or what this build lacks), `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
  * After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -472,10 +479,10 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
  * starts no thread.
  * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
- * Source: Rodriguez et al., algorithms 1 to 3.
+ * 0 sweeps check the input and call the monitor once. Source: Rodriguez et al., algorithms 1 to 3.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to
- * (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+ * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
+ * to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
  */
 rrb_status smoother_apply(smoother_handle *h,
                           double *const *u,
@@ -492,23 +499,23 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
 /**
  * Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
- * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
- * at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's are); what
- * it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of the host travel
- * back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
- * cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
+ * before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
+ * are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
+ * are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
+ * the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
+ * instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
+ * `RRB_ERR_NULL`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
-rrb_status smoother_set_ghost_fill(smoother_handle *h,
-                                   smoother_ghost_fn callback,
-                                   void *user);
+rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
 /**
- * r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
- * bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
- * `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
+ * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
+ * over all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2
+ * too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
+ * the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost
+ * function asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
  * to a `double`.
@@ -520,13 +527,14 @@ rrb_status smoother_residual(smoother_handle *h,
                              double *norm2);
 
 /**
- * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay between
- * calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL to leave
- * what is there. The copies end with `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+ * Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
+ * between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be
+ * NULL to leave what is there. u and f are only read: patches may share an array. The copies end with
+ * `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
  *
  * Required: As for `smoother_apply`.
  */
-rrb_status smoother_upload(smoother_handle *h, double *const *u, const double *const *f);
+rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
  * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
@@ -537,14 +545,12 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
 
 /**
  * The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
- * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be NULL.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+ * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
+ * NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
  */
-rrb_status smoother_device_pointers(smoother_handle *h,
-                                    double **u,
-                                    double **f);
+rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
  * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
@@ -554,9 +560,11 @@ rrb_status smoother_device_pointers(smoother_handle *h,
 rrb_status smoother_destroy(smoother_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
- * `RRB_ERR_ARGUMENT` (out of range); what a value needs (block inverses of `stagger`, a second array of
- * `block_jacobi`) is made here, with the errors of `smoother_set_patches`.
+ * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
+ * smoothers do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device,
+ * threads, block_solver and remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers
+ * `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of `block_jacobi`) is made here,
+ * with the errors of `smoother_set_patches`.
  *
  * Required: `h` must be NULL or come from `smoother_create`.
  */
@@ -578,8 +586,9 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 rrb_status smoother_set_options(smoother_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not made
- * are 0.
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
+ * made are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a
+ * monitor (or `verbosity=2`): nothing else computes them.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
  */
@@ -603,26 +612,26 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
 rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
- * ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
- * u and f per sweep. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
+ * with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and
+ * without a monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
-rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
+rrb_status smoother_set_monitor(smoother_handle *h,
+                                rrb_monitor_fn callback,
+                                void *user);
 
 /**
- * Relative residuals that the monitor was given in the last apply (at most `max_iter` + 1 and 1,000,000 are kept): writes
- * at most `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+ * Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
+ * `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be NULL
- * or point to an `int64_t`.
+ * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be
+ * NULL or point to an `int64_t`.
  */
-rrb_status smoother_get_history(const smoother_handle *h,
-                                double *residuals,
-                                int64_t capacity,
-                                int64_t *count);
+rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 #ifdef __cplusplus
 }  // extern "C"

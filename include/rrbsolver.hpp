@@ -374,13 +374,13 @@ public:
     }
 
     /// Keeps patches in the library's memory, on the device where there is one. Called again, it takes new values.
-    void upload(patches u, const_patches f) {
+    void upload(const_patches u, const_patches f) {
         check_count("u", u.size());
         check_count("f", f.size());
         detail::check(smoother_upload(handle(), u.data(), f.data()));
     }
     /// New values of u alone, or of f alone; the other stays as it is.
-    void upload_u(patches u) {
+    void upload_u(const_patches u) {
         check_count("u", u.size());
         detail::check(smoother_upload(handle(), u.data(), nullptr));
     }

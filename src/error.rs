@@ -30,14 +30,14 @@ macro_rules! statuses {
 statuses! {
     RRB_OK = 0, "done";
     RRB_NOT_CONVERGED = 1, "the tolerance was not reached; x is the last iterate, or a better one";
-    RRB_STOPPED = 2, "the monitor asked to stop; x is the iterate at the stop";
+    RRB_STOPPED = 2, "a callback asked to stop; x (or u) is the iterate at the stop";
     RRB_ERR_NULL = -1, "a required pointer is NULL";
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
     RRB_ERR_DIMENSION = -3, "an extent is below 1, or their product is too large";
     RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
-    RRB_ERR_STATE = -5, "calls in the wrong order: factorize must come (again) before this call";
+    RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) before this call";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
-    RRB_ERR_MATRIX = -20, "zero or negative center or pivot";
+    RRB_ERR_MATRIX = -20, "zero or negative center or pivot, or a singular block";
     RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
     RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";

@@ -11,16 +11,49 @@ use crate::error::{Error, Result};
 pub enum Family {
     /// Every family.
     Common,
+    /// Every family that solves to a tolerance: not `smoother_`.
+    Solvers,
     /// `rrb_`: 2D stencils.
     Rrb,
     /// `smoother_`: block relaxation on 3D patches.
     Smoother,
 }
 
+impl Family {
+    /// Whether handles of this family know keys of `keys`.
+    #[must_use]
+    pub fn knows(self, keys: Self) -> bool {
+        keys == Self::Common || keys == self || (keys == Self::Solvers && self != Self::Smoother)
+    }
+
+    /// As functions begin.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Common | Self::Solvers => "rrbsolver_",
+            Self::Rrb => "rrb_",
+            Self::Smoother => "smoother_",
+        }
+    }
+
+    /// An option or result of another family.
+    fn foreign(self, what: &str, name: &str, keys: Self) -> Error {
+        let reason = match keys {
+            Self::Solvers => "it solves to no tolerance, but does the sweeps that smoother_apply is told".to_owned(),
+            _ => format!("it is one of {}", keys.prefix()),
+        };
+        Error::Option(format!("{} has no {what} {name}: {reason}", self.prefix()))
+    }
+}
+
+/// `doc` with the families that it does not hold for.
+fn meaning(keys: Family, doc: &str) -> String {
+    format!("{doc}{}", if keys == Family::Solvers { " (not smoother_)" } else { "" })
+}
+
 /// When a new value acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// At the next `factorize`; until then `solve` answers `RRB_ERR_STATE`.
+    /// At the next `factorize` (`smoother_set_patches`); until then `solve` (`smoother_apply`) answers `RRB_ERR_STATE`.
     Factorize,
     /// At once.
     Now,
@@ -95,6 +128,22 @@ pub struct ResultEntry {
     pub doc: &'static str,
 }
 
+impl OptionEntry {
+    /// Meaning, with the families that do not know it.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        meaning(self.family, self.doc)
+    }
+}
+
+impl ResultEntry {
+    /// Meaning, with the families that do not know it.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        meaning(self.family, self.doc)
+    }
+}
+
 macro_rules! options {
     ($($(#[$m:meta])* $constant:ident = $key:literal $name:literal $family:ident $effect:ident $kind:expr, $doc:literal;)*) => {
         /// Keys of the options.
@@ -164,20 +213,20 @@ options! {
         "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order";
     MEMORY = 103 "memory" Common Now Kind::Choice(&[("auto", 0), ("host", 1), ("device", 2)]),
         "where the caller's arrays are; auto asks the driver";
-    REL_TOL = 104 "rel_tol" Common Now real(1e-6, 0.0, 1.0, true),
+    REL_TOL = 104 "rel_tol" Solvers Now real(1e-6, 0.0, 1.0, true),
         "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
-    ABS_TOL = 105 "abs_tol" Common Now real(0.0, 0.0, f64::MAX, false), "see rel_tol; unit of the tested norm";
-    MAX_ITER = 106 "max_iter" Common Now int(1000, 0, 2_147_483_647), "iterations at most; 0 only evaluates the residual";
-    NORM = 107 "norm" Common Now Kind::Choice(&[("true2", 0), ("preconditioned", 1)]),
+    ABS_TOL = 105 "abs_tol" Solvers Now real(0.0, 0.0, f64::MAX, false), "see rel_tol; unit of the tested norm";
+    MAX_ITER = 106 "max_iter" Solvers Now int(1000, 0, 2_147_483_647), "iterations at most; 0 only evaluates the residual";
+    NORM = 107 "norm" Solvers Now Kind::Choice(&[("true2", 0), ("preconditioned", 1)]),
         "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
-    REFERENCE = 108 "reference" Common Now Kind::Choice(&[("rhs", 0), ("initial", 1)]),
+    REFERENCE = 108 "reference" Solvers Now Kind::Choice(&[("rhs", 0), ("initial", 1)]),
         "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
-    NULL_SPACE = 109 "null_space" Common Factorize Kind::Choice(&[("auto", 0), ("none", 1), ("constant", 2)]),
+    NULL_SPACE = 109 "null_space" Solvers Factorize Kind::Choice(&[("auto", 0), ("none", 1), ("constant", 2)]),
         "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 * center";
     CHECK_INPUT = 110 "check_input" Common Now SWITCH_ON, "refuse NaN and infinity in input arrays";
-    CHECK_COMPATIBILITY = 111 "check_compatibility" Common Now SWITCH_OFF,
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Solvers Now SWITCH_OFF,
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
-    VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve; 2: a line an iteration";
+    VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
     LOG = 113 "log" Common Now Kind::Text("callback"), "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
 
     LEVELS = 200 "levels" Rrb Factorize int(0, 0, 4096),
@@ -208,7 +257,7 @@ options! {
         "1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones";
     REVERSE = 303 "reverse" Smoother Now SWITCH_OFF, "colours (chaotic: blocks) in reverse order, for post-smoothing";
     BLOCK_SOLVER = 304 "block_solver" Smoother Factorize Kind::Choice(BLOCK_SOLVERS),
-        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense";
+        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense; fast_diagonalization is refused where it loses more than four digits";
     REMAINDER = 305 "remainder" Smoother Factorize Kind::Choice(&[("exact", 0), ("overlap", 1)]),
         "blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others";
     PARALLEL = 306 "parallel" Smoother Now Kind::Choice(&[("auto", 0), ("patch", 1), ("block", 2), ("nested", 3)]),
@@ -219,17 +268,17 @@ options! {
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" Common false &[], "iterations of the last solve";
-    STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS, "why the last solve ended";
-    INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[], "relative, in the tested norm, of the guess";
-    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when converged";
-    SECONDS_SETUP = 1004 "seconds_setup" Common true &[], "wall time of the last factorize";
-    SECONDS_SOLVE = 1005 "seconds_solve" Common true &[], "wall time of the last solve";
+    ITERATIONS = 1000 "iterations" Common false &[], "iterations of the last solve (smoother_: sweeps of the last apply)";
+    STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS, "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
+    INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[], "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused";
+    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when converged; smoother_: as the monitor was told last, refused where the last apply had none";
+    SECONDS_SETUP = 1004 "seconds_setup" Common true &[], "wall time of the last factorize (smoother_: set_patches)";
+    SECONDS_SOLVE = 1005 "seconds_solve" Common true &[], "wall time of the last solve (smoother_: apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" Common true &[], "of that, copies between host and device";
     BYTES_HOST = 1007 "bytes_host" Common false &[], "host memory of the handle";
     BYTES_DEVICE = 1008 "bytes_device" Common false &[], "device memory of the handle";
-    LAMBDA_MIN = 1009 "lambda_min" Common true &[], "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
-    LAMBDA_MAX = 1010 "lambda_max" Common true &[], "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
+    LAMBDA_MIN = 1009 "lambda_min" Solvers true &[], "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
+    LAMBDA_MAX = 1010 "lambda_max" Solvers true &[], "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
     BACKEND = 1011 "backend" Common false BACKENDS, "the one in use";
     DEVICE = 1012 "device" Common false &[], "CUDA ordinal in use, -1: none";
     THREADS = 1013 "threads" Common false &[], "threads in use";
@@ -303,6 +352,9 @@ impl Options {
 
     fn position(&self, key: i32) -> Result<usize> {
         OPTIONS.iter().position(|o| o.key == key && self.knows(o)).ok_or_else(|| {
+            if let Some(o) = OPTIONS.iter().find(|o| o.key == key) {
+                return self.family.foreign("option", o.name, o.family);
+            }
             let nearest = OPTIONS
                 .iter()
                 .filter(|o| self.knows(o))
@@ -316,7 +368,7 @@ impl Options {
     }
 
     fn knows(&self, o: &OptionEntry) -> bool {
-        o.family == Family::Common || o.family == self.family
+        self.family.knows(o.family)
     }
 
     /// Whether all options that act at the next factorize have the values of `other`.
@@ -370,8 +422,14 @@ impl Options {
     /// The place of a key that is read: the nearest known one may be a result.
     fn readable(&self, key: i32) -> Result<usize> {
         self.position(key).map_err(|error| {
+            if OPTIONS.iter().any(|o| o.key == key) {
+                return error;
+            }
+            if let Some(r) = RESULTS.iter().find(|r| r.key == key) {
+                return self.family.foreign("result", r.name, r.family);
+            }
             let option = OPTIONS.iter().filter(|o| self.knows(o)).map(|o| o.key.abs_diff(key)).min();
-            let known = RESULTS.iter().filter(|r| r.family == Family::Common || r.family == self.family);
+            let known = RESULTS.iter().filter(|r| self.family.knows(r.family));
             match known.min_by_key(|r| r.key.abs_diff(key)) {
                 Some(r) if Some(r.key.abs_diff(key)) < option => {
                     Error::Option(format!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
@@ -435,6 +493,9 @@ impl Options {
             return Err(Error::Option(format!("'{entry}' is not of the form name=value")));
         };
         let Some(p) = OPTIONS.iter().position(|o| o.name == name && self.knows(o)) else {
+            if let Some(o) = OPTIONS.iter().find(|o| o.name == name) {
+                return Err(self.family.foreign("option", name, o.family));
+            }
             let nearest = nearest_name(name, OPTIONS.iter().filter(|o| self.knows(o)).map(|o| o.name));
             return Err(Error::Option(format!("unknown option '{name}'; did you mean '{nearest}'?")));
         };

@@ -80,8 +80,14 @@ impl History {
     pub fn reserve(&mut self, max_iter: usize) -> crate::error::Result<()> {
         let len = max_iter.saturating_add(1).min(HISTORY_LIMIT);
         let no_memory = |_| crate::error::Error::Memory(format!("no memory for a history of {len} iterations"));
-        self.residuals.try_reserve_exact(len.saturating_sub(self.residuals.len())).map_err(no_memory)?;
+        self.reserve_residuals(len)?;
         self.coefficients.try_reserve_exact(len.saturating_sub(self.coefficients.len())).map_err(no_memory)
+    }
+
+    /// Takes memory for `len` residuals alone.
+    pub fn reserve_residuals(&mut self, len: usize) -> crate::error::Result<()> {
+        let no_memory = |_| crate::error::Error::Memory(format!("no memory for a history of {len} residuals"));
+        self.residuals.try_reserve_exact(len.saturating_sub(self.residuals.len())).map_err(no_memory)
     }
 
     /// Forgets the last solve, keeps the memory.

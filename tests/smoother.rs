@@ -386,7 +386,7 @@ fn resident_patches() {
             let mut norm = f64::NAN;
             // SAFETY: a live handle; tables of all patches.
             unsafe {
-                outcome(smoother_upload(smoother.handle, u.as_ptr(), f.as_ptr())).unwrap();
+                outcome(smoother_upload(smoother.handle, u.as_ptr().cast(), f.as_ptr())).unwrap();
                 outcome(smoother_apply(smoother.handle, std::ptr::null(), std::ptr::null(), 3)).unwrap();
                 let null = std::ptr::null_mut();
                 outcome(smoother_residual(smoother.handle, null, std::ptr::null(), null, &mut norm)).unwrap();

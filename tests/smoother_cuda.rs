@@ -301,7 +301,7 @@ fn upload(smoother: &Smoother, level: &mut Level) -> (Vec<*mut f64>, Vec<*mut f6
     let (mut device_u, mut device_f) = (vec![null_mut(); count], vec![null_mut(); count]);
     // SAFETY: a live handle; tables of all patches.
     unsafe {
-        outcome(smoother_upload(smoother.handle, u.as_ptr(), f.as_ptr())).unwrap();
+        outcome(smoother_upload(smoother.handle, u.as_ptr().cast(), f.as_ptr())).unwrap();
         let tables = (device_u.as_mut_ptr(), device_f.as_mut_ptr());
         outcome(smoother_device_pointers(smoother.handle, tables.0, tables.1)).unwrap();
     }

@@ -26,7 +26,7 @@ impl Smoother {
         let mut on_device = (vec![null_mut(); u.len()], vec![null_mut(); u.len()]);
         // SAFETY: a live handle, arrays of its patches' sizes, and tables with a place for each.
         unsafe {
-            crate::smoother::checked(smoother_upload(self.0, u.as_ptr(), f.as_ptr()))?;
+            crate::smoother::checked(smoother_upload(self.0, u.as_ptr().cast(), f.as_ptr()))?;
             let tables = (on_device.0.as_mut_ptr(), on_device.1.as_mut_ptr());
             crate::smoother::checked(smoother_device_pointers(self.0, tables.0, tables.1))?;
         }

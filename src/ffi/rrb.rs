@@ -559,8 +559,8 @@ impl Handle for rrb_handle {
         Ok(())
     }
 
-    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)> {
-        let entry = RESULTS.iter().find(|r| r.key == key)?;
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
+        let entry = RESULTS.iter().find(|r| r.key == key && Family::Rrb.knows(r.family))?;
         let done = self.core.as_ref().map(|c| c.done).unwrap_or_default();
         let used = |yes: f64| if self.core.is_some() { yes } else { 0.0 };
         let extremes = || lanczos_extremes(self.settings.history.coefficients()).unwrap_or((0.0, 0.0));
@@ -589,7 +589,7 @@ impl Handle for rrb_handle {
             info::GRIDS => self.core.as_ref().map_or(0, Rrb::grids) as f64,
             _ => 0.0,
         };
-        Some((entry, value))
+        Some((entry, Ok(value)))
     }
 }
 

@@ -92,8 +92,8 @@ pub trait Handle {
     fn settings(&self) -> &Settings;
     /// Changes options.
     fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()>;
-    /// A result with its value; whole numbers fit a double here.
-    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)>;
+    /// A result with its value, if it is known; whole numbers fit a double here.
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)>;
 }
 
 fn check_process<H: Handle>(h: &H) -> Result<()> {
@@ -212,7 +212,7 @@ pub unsafe fn get_int<H: Handle>(h: *const H, key: i32, value: *mut i64) -> rrb_
     unsafe {
         get(h, value, |h| match h.result(key) {
             Some((r, _)) if r.real => Err(Error::Option(format!("{} is real: use get_real", r.name))),
-            Some((_, v)) => Ok(v as i64),
+            Some((_, v)) => v.map(|v| v as i64),
             None => h.settings().options.get_int(key),
         })
     }
@@ -222,7 +222,7 @@ pub unsafe fn get_int<H: Handle>(h: *const H, key: i32, value: *mut i64) -> rrb_
 /// As for `checked`; `value` must be NULL or point to a `double`.
 pub unsafe fn get_real<H: Handle>(h: *const H, key: i32, value: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { get(h, value, |h| h.result(key).map_or_else(|| h.settings().options.get_real(key), |(_, v)| Ok(v))) }
+    unsafe { get(h, value, |h| h.result(key).map_or_else(|| h.settings().options.get_real(key), |(_, v)| v)) }
 }
 
 /// # Safety

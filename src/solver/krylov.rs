@@ -184,7 +184,9 @@ pub fn pcg(
             };
             match s.iterate(&whole) {
                 None => {}
-                Some(Err(Error::Breakdown { quantity, value, iteration })) if vanished(value, f64::INFINITY, reach) || rounded(s, value) => {
+                Some(Err(Error::Breakdown { quantity, value, iteration }))
+                    if vanished(value, f64::INFINITY, reach) || rounded(s, value) =>
+                {
                     iterations = done_before(quantity, iteration);
                     break;
                 }

@@ -13,7 +13,7 @@ use crate::backend::blocks::{
     BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
 };
 use crate::error::{Error, Result};
-use crate::grid::block_inverse::{Separable, Shape, Stencil, dense_inverse};
+use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
 use crate::options::{Options, opt};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
         done.stopped = s.fill(BEFORE_SWEEPS);
         done.initial_residual = s.residual();
         done.residual = done.initial_residual;
-        done.stopped |= s.show(0, 1.0);
+        done.stopped |= s.show(0, relative(done.residual, done.initial_residual));
     }
     while done.sweeps < work.sweeps && !done.stopped {
         s.exchange();
@@ -51,12 +51,16 @@ pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
             s.exchange();
             done.stopped = s.fill(BEFORE_SWEEPS);
             done.residual = s.residual();
-            let relative = if done.initial_residual > 0.0 { done.residual / done.initial_residual } else { 0.0 };
-            done.stopped |= s.show(done.sweeps, relative);
+            done.stopped |= s.show(done.sweeps, relative(done.residual, done.initial_residual));
         }
     }
     s.settle();
     done
+}
+
+/// A norm over the first: 0 where that is 0 already, and no number where it is none.
+pub fn relative(norm: f64, first: f64) -> f64 {
+    if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
 /// What the ghost function is told when no sweep follows: the residual is computed.
@@ -239,7 +243,7 @@ impl Smoother {
         let work = self.work(options, sweeps);
         self.check_overlap(&work)?;
         check_memory(options, self.made_for.place)?;
-        if sweeps == 0 {
+        if sweeps == 0 && !work.check_input && !watcher.watched() {
             return Ok(Swept::default());
         }
         let done = self.backend.run(arrays, watcher, &work, relax)?;
@@ -426,7 +430,17 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
             "block_solver = fast_diagonalization: no scaling makes this stencil even in x, y and z; use auto or dense"
                 .to_owned(),
         )),
-        choice::SOLVER_FAST_DIAGONALIZATION => Ok(true),
-        _ => Ok(form.is_some_and(|f| f.well_conditioned(block))),
+        wanted => {
+            let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
+            if wanted == choice::SOLVER_FAST_DIAGONALIZATION && condition >= INSISTED_SCALING {
+                let [x, y, z] = block;
+                return Err(Error::Unsupported(format!(
+                    "block_solver = fast_diagonalization: the scaling that makes this stencil even has the condition \
+                     {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below {INSISTED_SCALING:e}; use auto or \
+                     dense, or smaller blocks"
+                )));
+            }
+            Ok(wanted == choice::SOLVER_FAST_DIAGONALIZATION || condition < MOST_SCALING)
+        }
     }
 }

@@ -279,11 +279,11 @@ static void keeps(void) {
     smoother_handle *h = NULL;
     for (int c = 0; c < 216; ++c) u[0][c] = u[1][c] = 1 + c % 5;
     CHECK(smoother_create(7, stencil, 2, 4, 3, &h) == RRB_OK);
-    CHECK(smoother_upload(h, us, fs) == RRB_ERR_STATE);
+    CHECK(smoother_upload(h, (const double *const *)us, fs) == RRB_ERR_STATE);
     CHECK(smoother_set_patches(h, 2, lower, size) == RRB_OK);
     CHECK(smoother_download(h, us) == RRB_ERR_STATE && smoother_residual(h, NULL, NULL, NULL, &start) == RRB_ERR_STATE);
     CHECK(start == -1);
-    CHECK(smoother_upload(h, us, fs) == RRB_OK);
+    CHECK(smoother_upload(h, (const double *const *)us, fs) == RRB_OK);
     CHECK(smoother_device_pointers(h, ours, right) == RRB_OK && ours[0] != NULL && ours[0] != us[0] && right[1] != NULL);
     CHECK(smoother_device_pointers(h, ours, NULL) == RRB_OK);
     CHECK(smoother_residual(h, NULL, NULL, rs, &start) == RRB_OK && start > 1);

@@ -306,8 +306,8 @@ const SIDE: usize = 10;
 
 impl Member<'_, '_> {
     /// Relaxes the blocks of a row one after the other while other members read and write around them. A block's own
-    /// cells are written by this member alone; the layer around them is read with relaxed atomic loads, and the new
-    /// values are written with relaxed atomic stores, so that no access is a data race.
+    /// cells are written by this member alone, so that it may read them as they are; the layer around them is read with
+    /// relaxed atomic loads, and the new values are written with relaxed atomic stores, so that no access is a data race.
     pub fn row_asynchronously(&mut self, ways: Ways, p: usize, row: usize) {
         let patch = &self.patches()[p];
         let (_, in_slab) = rows(ways.cut, patch);
@@ -317,6 +317,8 @@ impl Member<'_, '_> {
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
         // Values around a block, read atomically; the kernel works on this copy.
         let mut copy = [0.0f64; SIDE * SIDE * SIDE];
+        let faces_only = self.call.data.operator.seven.is_some();
+        let ahead = self.ahead(ways, p, row, count, y.len);
         for m in 0..count {
             let x = ways.cut.segment(patch, 0, if ways.reverse { count - 1 - m } else { m });
             let shape = [x.len, y.len, z.len];
@@ -324,12 +326,25 @@ impl Member<'_, '_> {
             let corner = z.start * u_plane + y.start * u_row + x.start;
             // SAFETY: the cell at (i, j, k) from the block's corner, one layer out, lies in the array.
             let cell = |i: usize, j: usize, k: usize| unsafe { ways.from[p].add(corner + k * u_plane + j * u_row + i) };
+            let load = |i: usize, j: usize, k: usize| {
+                // SAFETY: aligned, and all concurrent accesses to it are atomic.
+                let bits = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
+                f64::from_bits(bits)
+            };
             for k in 0..z.len + 2 {
                 for j in 0..y.len + 2 {
-                    for i in 0..x.len + 2 {
-                        // SAFETY: aligned, and all concurrent accesses to it are atomic.
-                        let value = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
-                        copy[(k * SIDE + j) * SIDE + i] = f64::from_bits(value);
+                    let outside = [(k, z.len), (j, y.len)].map(|(at, len)| at == 0 || at > len);
+                    let copy = &mut copy[(k * SIDE + j) * SIDE..][..x.len + 2];
+                    if outside == [false; 2] {
+                        // SAFETY: cells of this block, which nobody else writes.
+                        let own = unsafe { std::slice::from_raw_parts(cell(1, j, k).cast_const(), x.len) };
+                        copy[1..=x.len].copy_from_slice(own);
+                        copy[0] = load(0, j, k);
+                        copy[x.len + 1] = load(x.len + 1, j, k);
+                    } else if !faces_only || outside != [true; 2] {
+                        for (i, value) in copy.iter_mut().enumerate() {
+                            *value = load(i, j, k);
+                        }
                     }
                 }
             }
@@ -345,7 +360,7 @@ impl Member<'_, '_> {
                 blocks: 1,
                 pitch: x.len,
                 omega: ways.omega,
-                ahead: Ahead::NOTHING,
+                ahead: ahead.of_task(m, y.len),
             };
             if solver.is_dense() {
                 // SAFETY: a member's scratch is its own.

@@ -82,8 +82,9 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// No pointer is NULL or astray between two values, and no array that is written overlaps another.
-pub fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Extent>) -> Result<()> {
+/// No pointer is NULL or astray between two values, and no array that is written overlaps another: r, and u where the call
+/// does more than read it.
+pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {
         if start == 0 {
@@ -97,7 +98,7 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, extents: &mut Vec<Ex
     };
     for (p, patch) in patches.iter().enumerate() {
         if let Some(u) = pointers.u.get(p) {
-            add("u", p, *u as usize, patch.ghosted(), true)?;
+            add("u", p, *u as usize, patch.ghosted(), writes_u)?;
         }
         if let Some(f) = pointers.f.get(p) {
             add("f", p, *f as usize, patch.cells(), false)?;

@@ -11,7 +11,7 @@ use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::Patch;
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::StopReason;
-use crate::solver::smoother::{Machine, Smoother};
+use crate::solver::smoother::{Machine, Smoother, relative};
 use libc::c_void;
 use std::time::Instant;
 
@@ -27,6 +27,8 @@ pub struct smoother_handle {
     pub(super) ghost_fill: smoother_ghost_fn,
     pub(super) ghost_user: *mut c_void,
     swept: Swept,
+    /// Its residuals were computed.
+    watched: bool,
     seconds_setup: f64,
     seconds_solve: f64,
     /// Room to sort the arrays of a call by address.
@@ -69,6 +71,7 @@ impl smoother_handle {
             ghost_fill: None,
             ghost_user: std::ptr::null_mut(),
             swept: Swept::default(),
+            watched: false,
             seconds_setup: 0.0,
             seconds_solve: 0.0,
             extents: Vec::new(),
@@ -142,13 +145,14 @@ impl smoother_handle {
         }
         let start = Instant::now();
         self.settings.history.clear();
-        self.swept = Swept::default();
+        (self.swept, self.watched) = (Swept::default(), false);
         let swept = self.call(Tables { u, f: Some(f), r: None }, |core, arrays, watcher, options| {
             core.apply(arrays, watcher, options, sweeps as usize)
         })?;
-        self.swept = swept;
+        let verbosity = self.settings.options.int(opt::VERBOSITY);
+        (self.swept, self.watched) = (swept, self.settings.monitor.is_some() || verbosity >= 2);
         self.seconds_solve = start.elapsed().as_secs_f64();
-        if self.settings.options.int(opt::VERBOSITY) >= 1 {
+        if verbosity >= 1 {
             let count = self.core.as_ref().map_or(0, |c| c.patches().len());
             let milliseconds = 1e3 * self.seconds_solve;
             self.settings
@@ -196,7 +200,7 @@ impl smoother_handle {
             // SAFETY: not NULL, and the caller gave a pointer per patch.
             pointers.r = unsafe { std::slice::from_raw_parts(r, count) };
         }
-        check_arrays(patches, &pointers, &mut self.extents)?;
+        check_arrays(patches, &pointers, true, &mut self.extents)?;
         let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
         let on_device = if own {
             let r = Pointers { u: &[], f: &[], r: pointers.r };
@@ -222,19 +226,19 @@ impl smoother_handle {
 
     /// # Safety
     /// The tables must be NULL or hold a pointer per patch.
-    pub(super) unsafe fn upload(&mut self, u: *const *mut f64, f: *const *const f64) -> Result<()> {
+    pub(super) unsafe fn upload(&mut self, u: *const *const f64, f: *const *const f64) -> Result<()> {
         self.check_fresh()?;
         let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let patches = &list.patches[..];
-        // SAFETY: where not NULL, the caller gave a pointer per patch.
+        // SAFETY: where not NULL, the caller gave a pointer per patch; u is not written through the other type.
         let (u, f) = unsafe {
             (
-                if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u, patches.len()) },
+                if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u.cast::<*mut f64>(), patches.len()) },
                 if f.is_null() { &[][..] } else { std::slice::from_raw_parts(f, patches.len()) },
             )
         };
-        check_arrays(patches, &Pointers { u, f, r: &[] }, &mut self.extents)?;
+        check_arrays(patches, &Pointers { u, f, r: &[] }, false, &mut self.extents)?;
         let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
         check_spaces(spaces, &Pointers { u, f, r: &[] }, false, &mut self.known)?;
         core.use_stream(self.settings.stream as usize)?;
@@ -262,7 +266,7 @@ impl smoother_handle {
         let resident = self.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
         // SAFETY: not NULL, and the caller gave a pointer per patch.
         let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
-        check_arrays(patches, &Pointers { u, f: &[], r: &[] }, &mut self.extents)?;
+        check_arrays(patches, &Pointers { u, f: &[], r: &[] }, true, &mut self.extents)?;
         let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
         check_spaces(spaces, &Pointers { u, f: &[], r: &[] }, false, &mut self.known)?;
         let copies: Vec<_> = resident
@@ -284,9 +288,6 @@ impl Handle for smoother_handle {
 
     fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let next = self.settings.changed(change, |_| Ok(()))?;
-        if self.settings.monitor.is_some() {
-            self.settings.history.reserve(next.int(opt::MAX_ITER) as usize)?;
-        }
         if !next.same_setup(&self.settings.options) && self.stale.is_none() {
             self.stale = Some(CHANGED);
         }
@@ -298,12 +299,17 @@ impl Handle for smoother_handle {
         Ok(())
     }
 
-    fn result(&self, key: i32) -> Option<(&'static ResultEntry, f64)> {
-        let entry = RESULTS.iter().find(|r| r.key == key && [Family::Common, Family::Smoother].contains(&r.family))?;
+    fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
+        let entry = RESULTS.iter().find(|r| r.key == key && Family::Smoother.knows(r.family))?;
+        if [info::INITIAL_RESIDUAL, info::FINAL_RESIDUAL].contains(&key) && !self.watched {
+            let name = entry.name;
+            let sentence =
+                format!("{name} is known after a smoother_apply with a monitor; smoother_residual computes one");
+            return Some((entry, Err(Error::State(sentence))));
+        }
         let core = self.core.as_ref();
         let of_core = |get: &dyn Fn(&Smoother) -> f64| core.map_or(0.0, get);
-        let relative =
-            |norm: f64| if self.swept.initial_residual > 0.0 { norm / self.swept.initial_residual } else { 0.0 };
+        let relative = |norm: f64| relative(norm, self.swept.initial_residual);
         let value = match key {
             info::ITERATIONS => self.swept.sweeps as f64,
             info::STOP_REASON if self.swept.stopped => f64::from(StopReason::Monitor as i32),
@@ -322,10 +328,11 @@ impl Handle for smoother_handle {
             info::BLOCK_SOLVER => of_core(&|c| c.block_solver() as f64),
             info::BLOCK_INVERSES => of_core(&|c| c.inverses() as f64),
             info::GHOST_COPIES => of_core(&|c| c.ghost_copies() as f64),
+            info::CUDA_KERNELS => f64::from(u8::from(backend::cuda::driver::HAS_KERNELS)),
             info::CELLS => of_core(&|c| c.patches().iter().map(Patch::cells).sum::<usize>() as f64),
             _ => 0.0,
         };
-        Some((entry, value))
+        Some((entry, Ok(value)))
     }
 }
 

@@ -13,10 +13,12 @@ use super::guard::{entry, entry_ok};
 use super::settings::{self, checked};
 use super::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
 use crate::error::{Error, RRB_OK, RRB_STOPPED};
-use crate::options::opt;
 use arrays::Tables;
 use handle::NOT_UPLOADED;
 use libc::{c_char, c_void};
+
+/// Residuals kept of an apply.
+const HISTORY: usize = 100_000;
 
 /// Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
 /// fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
@@ -55,7 +57,8 @@ pub unsafe extern "C" fn smoother_create(
 /// of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
 /// are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
 /// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
-/// `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`, `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
+/// `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED` (`block_solver=fast_diagonalization` for a
+/// stencil or blocks for which it is not, or what this build lacks), `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
 /// After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
 ///
 /// # Safety
@@ -87,11 +90,11 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
 /// starts no thread.
 /// Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
-/// Source: Rodriguez et al., algorithms 1 to 3.
+/// 0 sweeps check the input and call the monitor once. Source: Rodriguez et al., algorithms 1 to 3.
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or to
-/// (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
+/// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
+/// to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_apply(
     h: *mut smoother_handle,
@@ -122,11 +125,12 @@ pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *m
 }
 
 /// Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
-/// before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they are
-/// at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's are); what
-/// it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of the host travel
-/// back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed instead of a sweep, the number is -1. It must write ghost
-/// cells only and must not use this handle. Errors: `RRB_ERR_NULL`.
+/// before each sweep, after the exchange between patches, with the number of the sweep from 0 and the arrays as they
+/// are at that time (those of the call, or the library's own where Jacobi alternates; device pointers where the call's
+/// are); what it starts on a device must be on the stream of `smoother_set_stream`, or done when it returns. Arrays of
+/// the host travel back and forth for it. Nonzero ends the call with `RRB_STOPPED`. Where a residual is computed
+/// instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
+/// `RRB_ERR_NULL`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -144,10 +148,11 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
     })
 }
 
-/// r = f - A u with fresh ghost cells (exchange and ghost function), and `norm2`, its 2-norm over all patches, the same
-/// bits for any number of threads. r may be NULL, and norm2 too. With u and f NULL the patches of `smoother_upload`.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of `smoother_upload` on a device),
-/// `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost function asked. Cost: 16 bytes a cell, 24 with r.
+/// r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
+/// over all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2
+/// too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
+/// the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost
+/// function asked. Cost: 16 bytes a cell, 24 with r.
 ///
 /// # Safety
 /// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -175,16 +180,17 @@ pub unsafe extern "C" fn smoother_residual(
     })
 }
 
-/// Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay between
-/// calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be NULL to leave
-/// what is there. The copies end with `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
+/// Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
+/// between calls: `smoother_apply` and the others then take NULL. Called again, it takes new values; u or f may be
+/// NULL to leave what is there. u and f are only read: patches may share an array. The copies end with
+/// `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
 ///
 /// # Safety
 /// As for `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_upload(
     h: *mut smoother_handle,
-    u: *const *mut f64,
+    u: *const *const f64,
     f: *const *const f64,
 ) -> rrb_status {
     entry_ok(|| {
@@ -210,8 +216,8 @@ pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *m
 }
 
 /// The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
-/// pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be NULL.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
+/// pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
+/// NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
@@ -246,9 +252,11 @@ pub unsafe extern "C" fn smoother_destroy(h: *mut *mut smoother_handle) -> rrb_s
     unsafe { settings::destroy(h) }
 }
 
-/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
-/// `RRB_ERR_ARGUMENT` (out of range); what a value needs (block inverses of `stagger`, a second array of
-/// `block_jacobi`) is made here, with the errors of `smoother_set_patches`.
+/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
+/// smoothers do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device,
+/// threads, block_solver and remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers
+/// `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of `block_jacobi`) is made here,
+/// with the errors of `smoother_set_patches`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`.
@@ -279,8 +287,9 @@ pub unsafe extern "C" fn smoother_set_options(h: *mut smoother_handle, text: *co
     unsafe { settings::set_options(h, text) }
 }
 
-/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not made
-/// are 0.
+/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
+/// made are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a
+/// monitor (or `verbosity=2`): nothing else computes them.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
@@ -321,9 +330,10 @@ pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_strea
     })
 }
 
-/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
-/// ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
-/// u and f per sweep. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
+/// with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
+/// pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and
+/// without a monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
@@ -336,19 +346,19 @@ pub unsafe extern "C" fn smoother_set_monitor(
     entry_ok(|| {
         // SAFETY: as our caller promised.
         let h = unsafe { checked(h)? };
-        h.settings.history.reserve(h.settings.options.int(opt::MAX_ITER) as usize)?;
+        h.settings.history.reserve_residuals(HISTORY)?;
         (h.settings.monitor, h.settings.monitor_user) = (callback, user);
         Ok(())
     })
 }
 
-/// Relative residuals that the monitor was given in the last apply (at most `max_iter` + 1 and 1,000,000 are kept): writes
-/// at most `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
+/// Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
+/// `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+/// `RRB_ERR_ARGUMENT`.
 ///
 /// # Safety
-/// `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be NULL
-/// or point to an `int64_t`.
+/// `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be
+/// NULL or point to an `int64_t`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_get_history(
     h: *const smoother_handle,

@@ -84,11 +84,11 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
         .collect();
     let options = OPTIONS
         .iter()
-        .map(|o| Constant { name: format!("RRB_OPT_{}", o.constant), value: o.key.into(), doc: o.doc.to_owned() })
+        .map(|o| Constant { name: format!("RRB_OPT_{}", o.constant), value: o.key.into(), doc: o.meaning() })
         .collect();
     let results = RESULTS
         .iter()
-        .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.doc.to_owned() })
+        .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.meaning() })
         .collect();
     let of_options = OPTIONS.iter().filter_map(|o| match o.kind {
         Kind::Choice(choices) => Some((o.constant, choices)),
@@ -235,7 +235,7 @@ impl Table {
 
     fn name(self) -> String {
         let family = |f| match f {
-            Family::Common => "common",
+            Family::Common | Family::Solvers => "common",
             Family::Rrb => "rrb",
             Family::Smoother => "smoother",
         };
@@ -257,7 +257,7 @@ impl Table {
             }
             Self::Options(family) => {
                 text += "| option | key | default | range | acts | meaning |\n|---|---|---|---|---|---|\n";
-                for o in OPTIONS.iter().filter(|o| o.family == family) {
+                for o in OPTIONS.iter().filter(|o| in_table(family, o.family)) {
                     let key = match o.kind {
                         Kind::Text(_) => format!("{}, text only", o.key),
                         _ => o.key.to_string(),
@@ -267,27 +267,33 @@ impl Table {
                         ref kind => allowed_range(kind),
                     };
                     let acts = match o.effect {
+                        Effect::Factorize if family == Family::Smoother => "at set_patches",
                         Effect::Factorize => "at factorize",
                         Effect::Now => "at once",
                     };
-                    let (default, range, doc) = (default(&o.kind), cell(&range), cell(o.doc));
+                    let (default, range, doc) = (default(&o.kind), cell(&range), cell(&o.meaning()));
                     let _ = writeln!(text, "| `{}` | {key} | {default} | {range} | {acts} | {doc} |", o.name);
                 }
             }
             Self::Results(family) => {
                 text += "| result | key | type | meaning |\n|---|---|---|---|\n";
-                for r in RESULTS.iter().filter(|r| r.family == family) {
+                for r in RESULTS.iter().filter(|r| in_table(family, r.family)) {
                     let kind = match (r.real, r.choices) {
                         (true, _) => "real".to_owned(),
                         (false, []) => "integer".to_owned(),
                         (false, names) => choices(names),
                     };
-                    let _ = writeln!(text, "| `{}` | {} | {kind} | {} |", r.name, r.key, cell(r.doc));
+                    let _ = writeln!(text, "| `{}` | {} | {kind} | {} |", r.name, r.key, cell(&r.meaning()));
                 }
             }
         }
         text
     }
+}
+
+/// What most families know stands with what all know.
+fn in_table(table: Family, family: Family) -> bool {
+    family == table || (table == Family::Common && family == Family::Solvers)
 }
 
 fn choices(names: &[(&str, i64)]) -> String {
