@@ -95,7 +95,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not
 /// written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess
 /// that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
-/// guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
+/// guess's mean. With M in single precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero.
+/// Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
 /// `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
 /// `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
 /// `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next

@@ -495,6 +495,9 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
 
     if far {
         s.clear_solution();
+        if c.singular() {
+            s.keep_means();
+        }
     }
     let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
