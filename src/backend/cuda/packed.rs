@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op, SEAM,
-    Scalars, SchurArrays,
+    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op,
+    SEAM, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
