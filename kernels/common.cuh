@@ -46,6 +46,52 @@ struct Geometry {
 // A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
+// A value that a pass reads or writes once, when ONCE is set: its line is the first that the L2 cache gives up. Reads of `fixed_once`
+// need not keep their place among writes, as those of `fixed`.
+#if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
+__device__ inline uint64_t given_up_first() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    return policy;
+}
+template <bool ONCE> __device__ inline double fixed_once(const double &v) {
+    if (!ONCE) return fixed(v);
+    double r;
+    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
+    return r;
+}
+template <bool ONCE> __device__ inline double read_once(const double &v) {
+    if (!ONCE) return v;
+    double r;
+    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    return r;
+}
+template <bool ONCE> __device__ inline void write_once(double &to, double v) {
+    if (!ONCE) to = v;
+    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(given_up_first()) : "memory");
+}
+template <bool ONCE> __device__ inline float fixed_once(const float &v) {
+    if (!ONCE) return fixed(v);
+    float r;
+    asm("ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(r) : "l"(&v), "l"(given_up_first()));
+    return r;
+}
+template <bool ONCE> __device__ inline float read_once(const float &v) {
+    if (!ONCE) return v;
+    float r;
+    asm volatile("ld.global.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    return r;
+}
+template <bool ONCE> __device__ inline void write_once(float &to, float v) {
+    if (!ONCE) to = v;
+    else asm volatile("st.global.L2::cache_hint.f32 [%0], %1, %2;" : : "l"(&to), "f"(v), "l"(given_up_first()) : "memory");
+}
+#else
+template <bool, class T> __device__ inline T fixed_once(const T &v) { return fixed(v); }
+template <bool, class T> __device__ inline T read_once(const T &v) { return v; }
+template <bool, class T> __device__ inline void write_once(T &to, T v) { to = v; }
+#endif
+
 // Formats of M (src/backend/storage.rs): what is stored, what sweeps compute in, and what CG works in (`Vector`: r, p, q, and S1).
 // The short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
 struct Double {
@@ -157,7 +203,8 @@ enum Flag {
     CREW_MEETS = 4096,  // and they alone meet after it
     UNMET = 8192,       // no meeting after it: the step that follows has one
     PART = 16384,       // the last part of rho of this kernel
-    AWAITED = 32768,    // the step that follows needs the turn
+    IN_CREW = 65536,    // in the shared memory of the crew (crew.cu)
+    ENTERS = 131072,    // the first such step: z is in device memory
 };
 struct Op {
     int32_t kind, grid, flags, partial;  // partial: where its blocks put their sums
@@ -175,7 +222,7 @@ struct Step {
 };
 
 // The scalars of a solve, on the device. The host writes the first part before the loop.
-struct Scalars {
+struct Standing {
     double per_unit;          // short formats keep M / unit
     double threshold;
     double vanishing;         // residuals of at most this 2-norm may have squares that vanish
@@ -197,6 +244,8 @@ struct Scalars {
     uint64_t not_finite;      // complement of the first place; 0: none
     unsigned ticket;
     unsigned unused;
+};
+struct Scalars : Standing {
     Step ring[RING];
 };
 
@@ -266,8 +315,8 @@ __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2],
 enum Turn { NOTHING, START, LOOP, CONFIRM, RENEWED };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
-// src/solver/krylov.rs. The fused way down has written the other r of b1.
-__device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
+// src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
+__device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
@@ -279,10 +328,13 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
     if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : norm2);
     s.peak = fmax(s.peak, norm2);
-    Step &step = s.ring[s.ring_used++];
-    step.norm = s.norm;
-    step.alpha = s.alpha;
-    step.beta = s.beta;
+    if (ring) {
+        Step &step = ring[s.ring_used];
+        step.norm = s.norm;
+        step.alpha = s.alpha;
+        step.beta = s.beta;
+    }
+    s.ring_used += 1;
     s.sum = rho;
     if (s.preconditioned && !(rho >= 0.0 && is_finite(rho))) s.code = RHO_NEGATIVE;
     else if (s.norm <= s.threshold) s.code = MET;
@@ -296,7 +348,7 @@ __device__ inline void turn(Scalars &s, double rho, double norm2, int how) {
 }
 
 // The end of the way up, by one thread: <p, A p> is known.
-__device__ inline void end_of_iteration(Scalars &s, double sigma, int how) {
+__device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     s.sigma = sigma;
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
@@ -369,18 +421,20 @@ struct TurnArgs {
     int how;
 };
 
-// By one block, when the parts are there.
-__device__ inline void turn_of(const TurnArgs &a) {
-    if (a.how == LOOP && a.scalars->done) return;
+// By one block, when the parts are there; or by all, each for itself.
+__device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
+    if (a.how == LOOP && s.done) return;
     double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
-        if (a.how == LOOP || a.how == RENEWED) a.scalars->parity ^= 1;
-        turn(*a.scalars, rho * a.scalars->per_unit, norm2, a.how);
+        if (a.how == LOOP || a.how == RENEWED) s.parity ^= 1;
+        turn(s, ring, rho * s.per_unit, norm2, a.how);
     }
 }
+
+__device__ inline void turn_of(const TurnArgs &a) { turn_of(a, *a.scalars, a.scalars->ring); }
 
 __device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
@@ -454,13 +508,14 @@ template <class T> __device__ inline void diagonal_values(const Geometry &g, con
 
 // Where the blocks of a launch meet: counts of one launch, zero before and after it.
 struct Meeting {
-    unsigned arrived, released;
+    unsigned arrived;
+    unsigned visit;   // of the remainder by a crew, from the first launch on
+    unsigned summed;  // blocks whose parts of a turn are there
 };
 
 #ifdef RRB_EMULATED
 __device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
 __device__ inline unsigned look(const unsigned *place) { return *place; }
-__device__ inline void release(unsigned *place, unsigned v) { *place = v; }
 #else
 // What the block wrote before is seen by who sees this.
 __device__ inline unsigned arrive(unsigned *place) {
@@ -473,9 +528,6 @@ __device__ inline unsigned look(const unsigned *place) {
     asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(place) : "memory");
     return v;
 }
-__device__ inline void release(unsigned *place, unsigned v) {
-    asm volatile("st.release.gpu.u32 [%0], %1;" : : "l"(place), "r"(v) : "memory");
-}
 #endif
 
 // All blocks come here before any goes on.
@@ -485,23 +537,6 @@ __device__ inline void meet(Meeting *m, unsigned &phase) {
     if (thread_of_block() == 0) {
         arrive(&m->arrived);
         while (look(&m->arrived) < gridDim.x * phase) {}
-    }
-    __syncthreads();
-}
-
-// The same; the last one does `action` before.
-template <class Action> __device__ inline void meet(Meeting *m, unsigned &phase, Action action) {
-    __shared__ bool last;
-    ++phase;
-    __syncthreads();
-    if (thread_of_block() == 0) last = arrive(&m->arrived) + 1 == gridDim.x * phase;
-    __syncthreads();
-    if (last) {
-        action();
-        __syncthreads();
-        if (thread_of_block() == 0) release(&m->released, phase);
-    } else if (thread_of_block() == 0) {
-        while (look(&m->released) < phase) {}
     }
     __syncthreads();
 }
@@ -522,11 +557,22 @@ __device__ inline void prefetch(const void *place) {
 #endif
 }
 
-// The last thing a block does: nobody waits any more when all have come.
-__device__ inline void leave(Meeting *m, unsigned phase) {
+// This block's parts of turn number `turns` are there. The last block waits for those of all.
+__device__ inline void bring_parts(Meeting *m, unsigned turns) {
     __syncthreads();
-    if (thread_of_block() == 0 && atomicAdd(&m->arrived, 1u) + 1 == gridDim.x * (phase + 1)) {
+    if (thread_of_block() == 0) {
+        arrive(&m->summed);
+        while (blockIdx.x == gridDim.x - 1 && look(&m->summed) < gridDim.x * turns) {}
+    }
+    __syncthreads();
+}
+
+// The last thing a block does: nobody waits any more when all have come.
+__device__ inline void leave(Meeting *m, unsigned phase, unsigned visit) {
+    __syncthreads();
+    if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == gridDim.x * (phase + 1)) {
         m->arrived = 0;
-        m->released = 0;
+        m->summed = 0;
+        m->visit = visit;
     }
 }

@@ -33,6 +33,7 @@ template <class F> struct FirstArgs {
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
+    int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
@@ -41,12 +42,11 @@ template <int N> struct Count {
 };
 
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
-template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, double &rho, double &norm2) {
+template <int BATCH, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     using Vector = typename F::Vector;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const Scalars &s = *a.v.scalars;
     const bool update = a.how == LOOP || a.how == RENEWED;
     if (a.how == LOOP && s.done) return;
     const Vector alpha = update ? Vector(s.alpha) : Vector(0);
@@ -58,12 +58,35 @@ template <class F> __device__ inline void descend_first(const FirstArgs<F> &a, d
     const Vector *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
+    // One place at a time where kernels have no registers to spare.
+    if constexpr (BATCH == 1) {
+        over_area<BACKWARDS>(g, [&](int i, int j) {
+            const int64_t c = g.at(i, j);
+            Vector sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
+            if (update) {
+                sw -= alpha * q1[c];
+                se -= alpha * q1[c + 1];
+                nw -= alpha * q1[c + n];
+                ne -= alpha * q1[c + n + 1];
+                own -= alpha * q2[c];
+                out1[c] = sw;
+                a.v.r_b2[c] = own;
+            }
+            const Real scaled = fixed(h[c]) * Real(sw);
+            rho += double(sw) * scaled;
+            norm2 += double(sw) * sw + double(own) * own;
+            const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
+                              (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
+            a.k.kept.put(i, j, Real(own) - near);
+        });
+        return;
+    }
     // Values sw, se, nw, ne of b1 and the one of b2.
     struct Loaded {
         Vector r[5], q[5];
         Real h[4], d[4];
     };
-    over_area_in_batches<BACKWARDS, BATCH_OF<Vector>>(
+    over_area_in_batches<BACKWARDS, BATCH>(
         g,
         [&](int i, int j) {
             const int64_t c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
@@ -120,7 +143,7 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 
 template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first(a, rho, norm2);
+    descend_first<BATCH_OF<typename F::Vector>>(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -145,8 +168,9 @@ __device__ inline double beyond(double v, double) { return v; }
 __device__ inline float beyond(float v, float here) { return v - here; }
 
 // Row c of S1 v, on b1 and on b2. v1 and v2: its place there, in rows of `m` values.
-template <class Vector>
+template <bool ONCE = false, class Vector>
 __device__ inline void schur_rows(const SchurArrays<Vector> &a, const Vector *v1, const Vector *v2, int m, int64_t c, Vector &q1, Vector &q2) {
+    const auto fixed = [](const Vector &v) { return fixed_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
     const Vector *d = a.d, *far = a.far;
     const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
@@ -165,7 +189,7 @@ __device__ inline void schur_rows(const SchurArrays<Vector> &a, const Vector *v1
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-__device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
+__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
 #else
@@ -174,13 +198,14 @@ __device__ inline void set_loop(uint64_t conditional, const Scalars &s) {
 }
 
 // B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them.
-template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first(const FirstArgs<F> &a) {
+// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
+// where it has AT_ONCE of them. ONCE: see `read_once`.
+template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s) {
     using Vector = typename F::Vector;
     constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
+    constexpr int BESIDE = ROWS * COLUMNS + AROUND <= AT_ONCE ? ROWS * COLUMNS : 0;
     __shared__ Vector p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
-    const Scalars &s = *a.v.scalars;
     const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
     if (loops && s.done) return 0.0;
     const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
@@ -193,83 +218,128 @@ template <int COLUMNS, int ROWS, class F> __device__ inline double advance_first
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
-        // The new p at BATCH places of the tile, from -1 on; all reads before the first write. `own`: x too, and p to memory.
-        const auto renew = [&](auto batch, bool own, auto place) {
-            constexpr int BATCH = decltype(batch)::value;
-            Vector o1[BATCH], o2[BATCH], v1[BATCH], v2[BATCH];
-            double x1[BATCH], x2[BATCH];
-            int64_t at[BATCH];
-            int in_tile[BATCH];
-#pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                int di = 0, dj = 0;
-                const bool there = place(u, di, dj);
+        // As in the way down.
+        if constexpr (BATCH == 1) {
+            const auto one = [&](int di, int dj, bool own) {
                 const int i = i0 + di, j = j0 + dj;
-                in_tile[u] = there ? (dj + 1) * M + di + 1 : -1;
-                at[u] = -1;
-                v1[u] = v2[u] = 0;
-                if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
-                const int64_t c = at[u] = g.at(i, j);
-                o1[u] = step ? old1[c] : Vector(0), o2[u] = step ? old2[c] : Vector(0);
-                x1[u] = own && step ? a.v.x_b1[c] : 0.0, x2[u] = own && step ? a.v.x_b2[c] : 0.0;
-                if (ended) continue;
-                const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
-                v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
-                v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
-            }
-#pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                const int64_t c = at[u];
-                if (c >= 0 && own && step) {
-                    a.v.x_b1[c] = x1[u] + alpha * o1[u];
-                    a.v.x_b2[c] = x2[u] + alpha * o2[u];
+                Vector v1 = 0, v2 = 0;
+                if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
+                    const int64_t c = g.at(i, j);
+                    const Vector o1 = step ? read_once<ONCE>(old1[c]) : Vector(0), o2 = step ? read_once<ONCE>(old2[c]) : Vector(0);
+                    const double x1 = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                    if (!ended) {
+                        const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                        v1 = step ? of_z * z1 + beta * o1 : of_z * z1;
+                        v2 = step ? of_z * here + beta * o2 : of_z * here;
+                    }
+                    if (own && step) {
+                        write_once<ONCE>(a.v.x_b1[c], x1 + alpha * o1);
+                        write_once<ONCE>(a.v.x_b2[c], x2 + alpha * o2);
+                    }
+                    if (own && !ended) {
+                        new1[c] = v1;
+                        new2[c] = v2;
+                    }
                 }
-                if (c >= 0 && own && !ended) {
-                    new1[c] = v1[u];
-                    new2[c] = v2[u];
-                }
-                if (in_tile[u] >= 0) {
-                    p1[in_tile[u]] = v1[u];
-                    p2[in_tile[u]] = v2[u];
-                }
+                const int at = (dj + 1) * M + di + 1;
+                p1[at] = v1;
+                p2[at] = v2;
+            };
+            for (int e = t; e < ROWS * COLUMNS; e += threads) one(e % COLUMNS, e / COLUMNS, true);
+            if (ended) continue;
+            for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
+                if (e < 2 * M) one(e % M - 1, e < M ? -1 : ROWS, false);
+                else one((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
             }
-        };
-        constexpr int BATCH = BATCH_OF<Vector>;
-        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
-            renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
-                const int e = first + u * threads;
-                di = e % COLUMNS;
-                dj = e / COLUMNS;
-                return e < ROWS * COLUMNS;
-            });
-        }
-        if (ended) continue;
-        for (int e = t; e < AROUND; e += threads) {
-            renew(Count<1>(), false, [&](int, int &di, int &dj) {
-                const bool across = e < 2 * M;
-                di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
-                dj = across ? (e < M ? -1 : ROWS) : (e - 2 * M) / 2;
-                return true;
-            });
-        }
-        __syncthreads();
-        for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
-            Vector q1[BATCH], q2[BATCH];
-            int64_t to[BATCH];
-            int in_tile[BATCH];
-#pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
-                in_tile[u] = (dj + 1) * M + di + 1;
-                to[u] = e < ROWS * COLUMNS && i < g.cx && j < g.cy ? g.at(i, j) : -1;
-                if (to[u] >= 0) schur_rows(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
+            __syncthreads();
+            for (int e = t; e < ROWS * COLUMNS; e += threads) {
+                const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
+                if (i >= g.cx || j >= g.cy) continue;
+                const int64_t c = g.at(i, j);
+                Vector q1, q2;
+                schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, c, q1, q2);
+                a.v.q_b1[c] = q1;
+                a.v.q_b2[c] = q2;
+                sigma += double(p1[at]) * q1 + double(p2[at]) * q2;
             }
+        } else {
+            // The new p at BATCH places of the tile, from -1 on; all reads before the first write. `own`: x too, and p to memory.
+            const auto renew = [&](auto batch, bool own, auto place) {
+                constexpr int COUNT = decltype(batch)::value;
+                Vector o1[COUNT], o2[COUNT], v1[COUNT], v2[COUNT];
+                double x1[COUNT], x2[COUNT];
+                int64_t at[COUNT];
+                int in_tile[COUNT];
 #pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                if (to[u] < 0) continue;
-                a.v.q_b1[to[u]] = q1[u];
-                a.v.q_b2[to[u]] = q2[u];
-                sigma += double(p1[in_tile[u]]) * q1[u] + double(p2[in_tile[u]]) * q2[u];
+                for (int u = 0; u < COUNT; ++u) {
+                    int di = 0, dj = 0;
+                    const bool there = place(u, di, dj);
+                    const int i = i0 + di, j = j0 + dj;
+                    in_tile[u] = there ? (dj + 1) * M + di + 1 : -1;
+                    at[u] = -1;
+                    v1[u] = v2[u] = 0;
+                    if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
+                    const int64_t c = at[u] = g.at(i, j);
+                    o1[u] = step ? read_once<ONCE>(old1[c]) : Vector(0), o2[u] = step ? read_once<ONCE>(old2[c]) : Vector(0);
+                    x1[u] = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                    if (ended) continue;
+                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                    v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
+                    v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
+                }
+#pragma unroll
+                for (int u = 0; u < COUNT; ++u) {
+                    const int64_t c = at[u];
+                    if (c >= 0 && own && step) {
+                        write_once<ONCE>(a.v.x_b1[c], x1[u] + alpha * o1[u]);
+                        write_once<ONCE>(a.v.x_b2[c], x2[u] + alpha * o2[u]);
+                    }
+                    if (c >= 0 && own && !ended) {
+                        new1[c] = v1[u];
+                        new2[c] = v2[u];
+                    }
+                    if (in_tile[u] >= 0) {
+                        p1[in_tile[u]] = v1[u];
+                        p2[in_tile[u]] = v2[u];
+                    }
+                }
+            };
+            for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+                renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
+                    const int e = first + u * threads;
+                    di = e % COLUMNS;
+                    dj = e / COLUMNS;
+                    return e < ROWS * COLUMNS;
+                });
+            }
+            if (ended) continue;
+            for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
+                renew(Count<1>(), false, [&](int, int &di, int &dj) {
+                    const bool across = e < 2 * M;
+                    di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
+                    dj = across ? (e < M ? -1 : ROWS) : (e - 2 * M) / 2;
+                    return true;
+                });
+            }
+            __syncthreads();
+            for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+                Vector q1[BATCH], q2[BATCH];
+                int64_t to[BATCH];
+                int in_tile[BATCH];
+#pragma unroll
+                for (int u = 0; u < BATCH; ++u) {
+                    const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
+                    in_tile[u] = (dj + 1) * M + di + 1;
+                    to[u] = e < ROWS * COLUMNS && i < g.cx && j < g.cy ? g.at(i, j) : -1;
+                    if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
+                }
+#pragma unroll
+                for (int u = 0; u < BATCH; ++u) {
+                    if (to[u] < 0) continue;
+                    a.v.q_b1[to[u]] = q1[u];
+                    a.v.q_b2[to[u]] = q2[u];
+                    sigma += double(p1[in_tile[u]]) * q1[u] + double(p2[in_tile[u]]) * q2[u];
+                }
             }
         }
         __syncthreads();
@@ -293,7 +363,11 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    const double sigma = advance_first<BIG_COLUMNS<typename F::Vector>, BIG_ROWS>(a);
+    constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>, BATCH = BATCH_OF<typename F::Vector>;
+    // In double precision nothing is gained, and both texts in one kernel cost 1 %.
+    constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, BIG_ROWS, THREADS, SHORT, BATCH>(a, s)
+                                           : advance_first<COLUMNS, BIG_ROWS, THREADS, false, BATCH>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {

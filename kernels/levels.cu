@@ -11,8 +11,8 @@
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down; returns this thread's part of rho.
-template <class F> __device__ inline double descend(const Level<F> &k, const Op &op) {
+// Both levels down, by the blocks from `first_block` on; returns this thread's part of rho.
+template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, int first_block = 0) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -20,7 +20,8 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+    const int mine = int(blockIdx.x) - first_block;
+    for (int tile = mine < 0 ? across * down : mine; tile < across * down; tile += gridDim.x - first_block) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -102,7 +103,7 @@ __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename 
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
-template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op) {
+template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, int first_block = 0) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -110,7 +111,8 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    for (int back = blockIdx.x; back < tiles; back += gridDim.x) {
+    const int mine = int(blockIdx.x) - first_block;
+    for (int back = mine < 0 ? tiles : mine; back < tiles; back += gridDim.x - first_block) {
         const int tile = tiles - 1 - back, row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -151,37 +153,53 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     return rho;
 }
 
-// A_k d in difference form: s w + sum of a (v - w).
+// Values that no step changes: in device memory, or in that of the block.
+struct Global {
+    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
+};
+struct Shared {
+    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::widen(v); }
+};
+
+// Rows of A_k d in difference form, s d + sum of a (v - d), at a place of planes of p values in rows of n: q of the colours.
+template <class F, class Place>
+__device__ inline void inner_rows(const typename F::Real *r1, const typename F::Stored *s1, const typename F::Stored *red,
+                                  const typename F::Stored *black, const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
+    using Real = typename F::Real;
+    const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
+    const Real *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
+    const typename F::Stored *s2 = s1 + 4 * p;
+    // Of d: r1 r2 b1 b2 here, then what lies west, east, south, north and at the corners of them.
+    const Real o1 = r1[0], o2 = r2[0], p1 = b1[0], p2 = b2[0];
+    const Real r1_e = r1[1], r1_s = r1[-n], r1_se = r1[1 - n], r2_w = r2[-1], r2_n = r2[n], r2_nw = r2[n - 1];
+    const Real b1_e = b1[1], b1_n = b1[n], b1_ne = b1[n + 1], b2_w = b2[-1], b2_s = b2[-n], b2_sw = b2[-n - 1];
+    const Real w1 = of(s1[W * p]), e1 = of(s1[E * p]), d1 = of(s1[S * p]), u1 = of(s1[N * p]);
+    const Real w2 = of(s2[W * p]), e2 = of(s2[E * p]), d2 = of(s2[S * p]), u2 = of(s2[N * p]);
+    const Real e2_w = of(s2[E * p - 1]), u1_s = of(s1[N * p - n]), w1_e = of(s1[W * p + 1]), d2_n = of(s2[S * p + n]);
+    const Real c1[4] = {of(red[SW * p]), of(red[SE * p]), of(red[NW * p]), of(red[NE * p])};
+    const Real c2[4] = {of(red[NE * p - n]), of(red[NW * p - n + 1]), c1[SE], of(red[SW * p + 1])};
+    const Real f1[4] = {of(black[SW * p]), of(black[SE * p]), of(black[NW * p]), of(black[NE * p])};
+    const Real f2[4] = {f1[NE], of(black[NW * p + 1]), of(black[SE * p + n]), of(black[SW * p + n + 1])};
+    const Real s[4] = {of(excess[0]), of(excess[p]), of(excess[2 * p]), of(excess[3 * p])};
+    q[R1] = s[0] * o1 + (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
+                         ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1))));
+    q[R2] = s[1] * o2 + (((w2 * (p1 - o2) + e2 * (b1_e - o2)) + (d2 * (b2_s - o2) + u2 * (p2 - o2))) +
+                         ((c2[0] * (r1_s - o2) + c2[1] * (r1_se - o2)) + (c2[2] * (o1 - o2) + c2[3] * (r1_e - o2))));
+    q[B1] = s[2] * p1 + (((e2_w * (r2_w - p1) + w2 * (o2 - p1)) + (u1_s * (r1_s - p1) + d1 * (o1 - p1))) +
+                         ((f1[0] * (b2_sw - p1) + f1[1] * (b2_s - p1)) + (f1[2] * (b2_w - p1) + f1[3] * (p2 - p1))));
+    q[B2] = s[3] * p2 + (((e1 * (o1 - p2) + w1_e * (r1_e - p2)) + (u2 * (o2 - p2) + d2_n * (r2_n - p2))) +
+                         ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
+}
+
+// q = A_k d.
 template <class F> __device__ inline void multiply_inner(const Level<F> &k, const Op &op) {
     using Real = typename F::Real;
     const int p = int(k.g.plane), n = k.g.stride;
     const Real alpha = Real(op.alpha);
     over_area(k.g, [&](int i, int j) {
         const int c = (j + 1) * n + k.g.block + i;
-        const Real *r1 = k.direction + c, *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
-        const typename F::Stored *s1 = k.s + c, *s2 = s1 + 4 * p, *red = k.corners + c, *black = k.black + c;
-        // Of d: r1 r2 b1 b2 here, then what lies west, east, south, north and at the corners of them.
-        const Real o1 = r1[0], o2 = r2[0], p1 = b1[0], p2 = b2[0];
-        const Real r1_e = r1[1], r1_s = r1[-n], r1_se = r1[1 - n], r2_w = r2[-1], r2_n = r2[n], r2_nw = r2[n - 1];
-        const Real b1_e = b1[1], b1_n = b1[n], b1_ne = b1[n + 1], b2_w = b2[-1], b2_s = b2[-n], b2_sw = b2[-n - 1];
-        const Real w1 = F::read(s1[W * p]), e1 = F::read(s1[E * p]), d1 = F::read(s1[S * p]), u1 = F::read(s1[N * p]);
-        const Real w2 = F::read(s2[W * p]), e2 = F::read(s2[E * p]), d2 = F::read(s2[S * p]), u2 = F::read(s2[N * p]);
-        const Real e2_w = F::read(s2[E * p - 1]), u1_s = F::read(s1[N * p - n]), w1_e = F::read(s1[W * p + 1]), d2_n = F::read(s2[S * p + n]);
-        const Real c1[4] = {F::read(red[SW * p]), F::read(red[SE * p]), F::read(red[NW * p]), F::read(red[NE * p])};
-        const Real c2[4] = {F::read(red[NE * p - n]), F::read(red[NW * p - n + 1]), c1[SE], F::read(red[SW * p + 1])};
-        const Real f1[4] = {F::read(black[SW * p]), F::read(black[SE * p]), F::read(black[NW * p]), F::read(black[NE * p])};
-        const Real f2[4] = {f1[NE], F::read(black[NW * p + 1]), F::read(black[SE * p + n]), F::read(black[SW * p + n + 1])};
-        const Real s[4] = {F::read(k.excess[c]), F::read(k.excess[p + c]), F::read(k.excess[2 * p + c]), F::read(k.excess[3 * p + c])};
-        const Real q[4] = {
-            s[0] * o1 + (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
-                         ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1)))),
-            s[1] * o2 + (((w2 * (p1 - o2) + e2 * (b1_e - o2)) + (d2 * (b2_s - o2) + u2 * (p2 - o2))) +
-                         ((c2[0] * (r1_s - o2) + c2[1] * (r1_se - o2)) + (c2[2] * (o1 - o2) + c2[3] * (r1_e - o2)))),
-            s[2] * p1 + (((e2_w * (r2_w - p1) + w2 * (o2 - p1)) + (u1_s * (r1_s - p1) + d1 * (o1 - p1))) +
-                         ((f1[0] * (b2_sw - p1) + f1[1] * (b2_s - p1)) + (f1[2] * (b2_w - p1) + f1[3] * (p2 - p1)))),
-            s[3] * p2 + (((e1 * (o1 - p2) + w1_e * (r1_e - p2)) + (u2 * (o2 - p2) + d2_n * (r2_n - p2))) +
-                         ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2)))),
-        };
+        Real q[4];
+        inner_rows<F, Global>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, n, q);
         if (op.flags & STORE) {
             for (int colour = 0; colour < 4; ++colour) k.q[colour * p + c] = q[colour];
         }

@@ -270,22 +270,25 @@ template <class Real> struct Rest {
     int n;
 };
 
+// Place of node k, row by row, in vectors by colour.
+template <class Real> __device__ inline int64_t place_of_rest(const Rest<Real> &a, int k) {
+    const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
+    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+    return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
+}
+
 // z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
-// Blocks before `first_block` have no rows. `ready` comes back when r is there: rows are read before that.
-template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready) {
+// Blocks before `first_block` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
+// it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
+template <int CHUNK, class Real, class Ready, class Fill, class Put>
+__device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
-    const auto place = [&](int k) {
-        const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
-        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-        return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
-    };
     double product = 0.0;
     const int own = int(blockIdx.x) - first_block, blocks = gridDim.x - first_block, rows = threads / 32;
     int row = own * rows + t / 32;
     const bool any = own >= 0 && own * rows < a.n;
-    // A row, or half of it in double precision, at once; the first before r is there, and the rest is on its way then.
-    constexpr int CHUNK = 128 / sizeof(Real);
+    // The first before r is there, and the rest of the row is on its way then.
     Real v[CHUNK];
     const auto load = [&](int first) {
         const Real *values = a.inverse + int64_t(row) * a.n;
@@ -299,7 +302,7 @@ template <class Real, class Ready> __device__ inline double multiply_remainder(c
     }
     ready();
     if (!any) return 0.0;
-    for (int k = t; k < a.n; k += threads) r[k] = a.r[place(k)];
+    fill(r);
     __syncthreads();
     for (bool first_row = true; row < a.n; row += blocks * rows, first_row = false) {
         Real sum = 0;
@@ -310,11 +313,21 @@ template <class Real, class Ready> __device__ inline double multiply_remainder(c
         }
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
         if (lane == 0) {
-            a.z[place(row)] = sum;
+            put(row, sum);
             product += double(sum) * r[row];
         }
     }
     return product;
+}
+
+// The same in device memory, by colour. A row, or half of it in double precision, at once.
+template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready) {
+    return multiply_remainder<128 / sizeof(Real)>(
+        a, first_block, ready,
+        [&](Real *r) {
+            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_rest(a, k)];
+        },
+        [&](int row, Real sum) { a.z[place_of_rest(a, row)] = sum; });
 }
 
 template <class Real> struct RemainderArgs {

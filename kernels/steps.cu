@@ -136,7 +136,7 @@ template <class Vector, class Real> __device__ inline void dot(const DotArgs &a)
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
         if (a.how == NOTHING) *a.to = sum;
-        else turn(*a.scalars, sum, norm2, a.how);
+        else turn(*a.scalars, a.scalars->ring, sum, norm2, a.how);
     }
 }
 

@@ -475,9 +475,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **argument
     }
     return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, nullptr);
 }
-// Clusters of eight blocks, as portable code may count on.
+// Clusters of eight blocks, as portable code may count on; not with shared memory of their own, which one block could not stand
+// for.
 CUresult cuOccupancyMaxActiveClusters(int *v, CUfunction, const CUlaunchConfig *c) {
-    *v = c->gridDimX <= 8 ? 1 : 0;
+    *v = c->gridDimX <= 8 && c->sharedMemBytes == 0 ? 1 : 0;
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute attribute, CUdevice) {

@@ -134,6 +134,8 @@ pub struct Device {
     overlaps: bool,
     /// Its multiprocessors.
     pub processors: u32,
+    /// Bytes of its L2 cache.
+    pub cache: usize,
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -220,8 +222,9 @@ impl Device {
         use sys::CUdevice_attribute as A;
         let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
         let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let functions = Vec::new();
-        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, functions };
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
         // SAFETY: retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let entered = made.enter()?;
@@ -268,10 +271,10 @@ impl Device {
 
     /// Blocks of a kernel that run at once in clusters of so many; 0: such clusters are not to be had. More than eight to a
     /// cluster are more than every such device promises.
-    pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32) -> u32 {
+    pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        let mut attributes = Together { blocks: cluster, cluster }.attributes();
+        let mut attributes = Together { blocks: cluster, cluster, shared }.attributes();
         let config = sys::CUlaunchConfig {
             gridDimX: cluster,
             gridDimY: 1,
@@ -279,7 +282,7 @@ impl Device {
             blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: 0,
+            sharedMemBytes: shared,
             hStream: std::ptr::null_mut(),
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
@@ -360,6 +363,8 @@ pub struct Together {
     pub blocks: u32,
     /// Blocks of a cluster; 1: there are none.
     pub cluster: u32,
+    /// Bytes of shared memory that the launch names.
+    pub shared: u32,
 }
 
 impl Together {
@@ -778,7 +783,7 @@ impl Stream {
                 blockDimX: block.0,
                 blockDimY: block.1,
                 blockDimZ: 1,
-                sharedMemBytes: 0,
+                sharedMemBytes: together.shared,
                 hStream: self.stream,
                 attrs: attributes.as_mut_ptr(),
                 numAttrs: attributes.len() as u32,

@@ -26,6 +26,10 @@ const DENSE_THREADS: u32 = 384;
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 const CLUSTER: u32 = 2;
 pub const SWEEP_THREADS: u32 = 320;
+/// Threads of kernels whose blocks meet; bytes of shared memory at most for what the first cluster keeps there, beside 30 kB that
+/// kernels name themselves: of devices with 227 kB, and of those with 99.
+pub const CREW_THREADS: u32 = 512;
+pub const CREW_BYTES: [u32; 2] = [200_704, 69_632];
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
 /// Values that the band factor keeps for each node, nodes where its two ends meet, and from how many on it has two.
@@ -161,7 +165,8 @@ pub mod flag {
     pub const CREW_MEETS: i32 = 4096;
     pub const UNMET: i32 = 8192;
     pub const PART: i32 = 16384;
-    pub const AWAITED: i32 = 32768;
+    pub const IN_CREW: i32 = 65536;
+    pub const ENTERS: i32 = 131_072;
 }
 
 #[repr(C)]
@@ -529,6 +534,7 @@ pub struct FirstArgs {
     pub norm_partial: Address,
     pub sigma_partial: Address,
     pub how: i32,
+    pub once: i32,
     pub conditional: u64,
 }
 
@@ -567,6 +573,10 @@ pub struct CycleArgs {
     pub turn: TurnArgs,
     pub meeting: Address,
     pub crew: i32,
+    pub crew_base: i32,
+    pub last: i32,
+    pub members: i32,
+    pub slots: Address,
 }
 
 #[repr(C)]
@@ -899,7 +909,7 @@ macro_rules! kernels {
         pub fn $tname(stream: &Stream, formats: Formats, together: Together, a: &$targuments) -> Result<()> {
             let kernel = FORMATTED + 4 * Vectors::$tnumber as usize + formats.number();
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, together, (SWEEP_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
+            unsafe { stream.launch_together(kernel, together, (CREW_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
 
         /// Numbers of the kernels whose blocks meet, in these formats.
@@ -1043,6 +1053,11 @@ kernels! {
     /// The whole iteration of a small problem.
     Solve solve(SolveArgs) = "rrb_solve", "rrb_solve_mixed";
     }
+}
+
+/// Whether kernels whose blocks meet may take so much shared memory, in a format.
+pub fn allow_crew(device: &Device, formats: Formats, bytes: u32) -> bool {
+    meeting_kernels(formats).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
 /// What `relax_dense` was compiled for at least: clusters, bulk copies. Older code of it is empty.

@@ -142,6 +142,17 @@ impl Shape {
         self.storage != Storage::F64
     }
 
+    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the old p. Half
+    /// of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    fn reads_once(&self, source: &Source, cache: usize) -> bool {
+        let (real, stored) = self.sizes();
+        // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
+        let again = 9 * self.vector() + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
+        let once = (4 + 4 + 2) * self.vector() + 2 * 8;
+        let places = source.layout.len();
+        self.schur && places * again <= cache && cache / 2 < places * (again + once)
+    }
+
     pub fn formats(&self) -> Formats {
         Formats { storage: self.storage, single: self.single }
     }
@@ -152,7 +163,7 @@ impl Shape {
     }
 
     /// Bytes of what sweeps compute in, and of what they read.
-    fn sizes(&self) -> (usize, usize) {
+    pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
             Storage::F32 => (4, 4),
@@ -195,6 +206,10 @@ pub struct RemainderPlaces {
     pub inverse: Address,
     /// The same in f32, where sweeps are.
     pub narrow: Address,
+    /// Values of r and z on their way, with the number of the visit.
+    pub slots: Address,
+    /// Where the ends of the band factor meet.
+    pub ticket: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -202,6 +217,8 @@ pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
     pub first: SchurArrays,
+    /// See `Shape::reads_once`.
+    pub reads_once: bool,
     /// S1 in single precision: couplings as on the first grid, row sums. 0: none.
     pub single: [Address; 3],
     pub remainder: Remainder,
@@ -372,6 +389,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         inverse_pivot: plan.take(band),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
+        slots: plan.bytes(2 * n * 2 * real),
+        ticket: plan.bytes(size_of::<u32>()),
     };
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -463,6 +482,7 @@ impl Packed {
         stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
         stream.wait()?;
         Ok(Self {
+            reads_once: shape.reads_once(source, device.cache),
             shape,
             grids: places.grids,
             first: places.first,

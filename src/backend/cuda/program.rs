@@ -185,7 +185,62 @@ pub struct Programs {
     together: Together,
     /// The first grid that goes into it.
     base: usize,
+    crew: Crew,
     pub rho_count: usize,
+}
+
+/// Grids in the shared memory of the first cluster: kernels/crew.cu.
+#[derive(Clone, Copy, Default)]
+struct Crew {
+    /// The first of them.
+    base: usize,
+    /// Blocks that have rows of each; 0: there are no such grids.
+    members: u32,
+    /// Bytes of shared memory.
+    bytes: u32,
+}
+
+impl Crew {
+    /// The crew of the grids from `base` on; none where a block would have no row of one, or more places than threads.
+    fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
+        let (real, stored) = k.shape.sizes();
+        let mut first: Vec<usize> = (0..=members).map(|b| b * k.grids[base].layout.cy / members).collect();
+        let (mut bytes, mut largest) = (0, 0);
+        for (n, level) in k.grids[base..].iter().enumerate() {
+            let layout = &level.layout;
+            if n > 0 {
+                first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
+                first[members] = layout.cy;
+            }
+            let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+            let most = rows().max()?;
+            if rows().min() == Some(0) || (most + 1) * layout.cx > launch::CREW_THREADS as usize {
+                return None;
+            }
+            let plane = (most + 2) * (layout.cx + 2);
+            largest = largest.max(plane);
+            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
+            bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
+        }
+        bytes += largest * real;
+        Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
+    }
+
+    /// From as large a grid on as fits.
+    fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
+        let first = base.max(usize::from(k.shape.schur));
+        if matches!(k.remainder, Remainder::Host(_)) {
+            return Self::default();
+        }
+        let formats = k.shape.formats();
+        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, formats, *bytes))
+        else {
+            return Self::default();
+        };
+        let fits = |crew: &Self| crew.bytes <= most;
+        let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
+        (first..k.grids.len()).find_map(with).unwrap_or_default()
+    }
 }
 
 /// What to run.
@@ -214,48 +269,64 @@ impl Programs {
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (sections, grids, schur) = (&k.sections[..], k.grids.len(), k.shape.schur);
-        let mut together = Together { blocks: 0, cluster: 1 };
+        let mut together = Together { blocks: 0, cluster: 1, shared: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
             for kernel in launch::meeting_kernels(k.shape.formats()) {
-                together.blocks = together.blocks.min(device.together(kernel, launch::SWEEP_THREADS)?);
+                together.blocks = together.blocks.min(device.together(kernel, launch::CREW_THREADS)?);
             }
         }
+        let mut crew = Crew::default();
         let base_with = |blocks: u32| {
             let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
         if together.blocks > 0 && device.has_clusters() {
             for cluster in CLUSTERS {
-                let of = |kernel| device.together_in_clusters(kernel, launch::SWEEP_THREADS, cluster);
-                let blocks = launch::meeting_kernels(k.shape.formats()).map(of).into_iter().min().unwrap_or(0);
-                let blocks = blocks.min(MOST_BLOCKS / cluster * cluster);
+                let with = |shared| {
+                    let of = |kernel| device.together_in_clusters(kernel, launch::CREW_THREADS, cluster, shared);
+                    let blocks = launch::meeting_kernels(k.shape.formats()).map(of).into_iter().min().unwrap_or(0);
+                    blocks.min(MOST_BLOCKS / cluster * cluster)
+                };
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
+                let blocks = with(0);
                 if blocks > 0 {
-                    together = Together { blocks, cluster };
+                    together = Together { blocks, cluster, shared: 0 };
+                    crew = Crew::choose(k, device, base_with(blocks), cluster);
+                    if crew.members > 0 && with(crew.bytes) == blocks {
+                        together.shared = crew.bytes;
+                    } else {
+                        crew = Crew::default();
+                    }
                     break;
                 }
             }
         }
         let base = base_with(together.blocks);
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
-        let crew = if together.cluster > 1 { together.cluster } else { 0 };
-        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::SWEEP_THREADS / 32) + crew;
-        let largest = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        let beside = if together.cluster > 1 { together.cluster } else { 0 };
+        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + beside;
+        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        let largest = match crew.members {
+            0 => tiles,
+            _ if base == 0 => tiles,
+            _ if crew.base == base => 1,
+            _ => tiles + beside,
+        };
         together.blocks = together.blocks.min(largest.max(rest).next_multiple_of(together.cluster));
         let mut ops = if schur { steps_of(sections, grids, schur, true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
         let down = ops.iter().position(|op| op.flags & flag::TURN != 0).map_or(0, |turn| turn + 1);
         ops.extend(steps_of(sections, grids, schur, false, recursion));
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, down, application, together, base, rho_count: 0 };
+        let mut programs = Self { ops, iteration, down, application, together, base, crew, rho_count: 0 };
         let mut ops = std::mem::take(&mut programs.ops);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
                 let whole = n < programs.iteration.end && programs.whole(k);
                 let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
-                programs.assign(k, &mut ops[n..n + joined]);
+                programs.assign(k, &mut ops[n..n + joined], true);
                 let run = &mut ops[n..n + joined.max(1)];
                 // A kernel of several steps has one sum a block.
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
@@ -275,26 +346,42 @@ impl Programs {
         ops.iter().take_while(|op| self.joins(k, op)).count()
     }
 
-    /// Who does which of the steps of one kernel, and who meets after them.
-    fn assign(&self, k: &Packed, ops: &mut [Op]) {
+    /// Who does which of the steps of one kernel, and who meets after them. `aboard`: the crew keeps its grids in shared memory.
+    fn assign(&self, k: &Packed, ops: &mut [Op], aboard: bool) {
+        let aboard = |op: &Op| {
+            let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
+            aboard && self.crew.members > 0 && inner && op.grid as usize >= self.crew.base
+        };
         let crew = |op: &Op| {
             let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
             self.together.cluster > 1 && !first && k.blocks_of(op) <= self.together.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
+            if aboard(&ops[n]) {
+                let enters = n == 0 || ops[n - 1].flags & flag::IN_CREW == 0;
+                let rest = |op: &Op| op.kind == kind::REMAINDER;
+                let meets = match &next {
+                    None => flag::UNMET,
+                    // They meet while they wait for the remainder, so that none is at work on the last grid still.
+                    Some(next) if aboard(next) && rest(next) => flag::UNMET,
+                    Some(next) if aboard(next) => flag::CREW_MEETS,
+                    Some(_) => 0,
+                };
+                ops[n].flags |= flag::IN_CREW | meets | if enters { flag::ENTERS } else { 0 };
+                continue;
+            }
+            if next.is_none() && ops[n].flags & flag::TURN == 0 {
+                ops[n].flags |= flag::UNMET;
+            }
             if crew(&ops[n]) {
                 ops[n].flags |= flag::CREW;
                 if next.as_ref().is_some_and(crew) && ops[n].flags & flag::TURN == 0 {
                     ops[n].flags |= flag::CREW_MEETS;
                 }
             }
-            match next {
-                Some(next) if next.kind == kind::REMAINDER => ops[n].flags |= flag::UNMET,
-                Some(next) if next.kind == kind::ADVANCE_FIRST && ops[n].flags & flag::TURN != 0 => {
-                    ops[n].flags |= flag::AWAITED;
-                }
-                _ => {}
+            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+                ops[n].flags |= flag::UNMET;
             }
         }
     }
@@ -366,6 +453,7 @@ impl Packed {
             norm_partial: if sums { self.fused_norm_partial } else { 0 },
             sigma_partial: self.partial,
             how: how as i32,
+            once: i32::from(self.reads_once),
             conditional: 0,
         }
     }
@@ -393,6 +481,10 @@ impl Packed {
             turn: self.turn_args(how),
             meeting: self.meeting_at,
             crew: self.programs.together.cluster as i32,
+            crew_base: self.programs.crew.base as i32,
+            last: self.grids.len() as i32 - 1,
+            members: self.programs.crew.members as i32,
+            slots: self.rest.slots,
         }
     }
 
@@ -561,7 +653,8 @@ impl Live<'_> {
         let mut n = 0;
         while n < ops.len() {
             let joined = self.k.programs.joined(self.k, &ops[n..]);
-            self.k.programs.assign(self.k, &mut ops[n..n + joined]);
+            // Other kernels read what these leave.
+            self.k.programs.assign(self.k, &mut ops[n..n + joined], false);
             n += joined.max(1);
         }
         // Pageable memory is staged before this returns.

@@ -245,11 +245,11 @@ impl Packed {
         let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let RemainderPlaces { natural, couplings, back, across, met, inverse_pivot, inverse, narrow, .. } =
-                self.rest;
+            let RemainderPlaces {
+                natural, couplings, back, across, met, inverse_pivot, inverse, narrow, ticket, ..
+            } = self.rest;
             // The last pivots are kept in double precision.
             let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
-            let ticket = self.meeting_at + 8;
             let band = BandArgs { rules, natural, nx, ny, n, couplings, back, across, met, inverse_pivot, ticket };
             launch::band(stream, &band)?;
             let unit = self.unit;

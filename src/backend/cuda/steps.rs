@@ -603,6 +603,7 @@ impl PcgSteps for Run<'_> {
             Some(Start { sigma: Some(sigma), .. }) if has_step == step.is_some() => sigma,
             // Confirmed after a loop, and to be gone on from; or renewed, and p = z after all.
             Some(_) => self.scalar(|s| {
+                // The way down again: what its kernel had in shared memory is gone.
                 s.k.run(s.stream, Part::Iteration, How::Start, [0; 2], 0)?;
                 Ok(s.fetch()?.sigma)
             }),

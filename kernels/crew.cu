@@ -1,0 +1,430 @@
+// Small grids in the shared memory of a cluster. The blocks of the first cluster, its crew, have the rows of each such grid
+// among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and the values of a neighbouring
+// block's nearest rows are written there too (distributed shared memory) by who computes them. The steps are those of
+// levels.cu. The remainder is multiplied by the other blocks, which have its rows at hand; its vectors go by slots that hold
+// a value and the number of the visit, so that neither side waits for more than the values.
+//
+// Rows: block b of the crew has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the next grid
+// first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the next block's.
+#pragma once
+#include "common.cuh"
+
+// Grids at most that one kernel goes over.
+constexpr int MOST_GRIDS = 10;
+// Blocks of a crew at most, and threads of kernels that have one.
+constexpr int MOST_CREW = 16;
+constexpr int CREW_THREADS = 512;
+
+#ifdef RRB_EMULATED
+alignas(16) static unsigned char crew_memory[16];  // no crews there
+#else
+extern __shared__ __align__(16) unsigned char crew_memory[];
+#endif
+
+// A value and the number of the visit that it belongs to, in words that are written as one.
+template <class Real> struct Slot;
+#ifdef RRB_EMULATED
+template <class Real> struct Slot {
+    Real value;
+    unsigned visit;
+    __device__ void put(Real v, unsigned now) {
+        value = v;
+        visit = now;
+    }
+    __device__ bool get(unsigned now, Real &v) const {
+        v = value;
+        return visit == now;
+    }
+};
+#else
+template <> struct Slot<float> {
+    unsigned words[2];
+    __device__ void put(float v, unsigned now) {
+        asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" : : "l"(this), "r"(__float_as_uint(v)), "r"(now) : "memory");
+    }
+    __device__ bool get(unsigned now, float &v) const {
+        unsigned bits, visit;
+        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(bits), "=r"(visit) : "l"(this) : "memory");
+        v = __uint_as_float(bits);
+        return visit == now;
+    }
+};
+template <> struct Slot<double> {
+    unsigned words[4];
+    __device__ void put(double v, unsigned now) {
+        const unsigned low = __double2loint(v), high = __double2hiint(v);
+        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};" : : "l"(this), "r"(low), "r"(now), "r"(high) : "memory");
+    }
+    // Either half has the number of its visit.
+    __device__ bool get(unsigned now, double &v) const {
+        unsigned low, first, high, second;
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(low), "=r"(first), "=r"(high), "=r"(second) : "l"(this) : "memory");
+        v = __hiloint2double(high, low);
+        return first == now && second == now;
+    }
+};
+#endif
+
+// Where this block's shared memory lies in that of another block of the cluster, in bytes from here.
+__device__ inline unsigned way_to(int block) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const unsigned here = unsigned(__cvta_generic_to_shared(crew_memory));
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    return there - here;
+#else
+    return 0;
+#endif
+}
+
+// To the same place there.
+template <class T> __device__ inline void put_there(T *place, unsigned way, T v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const unsigned there = unsigned(__cvta_generic_to_shared(place)) + way;
+    if (sizeof(T) == 8) asm volatile("st.shared::cluster.f64 [%0], %1;" : : "r"(there), "d"(double(v)) : "memory");
+    else asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(float(v)) : "memory");
+#endif
+}
+
+// Where a grid lies in shared memory, the same in all blocks: planes have a row before those of the block and one after them,
+// and a column on either side.
+struct CrewPlace {
+    int offset, plane;
+    int first[MOST_CREW + 1];
+};
+
+// What this block has of a grid. Entry (I, J) lies at (J - first + 1) * stride + 1 + I.
+template <class F> struct Window {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    int cx, first, rows, stride, plane;
+    int members, rows_before, rows_after;  // blocks; rows of the neighbouring ones, 0: there is none
+    Real *h, *z, *y, *r, *direction, *q, *u;
+    Stored *s, *d, *excess, *corners, *black;
+
+    // The place in device memory of one here.
+    __device__ int in_grid(const Geometry &g, int e) const {
+        const int row = quotient(e, stride);
+        return (first + row) * g.stride + g.block + e - row * stride - 1;
+    }
+
+    // v to a place of row `row` of the window, the first one with nodes is 1, and to all blocks that have it in theirs.
+    template <int COUNT> __device__ void put(Real *at, int row, const Real v[COUNT], int block) const {
+        for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
+        if (row == 1 && rows_before > 0) {
+            const unsigned way = way_to(block - 1);
+            for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane + rows_before * stride), way, v[k]);
+        }
+        if (row >= rows && rows_after > 0) {
+            const unsigned way = way_to(block + 1);
+            for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - rows * stride), way, v[k]);
+            // The next block's only row.
+            if (row > rows && rows_after == 1 && block + 2 < members) {
+                const unsigned far = way_to(block + 2);
+                for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - row * stride), far, v[k]);
+            }
+        }
+    }
+};
+
+template <class F> struct CycleArgs;
+
+template <class F> struct Crew {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    const CycleArgs<F> &a;
+    const CrewPlace *places;  // of the grids from a.crew_base on
+    int block, members;       // members: blocks that have rows
+    int w;                    // where b1 values of a step go
+
+    __device__ bool mine() const { return block < members; }
+    __device__ Real *step() const { return reinterpret_cast<Real *>(crew_memory + w); }
+
+    __device__ Window<F> window(int grid) const {
+        const CrewPlace &at = places[grid - a.crew_base];
+        const Level<F> &level = a.grids[grid - a.base];
+        Window<F> k;
+        k.cx = level.g.cx;
+        k.stride = k.cx + 2;
+        k.plane = at.plane;
+        k.members = members;
+        k.first = at.first[block];
+        k.rows = at.first[block + 1] - k.first;
+        k.rows_before = block > 0 ? k.first - at.first[block - 1] : 0;
+        k.rows_after = block + 1 < members ? at.first[block + 2] - at.first[block + 1] : 0;
+        Real *real = reinterpret_cast<Real *>(crew_memory + at.offset);
+        const int p = at.plane;
+        k.h = real;
+        k.z = real + 3 * p;
+        k.y = real + 7 * p;
+        k.r = real + 8 * p;
+        k.direction = real + 12 * p;
+        k.q = real + 16 * p;
+        k.u = real + 20 * p;
+        k.s = reinterpret_cast<Stored *>(real + (level.r ? 24 : 8) * p);
+        k.d = k.s + 8 * p;
+        k.excess = k.s + 12 * p;
+        k.corners = k.s + 16 * p;
+        k.black = k.s + 20 * p;
+        return k;
+    }
+};
+
+__device__ inline double raw(const double &v) { return fixed(v); }
+__device__ inline float raw(const float &v) { return fixed(v); }
+__device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
+
+// Places of all grids, and what no step changes; the rest is zero. As src/backend/cuda/program.rs counts it (Crew::of).
+template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    __shared__ CrewPlace places[MOST_GRIDS];
+    __shared__ int end;
+    const int t = thread_of_block(), threads = blockDim.x, count = a.last + 1 - a.crew_base;
+    const int members = min(a.members, int(gridDim.x));
+    Crew<F> crew{a, places, int(blockIdx.x), members, 0};
+    if (!crew.mine()) return crew;
+    if (t <= members) {
+        int first = 0;
+        for (int q = 0; q < count; ++q) {
+            const Geometry &g = a.grids[a.crew_base + q - a.base].g;
+            first = q == 0 ? t * g.cy / members : (first + g.shift_y) / 2;
+            places[q].first[t] = t == members ? g.cy : first;
+        }
+    }
+    __syncthreads();
+    if (t == 0) {
+        int at = 0, largest = 0;
+        for (int q = 0; q < count; ++q) {
+            const Level<F> &level = a.grids[a.crew_base + q - a.base];
+            int rows = 0;
+            for (int b = 0; b < members; ++b) rows = max(rows, places[q].first[b + 1] - places[q].first[b]);
+            const int plane = (rows + 2) * (level.g.cx + 2);
+            places[q].plane = plane;
+            places[q].offset = at;
+            largest = max(largest, plane);
+            const int bytes = plane * int((level.r ? 24 : 8) * sizeof(Real) + (level.r ? 24 : 12) * sizeof(Stored));
+            at += (bytes + 15) / 16 * 16;
+        }
+        end = at;
+    }
+    __syncthreads();
+    crew.w = end;
+    for (int q = 0; q < count; ++q) {
+        const Level<F> &level = a.grids[a.crew_base + q - a.base];
+        const Window<F> k = crew.window(a.crew_base + q);
+        const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
+        for (int e = t; e < size; e += threads) {
+            const int c = k.in_grid(level.g, e);
+            Real h[3];
+            Stored s[12];
+            for (int u = 0; u < 3; ++u) h[u] = fixed(level.h[u * from + c]);
+            for (int u = 0; u < 8; ++u) s[u] = raw(level.s[u * from + c]);
+            for (int u = 0; u < 4; ++u) s[8 + u] = raw(level.d[u * from + c]);
+            for (int u = 0; u < 3; ++u) k.h[u * p + e] = h[u];
+            for (int u = 0; u < 12; ++u) k.s[u * p + e] = s[u];
+            for (int u = 0; u < 5; ++u) k.z[u * p + e] = 0;
+            crew.step()[e] = 0;
+            if (!level.r) continue;
+            for (int u = 0; u < 4; ++u) {
+                s[u] = raw(level.excess[u * from + c]);
+                s[4 + u] = raw(level.corners[u * from + c]);
+                s[8 + u] = raw(level.black[u * from + c]);
+            }
+            for (int u = 0; u < 12; ++u) k.excess[u * p + e] = s[u];
+            for (int u = 0; u < 16; ++u) k.r[u * p + e] = 0;
+        }
+    }
+    __syncthreads();
+    return crew;
+}
+
+// The same; nobody writes to a block that is not ready.
+template <class F> __device__ inline Crew<F> come_aboard(const CycleArgs<F> &a) {
+    const Crew<F> crew = board(a);
+    if (a.members > 0 && int(blockIdx.x) < a.crew) meet_crew();
+    return crew;
+}
+
+// z of the first grid of the crew, which steps on the grid before it have written.
+template <class F> __device__ inline void enter(const Crew<F> &crew) {
+    const Level<F> &level = crew.a.grids[crew.a.crew_base - crew.a.base];
+    const Window<F> k = crew.window(crew.a.crew_base);
+    const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
+#pragma unroll 2
+    for (int e = thread_of_block(); e < size; e += CREW_THREADS) {
+        const int c = k.in_grid(level.g, e);
+        typename F::Real z[4];
+        for (int u = 0; u < 4; ++u) z[u] = __ldcg(level.z + (u * from + c));
+        for (int u = 0; u < 4; ++u) k.z[u * p + e] = z[u];
+    }
+    __syncthreads();
+}
+
+// As `descend`.
+template <class F> __device__ inline double descend_in_crew(const Crew<F> &crew, const Op &op, unsigned visit) {
+    using Real = typename F::Real;
+    const CycleArgs<F> &a = crew.a;
+    const Window<F> k = crew.window(op.grid);
+    const int p = k.plane, n = k.stride, t = thread_of_block();
+    const int row = quotient(t, k.cx), i = t - row * k.cx, c = (row + 1) * n + 1 + i;
+    Real *w = crew.step() + c;
+    double rho = 0.0;
+    Real kept = 0;
+    if (row <= k.rows) {
+        const Real *z1 = k.z + c, *z2 = z1 + p, *h1 = k.h + c, *h2 = h1 + p;
+        const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
+        const Real in1 = z1[0], in2 = z2[0], b1 = z1[B1 * p], b2 = z1[B2 * p], own1 = h1[0] * in1, own2 = h2[0] * in2;
+        const Real y = b1 - ((F::widen(r2[E * p - 1]) * (h2[-1] * z2[-1]) + F::widen(r2[W * p]) * own2) +
+                             (F::widen(r1[N * p - n]) * (h1[-n] * z1[-n]) + F::widen(r1[S * p]) * own1));
+        const Real scaled = h1[B1 * p] * y;
+        if (row < k.rows) {
+            kept = b2 - ((F::widen(r1[E * p]) * own1 + F::widen(r1[W * p + 1]) * (h1[1] * z1[1])) +
+                         (F::widen(r2[N * p]) * own2 + F::widen(r2[S * p + n]) * (h2[n] * z2[n])));
+            rho = (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
+            if (op.flags & KEEP) {
+                const Real all[4] = {in1, in2, b1, b2};
+                for (int colour = 0; colour < 4; ++colour) {
+                    k.r[colour * p + c] = all[colour];
+                    if (op.flags & KEEP_TOO) k.q[colour * p + c] = all[colour];
+                }
+            }
+        }
+        k.y[c] = y;
+        w[0] = scaled;
+    }
+    const Kept<Real> &to = a.grids[op.grid - a.base].kept;
+    const bool last = op.grid == a.last;
+    const Window<F> next = crew.window(last ? op.grid : op.grid + 1);
+    const int j = k.first + row, ii = i + to.g.shift_x, jj = j + to.g.shift_y;
+    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+    __syncthreads();
+    if (row < k.rows && i < to.nx && j < to.ny) {
+        const typename F::Stored *d = k.d + c;
+        const Real out = kept - ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
+                                 (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
+        if (last) {
+            static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, visit);
+        } else {
+            const int there = (jj >> 1) - next.first + 1;
+            next.template put<1>(next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, crew.block);
+        }
+    }
+    return rho;
+}
+
+// As `ascend`.
+template <class F> __device__ inline double ascend_in_crew(const Crew<F> &crew, const Op &op, unsigned visit) {
+    using Real = typename F::Real;
+    const CycleArgs<F> &a = crew.a;
+    const Window<F> k = crew.window(op.grid);
+    const Level<F> &level = a.grids[op.grid - a.base];
+    const int p = k.plane, n = k.stride, t = thread_of_block();
+    const int row = quotient(t, k.cx), i = t - row * k.cx, j = k.first + row, c = (row + 1) * n + 1 + i;
+    const Kept<Real> &from = level.kept;
+    Real *w = crew.step() + c;
+    // Southwest, south, west, here.
+    Real known[4] = {0, 0, 0, 0};
+    Real left1 = 0, left2 = 0;
+    if (row <= k.rows) {
+        if (op.grid == a.last) {
+            const Slot<Real> *slots = static_cast<const Slot<Real> *>(a.slots) + a.rest.n;
+            const int here = j * from.nx + i;
+            const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
+            const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};
+            const int at[4] = {here - from.nx - 1, here - from.nx, here - 1, here};
+            bool all;
+            do {
+                all = true;
+                for (int u = 0; u < 4; ++u) {
+                    if (is[u]) all &= slots[at[u]].get(visit, known[u]);
+                }
+            } while (!all);
+        } else {
+            const Window<F> next = crew.window(op.grid + 1);
+            const int x = i + from.g.shift_x, y = j + from.g.shift_y;
+            const auto get = [&](int ii, int jj) {
+                const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+                return next.z[colour * next.plane + ((jj >> 1) - next.first + 1) * next.stride + 1 + (ii >> 1)];
+            };
+            known[0] = get(x - 1, y - 1);
+            known[1] = get(x, y - 1);
+            known[2] = get(x - 1, y);
+            known[3] = get(x, y);
+        }
+        const typename F::Stored *d = k.d + c, *r1 = k.s + c, *r2 = r1 + 4 * p;
+        const Real near = (F::widen(d[SW * p]) * known[0] + F::widen(d[SE * p]) * known[1]) +
+                          (F::widen(d[NW * p]) * known[2] + F::widen(d[NE * p]) * known[3]);
+        w[0] = k.h[B1 * p + c] * (k.y[c] - near);
+        left1 = k.z[c] - (F::widen(r1[W * p]) * known[2] + F::widen(r1[E * p]) * known[3]);
+        left2 = k.z[R2 * p + c] - (F::widen(r2[S * p]) * known[1] + F::widen(r2[N * p]) * known[3]);
+    }
+    __syncthreads();
+    if (row >= k.rows) return 0.0;
+    const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
+    Real v[4] = {k.h[c] * (left1 - (F::widen(r1[S * p]) * w[0] + F::widen(r1[N * p]) * w[n])),
+                 k.h[R2 * p + c] * (left2 - (F::widen(r2[W * p]) * w[0] + F::widen(r2[E * p]) * w[1])), w[0], known[3]};
+    double rho = 0.0;
+    if (op.flags & DIRECTED) {
+        for (int colour = 0; colour < 4; ++colour) {
+            const int at = colour * p + c;
+            if (op.flags & WITH_BETA) v[colour] += Real(op.beta) * k.direction[at];
+            if (op.flags & ADVANCED) {
+                const Real u = Real(op.alpha) * v[colour] + (op.flags & FIRST_STEP ? Real(0) : k.u[at]);
+                if (op.flags & RHO) rho += double(k.q[at]) * u;
+                if (op.flags & TAKE) v[colour] = u;
+                else k.u[at] = u;
+            }
+        }
+        if (!(op.flags & TAKE)) {
+            k.template put<4>(k.direction + c, row + 1, v, crew.block);
+            return rho;
+        }
+    }
+    if (op.grid == a.crew_base) {
+        for (int colour = 0; colour < 4; ++colour) {
+            k.z[colour * p + c] = v[colour];
+            level.z[colour * int(level.g.plane) + (j + 1) * level.g.stride + level.g.block + i] = v[colour];
+        }
+    } else {
+        k.template put<4>(k.z + c, row + 1, v, crew.block);
+    }
+    return rho;
+}
+
+// As `multiply_inner`, `direct_inner` and `advance_inner`.
+template <class F> __device__ inline void iterate_in_crew(const Crew<F> &crew, const Op &op) {
+    using Real = typename F::Real;
+    const Window<F> k = crew.window(op.grid);
+    const int p = k.plane, t = thread_of_block();
+    const int row = quotient(t, k.cx), c = (row + 1) * k.stride + 1 + t - row * k.cx;
+    if (row >= k.rows) return;
+    const Real alpha = Real(op.alpha);
+    Real q[4], r[4];
+    if (op.kind == DIRECT_INNER) {
+        for (int colour = 0; colour < 4; ++colour) {
+            r[colour] = k.z[colour * p + c];
+            if (op.flags & WITH_BETA) r[colour] += Real(op.beta) * k.direction[colour * p + c];
+        }
+        k.template put<4>(k.direction + c, row + 1, r, crew.block);
+        return;
+    }
+    if (op.kind == MULTIPLY_INNER) {
+        inner_rows<F, Shared>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, k.stride, q);
+        for (int colour = 0; colour < 4; ++colour) {
+            if (op.flags & STORE) k.q[colour * p + c] = q[colour];
+        }
+    } else {
+        for (int colour = 0; colour < 4; ++colour) {
+            const int at = colour * p + c;
+            q[colour] = k.q[at];
+            k.u[at] = op.flags & FIRST_STEP ? alpha * k.direction[at] : k.u[at] + alpha * k.direction[at];
+        }
+    }
+    if (!(op.flags & GO_ON)) return;
+    for (int colour = 0; colour < 4; ++colour) {
+        r[colour] = k.r[colour * p + c] - alpha * q[colour];
+        k.r[colour * p + c] = r[colour];
+    }
+    k.template put<4>(k.z + c, row + 1, r, crew.block);
+}
