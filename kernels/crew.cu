@@ -127,6 +127,9 @@ template <class F> struct Window {
     }
 };
 
+// Columns that have nodes. Rows in device memory are padded beyond them (Geometry::cx): those places have none on the next grid.
+__device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x + 1) / 2; }
+
 template <class F> struct CycleArgs;
 
 template <class F> struct Crew {
@@ -144,7 +147,7 @@ template <class F> struct Crew {
         const CrewPlace &at = places[grid - a.crew_base];
         const Level<F> &level = a.grids[grid - a.base];
         Window<F> k;
-        k.cx = level.g.cx;
+        k.cx = columns_of(level.g);
         k.stride = k.cx + 2;
         k.plane = at.plane;
         k.members = members;
@@ -199,7 +202,7 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
             const Level<F> &level = a.grids[a.crew_base + q - a.base];
             int rows = 0;
             for (int b = 0; b < members; ++b) rows = max(rows, places[q].first[b + 1] - places[q].first[b]);
-            const int plane = (rows + 2) * (level.g.cx + 2);
+            const int plane = (rows + 2) * (columns_of(level.g) + 2);
             places[q].plane = plane;
             places[q].offset = at;
             largest = max(largest, plane);
@@ -356,8 +359,11 @@ template <class F> __device__ inline double ascend_in_crew(const Crew<F> &crew, 
         const Real near = (F::widen(d[SW * p]) * known[0] + F::widen(d[SE * p]) * known[1]) +
                           (F::widen(d[NW * p]) * known[2] + F::widen(d[NE * p]) * known[3]);
         w[0] = k.h[B1 * p + c] * (k.y[c] - near);
-        left1 = k.z[c] - (F::widen(r1[W * p]) * known[2] + F::widen(r1[E * p]) * known[3]);
-        left2 = k.z[R2 * p + c] - (F::widen(r2[S * p]) * known[1] + F::widen(r2[N * p]) * known[3]);
+        // Those of the row after this block's are being written.
+        if (row < k.rows) {
+            left1 = k.z[c] - (F::widen(r1[W * p]) * known[2] + F::widen(r1[E * p]) * known[3]);
+            left2 = k.z[R2 * p + c] - (F::widen(r2[S * p]) * known[1] + F::widen(r2[N * p]) * known[3]);
+        }
     }
     __syncthreads();
     if (row >= k.rows) return 0.0;

@@ -318,6 +318,44 @@ fn formats_and_recursive_cycles() {
     }
 }
 
+/// Rows of all lengths on the small grids, some with land: what pads them is not read where a kernel keeps these grids in shared
+/// memory, several solves in a row (259 x 241, recursive, once took what lies beside 64 x 60 for values).
+#[test]
+fn widths_of_small_grids() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in [(259, 241), (265, 130), (131, 250), (328, 305), (147, 190)] {
+        let mut land = random_m_matrix(nx, ny, false, 7);
+        for p in (0..nx * ny).filter(|p| (p / 5) % 13 == 0 || p % 97 < 9) {
+            land.decouple(p % nx, p / nx, 1.0);
+        }
+        for (name, a) in [("laplacian", poisson(nx, ny)), ("land", land)] {
+            let b = random_rhs(a.len(), 17);
+            for formats in ["precision=f64 cycle=v", "precision=f64 cycle=amli", "precision=bf16 cycle=amli"] {
+                let what = format!("{name} {nx}x{ny} {formats}");
+                let device = Solver::of(&a, &format!("backend=cuda {formats} rel_tol=1e-8"));
+                let levels = device.int(key::INFO_LEVELS);
+                let other = run(&a, &b, &format!("backend=cpu {formats} rel_tol=1e-8 levels={levels}"));
+                for time in 0..3 {
+                    let (x, result) = device.solve_from_zero(&b);
+                    let count = device.int(key::INFO_ITERATIONS) as usize;
+                    assert_eq!(result, status::OK, "{what}, solve {time}: {count} iterations");
+                    // As between the other backends.
+                    assert!(
+                        count.abs_diff(other.iterations) <= 1,
+                        "{what}, solve {time}: {count} and {}",
+                        other.iterations
+                    );
+                    let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
+                    // The reported residual is that of x, up to the rounding of b - A x.
+                    assert!(residual <= 1e-8 * (1.0 + 1e-3), "{what}, solve {time}: {residual:e}");
+                }
+            }
+        }
+    }
+}
+
 /// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
 /// and errors those of any backend.
 #[test]

@@ -208,16 +208,18 @@ impl Crew {
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
+            // Without those that pad a row.
+            let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
                 first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
                 first[members] = layout.cy;
             }
             let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
             let most = rows().max()?;
-            if rows().min() == Some(0) || (most + 1) * layout.cx > launch::CREW_THREADS as usize {
+            if rows().min() == Some(0) || (most + 1) * columns > launch::CREW_THREADS as usize {
                 return None;
             }
-            let plane = (most + 2) * (layout.cx + 2);
+            let plane = (most + 2) * (columns + 2);
             largest = largest.max(plane);
             let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
             bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
