@@ -241,6 +241,62 @@ fn auto_asks_every_recursion() {
     assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
 }
 
+/// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r is infinite in
+/// iteration 468); a failure leaves x as it was, and what is returned without converging is no worse than the guess.
+#[test]
+fn x_is_as_given_or_better() {
+    // All sides closed, k at the nodes, harmonic means between them; land where k is zero.
+    let basin = |nx: usize, ny: usize, excess: f64, k: &dyn Fn(usize) -> f64| {
+        let mut a = Stencil::zeros(nx, ny, false);
+        let mean = |p: usize, q: usize| if k(p) * k(q) > 0.0 { 2.0 * k(p) * k(q) / (k(p) + k(q)) } else { 0.0 };
+        for p in 0..nx * ny {
+            let east = if (p + 1) % nx > 0 { mean(p, p + 1) } else { 0.0 };
+            let north = if p + nx < nx * ny { mean(p, p + nx) } else { 0.0 };
+            (a.east[p], a.north[p]) = (-east, -north);
+            a.center[p] += east + north;
+            for (q, w) in [(p + 1, east), (p + nx, north)].into_iter().filter(|(_, w)| *w > 0.0) {
+                a.center[q] += w;
+            }
+        }
+        a.center.iter_mut().for_each(|c| *c = if *c > 0.0 { *c * (1.0 + excess) } else { 1.0 });
+        a
+    };
+    let eighths = |nx: usize| basin(nx, 1, 0.0, &|i| if (8 * i / nx) % 2 == 1 { 1e12 } else { 1.0 });
+    let pores = |excess: f64| basin(80, 60, excess, &|p| if u(p as u32, 1, 9) < 0.2 { 0.0 } else { 1.0 });
+    let mut cases = vec![
+        (eighths(106), "precision=bf16 cycle=v rel_tol=1e-3"),
+        (eighths(328), "precision=bf16 cycle=amli rel_tol=1e-3"),
+        (eighths(328), "precision=mixed cycle=amli rel_tol=1e-3"),
+    ];
+    for excess in [1e-5, 1e-7] {
+        cases.extend(["precision=mixed", "precision=bf16"].map(|options| (pores(excess), options)));
+    }
+    for (a, options) in cases {
+        let what = format!("{} x {} {options}", a.nx, a.ny);
+        let solver = Solver::of(&a, &format!("{options} max_iter=2000"));
+        let b: Vec<f64> = (0..a.len()).map(|i| (1.0 + 7.0 * i as f64).sin()).collect();
+        for guess in [0.0, 1e-3] {
+            let given = vec![guess; a.len()];
+            let mut x = given.clone();
+            let before = norm2(&a.exact_residual(&b, &x));
+            match solver.solve(&b, &mut x) {
+                Err(failure) => {
+                    assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.sentence);
+                    assert_eq!(x, given, "{what}: {}", failure.sentence);
+                }
+                // After `max_iter` (stop reason 4) it is the last iterate.
+                Ok(_) if solver.int(key::INFO_STOP_REASON) == 4 => {}
+                Ok(result) => {
+                    let after = norm2(&a.exact_residual(&b, &x));
+                    // Computed in other orders, with contrasts of 1e12.
+                    let noise = rounding(&a, &b, &x);
+                    assert!(after <= before + noise, "{what}, status {result}: {after:e} for {before:e}");
+                }
+            }
+        }
+    }
+}
+
 /// What auto came to is kept: the matrices that follow are factorized once.
 #[test]
 fn auto_remembers() {

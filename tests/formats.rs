@@ -1,5 +1,6 @@
-//! `precision` and `cycle`: the number formats of M and the recursive cycles, on every backend. All three formats keep
-//! CG in double precision, so that each of them is a preconditioner and none is an approximation of the answer.
+//! `precision` and `cycle`: the number formats of M and the recursive cycles, on every backend. f64, f32 and bf16 keep
+//! CG in double precision, so that each of them is a preconditioner and none is an approximation of the answer; mixed
+//! recomputes its residuals in it.
 //!
 //! Every solver here has one thread, since the tests of this file run beside each other; teams are in teams.rs.
 

@@ -131,7 +131,7 @@ pub type MakeBackend = fn(kind: BackendKind, threads: usize, device: i64) -> Res
 /// (docs/performance-gpu.md).
 const WORTH_A_DEVICE: usize = 10_000;
 
-/// The backend that `options` ask for on a machine with so many devices. What the device does not offer yet is no
+/// The backend that `options` ask for on a machine with so many devices. What the device does not offer is no
 /// reason to leave the CPU.
 pub fn choose_backend(options: &Options, grid: Grid, devices: i32) -> BackendKind {
     let offered = options.int(opt::CYCLE) != choice::CYCLE_K;
@@ -502,7 +502,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
     let (mut restarts, mut missed) = (0, f64::INFINITY);
-    // Of the iterate that is with the caller already.
+    // Of the iterate that is with the caller already, in place of the guess, which was worse.
     let mut kept = f64::INFINITY;
     let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
     // On a singular system rounding leaves the recurred residual a constant, too.
@@ -517,7 +517,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
                 norm = returned_residual(s, c, scale);
                 reduce_again(s, c, scale);
             }
-            let better = norm < best && fits(largest);
+            let better = norm < best.min(initial) && fits(largest);
             better.then(|| {
                 s.store(scale);
                 norm
@@ -526,7 +526,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         let mut best = Kept { norm: kept, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
             // The caller has an iterate: nothing else may be said.
-            Err(Error::Breakdown { quantity, value, iteration }) if best.norm < f64::INFINITY && value.is_finite() => {
+            Err(Error::Breakdown { quantity, iteration, .. }) if best.norm < f64::INFINITY => {
                 let iterations = done_before(quantity, iteration);
                 PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated }
             }
@@ -548,7 +548,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             }
             break largest;
         }
-        if end.norm < kept && fits(largest) {
+        if end.norm < kept.min(initial) && fits(largest) {
             s.store(scale);
             kept = end.norm;
         }
@@ -559,7 +559,14 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if end.reason != StopReason::Converged && end.norm > kept {
         return Ok(outcome(end.iterations, end.reason, kept));
     }
+    if end.reason == StopReason::Stagnated && end.norm > initial {
+        // Nothing better than the guess was found: x as given.
+        return Ok(outcome(end.iterations, end.reason, initial));
+    }
     if !fits(largest) {
+        if kept < f64::INFINITY {
+            return Ok(outcome(end.iterations, StopReason::Stagnated, kept));
+        }
         return Err(Error::Overflow);
     }
     s.store(scale);
@@ -724,7 +731,7 @@ fn cycle_in_use(backend: &dyn RrbBackend) -> i64 {
     }
 }
 
-/// What the device has not got yet.
+/// What the device has not got.
 fn check_offered(options: &Options) -> Result<()> {
     if options.int(opt::CYCLE) == choice::CYCLE_K {
         return Err(Error::Unsupported(
