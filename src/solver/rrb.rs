@@ -21,7 +21,23 @@ pub struct Rrb {
     /// What the last factorize did.
     pub done: Done,
     found: Found,
+    /// How the last matrix was factorized.
+    last: Option<Last>,
+    /// Matrices to come that are not hoped to be like the last one.
+    doubts: usize,
 }
+
+/// A factorization, and the questions about its matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Last {
+    asked: Asked,
+    look: Look,
+    setup: Setup,
+}
+
+/// A matrix that was hoped to be like the one before, and was not, has been factorized twice: so many that follow are
+/// looked at first, as the first one is.
+const DOUBTS: usize = 8;
 
 /// What `auto` has come to, for as long as the same is asked: matrices that follow are factorized once, in the memory
 /// that is there.
@@ -175,6 +191,8 @@ impl Rrb {
                     inspection: Inspection::default(),
                     done: Done::default(),
                     found: Found::default(),
+                    last: None,
+                    doubts: 0,
                 }
             }
         };
@@ -184,7 +202,17 @@ impl Rrb {
         let block = options.int(opt::COMPUTE_BLOCK) as usize;
         let look = Look { questions, project: null_space != choice::NULL_SPACE_NONE, members: threads, block };
         rrb.backend.use_stream(stream)?;
-        rrb.backend.examine(a, &look, &mut rrb.inspection)?;
+        let asked = Asked::of(options);
+        // The next matrix of a simulation is mostly of the same kind: it is read once.
+        rrb.doubts = rrb.doubts.saturating_sub(1);
+        let hope = rrb.last.take().filter(|last| rrb.doubts == 0 && (last.asked, last.look) == (asked, look));
+        let again = match hope {
+            Some(last) if rrb.backend.factorize_again(a, &look, &last.setup, &mut rrb.inspection)? => Some(last.setup),
+            _ => None,
+        };
+        if again.is_none() {
+            rrb.backend.examine(a, &look, &mut rrb.inspection)?;
+        }
         let Inspection { components, findings, .. } = &rrb.inspection;
         if null_space == choice::NULL_SPACE_CONSTANT {
             check_all_singular(components)?;
@@ -197,7 +225,6 @@ impl Rrb {
             check_offered(options)?;
         }
         let singular = components.singular() > 0;
-        let asked = Asked::of(options);
         let known = if rrb.found.asked == asked {
             rrb.found
         } else {
@@ -240,8 +267,13 @@ impl Rrb {
             }
             other => other,
         };
-        let result = rrb.backend.factorize(a, &setup, components);
-        double(&mut *rrb.backend, &mut setup, result)?;
+        if again != Some(setup) {
+            let result = rrb.backend.factorize(a, &setup, components);
+            double(&mut *rrb.backend, &mut setup, result)?;
+            if hope.is_some() {
+                rrb.doubts = DOUBTS;
+            }
+        }
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
             // The V-cycle is best with its own levels, which are fewer.
             setup = made(setup.storage, plain)?;
@@ -254,6 +286,7 @@ impl Rrb {
             double: known.double || storage != Storage::F64 && setup.storage == Storage::F64,
             plain: known.plain || cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V,
         };
+        rrb.last = Some(Last { asked, look, setup });
         rrb.done = Done {
             backend: kind.number(),
             levels: setup.levels,
