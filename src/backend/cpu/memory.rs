@@ -1,6 +1,8 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
 use crate::error::{Error, Result};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Isa, isa};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One cache line.
@@ -141,6 +143,11 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 8) {
+        if isa() == Isa::Avx512 {
+            // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+            unsafe { copy_lines(target, source) };
+            return;
+        }
         for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
             // SAFETY: both have eight values; the target begins a cache line. SSE2 is there on every x86_64.
             unsafe {
@@ -155,9 +162,27 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     target.copy_from_slice(source);
 }
 
+/// The same of whole lines, one store each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn copy_lines(target: &mut [f64], source: &[f64]) {
+    use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
+    for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
+        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+        // SAFETY: both have eight values; the target begins a cache line, as just checked.
+        unsafe { _mm512_stream_pd(target.as_mut_ptr(), _mm512_loadu_pd(source.as_ptr())) };
+    }
+}
+
 /// target = factor source in single precision, likewise.
 pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
+    #[cfg(target_arch = "x86_64")]
+    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 4) && isa() == Isa::Avx512 {
+        // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+        unsafe { narrow_lines(target, source, factor) };
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(16) && target.len().is_multiple_of(4) {
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
@@ -174,6 +199,26 @@ pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     }
     for (target, source) in target.iter_mut().zip(source) {
         *target = (factor * *source) as f32;
+    }
+}
+
+/// The same of whole lines, one store each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn narrow_lines(target: &mut [f32], source: &[f64], factor: f64) {
+    use std::arch::x86_64::{
+        _mm512_castps256_ps512, _mm512_cvtpd_ps, _mm512_insertf32x8, _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd,
+        _mm512_stream_ps,
+    };
+    let factor = _mm512_set1_pd(factor);
+    for (target, source) in target.chunks_exact_mut(LINE / 4).zip(source.chunks_exact(LINE / 4)) {
+        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+        // SAFETY: both have sixteen values; the target begins a cache line, as just checked.
+        unsafe {
+            let low = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr())));
+            let high = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr().add(8))));
+            _mm512_stream_ps(target.as_mut_ptr(), _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high));
+        }
     }
 }
 

@@ -346,6 +346,8 @@ impl<'a, F: Format> Levels<'a, F> {
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first) = (self.grid, self.q == 0);
         let rows = grid.rows(me);
+        // Rows that have to start before a row is complete: its reds need the next one, whose row sums need the one after that.
+        let ahead = if self.exact.is_some() { 1 } else { 2 };
         if let Some(watch) = watch {
             watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
         }
@@ -365,7 +367,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 spread.to(rows.start).for_each(|row| self.spread(row, in_order));
                 grid.barrier(me);
                 start.early.clone().for_each(|row| self.start(row));
-                self.start_to(rows.start + 2, &mut spread, &mut start, in_order);
+                self.start_to(rows.start + ahead, &mut spread, &mut start, in_order);
                 grid.barrier(me);
             }
             reds.early.clone().chain(reds.to(rows.start + 1)).for_each(|row| self.reds(row, scratch));
@@ -376,7 +378,7 @@ impl<'a, F: Format> Levels<'a, F> {
             grid.barrier(me);
             for row in rows.start + 1..rows.end {
                 if first {
-                    self.start_to(row + 2, &mut spread, &mut start, in_order);
+                    self.start_to(row + ahead, &mut spread, &mut start, in_order);
                 }
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
