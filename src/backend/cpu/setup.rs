@@ -139,8 +139,9 @@ impl<'a> Watch<'a> {
     /// Whether natural row j of A may be worked on. In order (`member`) all is noted that is to be known.
     fn admits(&self, member: Option<usize>, a: &StencilView, j: usize) -> bool {
         let sound = match member {
-            Some(member) => self.inspection.look_at(member, a, j, &self.wanted),
-            None => self.wanted.has(a, j),
+            // After a row that is not sound nothing is noted: rows are joined to the one before.
+            Some(member) if !self.is_over() => self.inspection.look_at(member, a, j, &self.wanted),
+            _ => self.wanted.has(a, j),
         };
         if !sound {
             self.over.store(true, Ordering::Relaxed);
