@@ -508,7 +508,8 @@ fn single_precision_does_not_run_away() {
             for b in [vec![1.0; a.len()], step, random_rhs(a.len(), 5)] {
                 for cycle in ["v", "amli"] {
                     let [double, single] = ["bf16", "mixed"].map(|precision| {
-                        let options = format!("backend=cpu threads=1 precision={precision} cycle={cycle} max_iter=4000");
+                        let options =
+                            format!("backend=cpu threads=1 precision={precision} cycle={cycle} max_iter=4000");
                         let solver = Solver::of(&a, &options);
                         let (x, status) = solver.solve_from_zero(&b);
                         let at_most = match status {
@@ -520,11 +521,14 @@ fn single_precision_does_not_run_away() {
                         // Each of the sums of five products, of 8 max |x| at most, rounds another way in another order.
                         let rounding = 5.0 * 8.0 * f64::EPSILON * max_abs(&x) * (a.len() as f64).sqrt();
                         let residual = norm2(&a.residual(&b, &x));
-                        assert!(residual <= at_most * norm2(&b) + rounding, "{nx} x {ny} {part:e} {options}: {residual:e}");
+                        assert!(
+                            residual <= at_most * norm2(&b) + rounding,
+                            "{nx} x {ny} {part:e} {options}: {residual:e}"
+                        );
                         (status, solver.iterations())
                     });
-                    if (double.0, single.0) == (status::OK, status::OK) {
-                        // Three restarts may come on top, where rounding is near the tolerance.
+                    // Further on the tolerance is within rounding of x, and which iterate meets it is chance.
+                    if part >= 1e-6 && (double.0, single.0) == (status::OK, status::OK) {
                         assert!(single.1 <= 2 * double.1, "{nx} x {ny} {part:e} {cycle}: {single:?} {double:?}");
                     }
                 }

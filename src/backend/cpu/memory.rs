@@ -178,7 +178,8 @@ fn copy_lines(target: &mut [f64], source: &[f64]) {
 pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
-    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 4) && isa() == Isa::Avx512 {
+    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 4) && isa() == Isa::Avx512
+    {
         // SAFETY: `isa` names only instruction sets that this machine was seen to have.
         unsafe { narrow_lines(target, source, factor) };
         return;

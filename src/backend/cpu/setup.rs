@@ -166,13 +166,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Copies A, eliminates level by level. All members see the same result. `watch`: A is seen for the first time.
-    pub fn factorize_share(
-        &self,
-        me: Me,
-        setup: &Setup,
-        context: &PivotContext,
-        watch: Option<&Watch>,
-    ) -> Result<()> {
+    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
         let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         if self.fresh {
             self.start_short(me);
