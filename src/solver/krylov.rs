@@ -33,7 +33,7 @@ pub struct Test {
     pub confirms: bool,
 }
 
-/// Times that PCG starts again from a recomputed residual that missed the test, and what the next one must be
+/// Times that a solve starts again from a recomputed residual that missed the test, and what the next one must be
 /// of the one before to go on: where rounding allows no more, a restart comes back to the same residual.
 pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
@@ -78,6 +78,8 @@ pub fn done_before(quantity: &str, iteration: usize) -> usize {
 pub struct Kept<'a> {
     /// Its tested norm; infinite as long as there is none.
     pub norm: f64,
+    /// Times that this solve has started again.
+    pub restarts: usize,
     /// Gives x, of this norm or with one of the caller's own, to the caller if that is smaller than the first number;
     /// returns the norm it is then kept with. None: it does not fit, or is no better.
     pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps, f64, f64) -> Option<f64>,
@@ -143,7 +145,7 @@ pub fn pcg(
         if stopped {
             return ended(iterations, norm, StopReason::Monitor);
         }
-        if restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
+        if kept.restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         if iterations >= test.max_iter {
@@ -291,6 +293,7 @@ pub fn pcg(
         norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
+        kept.restarts += 1;
     }
 }
 

@@ -542,7 +542,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let futile = if checks { (FUTILE * rhs_norm).max(rounding / 16.0) } else { 0.0 };
     let largest = loop {
         // Another time the residual on S1 must be smaller.
-        let wanted = if restarts == 0 { 1.0 } else { WORTH_A_RESTART } * test.threshold;
+        let wanted = if missed < f64::INFINITY { WORTH_A_RESTART } else { 1.0 } * test.threshold;
         let inner = Test { threshold: wanted.max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
             let largest = returned(s, c);
@@ -556,7 +556,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
                 norm
             })
         };
-        let mut best = Kept { norm: kept, keep: &mut keep };
+        let mut best = Kept { norm: kept, restarts, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
             // The caller has an iterate: nothing else may be said.
             Err(Error::Breakdown { quantity, value, iteration }) if best.norm < f64::INFINITY && value.is_finite() => {
@@ -565,7 +565,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             }
             end => end?,
         };
-        kept = best.norm;
+        (kept, restarts) = (best.norm, best.restarts);
         let largest = returned(s, c);
         if !checks {
             break largest;
@@ -575,7 +575,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             end.reason = StopReason::Converged;
             break largest;
         }
-        if end.reason != StopReason::Converged || restarts == RESTARTS || end.norm > WORTH_A_RESTART * missed {
+        if end.reason != StopReason::Converged || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
             if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }

@@ -28,6 +28,7 @@ use super::kernels::{
     subtract, without_positive,
 };
 use super::making::Making;
+use super::memory::deinterleave_past_caches;
 use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
@@ -56,6 +57,8 @@ struct Target<'a> {
     straight: &'a Straight,
     /// r1 to r2, b1 to b2; absent with 5 points.
     corners: Option<(&'a Diagonal, &'a Diagonal)>,
+    /// What is written is not read before much else has passed through the caches.
+    far: bool,
 }
 
 /// Values of one row of a natural array, the first at column `start`.
@@ -87,6 +90,13 @@ impl Target<'_> {
         let [diagonal, east, north, northeast, northwest] =
             rows.map(|(start, values)| (start + self.layout.shift_x, values));
         let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
+        let split = |(shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]| {
+            let mut done = 0;
+            if self.far && shift == 0 {
+                done = deinterleave_past_caches(values, even, odd);
+            }
+            split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
+        };
         // SAFETY: each row of each array gets values from one natural row alone, which one member spreads:
         // rows J of r1, b2 and row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others
         // from j' = 2J. The caller promised that nobody reads them meanwhile.
@@ -420,7 +430,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (m, a) = (&self.k.matrix, self.context.a);
         let (diagonal, straight) = self.exact.map_or((&m.center, &m.straight), |e| (&e.center, &e.straight));
         let corners = a.corners.map(|_| (&m.red_diagonal, &m.black_diagonal));
-        let target = Target { layout: &self.grid.layout, diagonal, straight, corners };
+        let target = Target { layout: &self.grid.layout, diagonal, straight, corners, far: false };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             if watch.is_some_and(|(watch, member)| !watch.admits(member, a, j)) {
                 continue;
@@ -754,6 +764,7 @@ impl<'a, F: Format> Levels<'a, F> {
             diagonal: &coarse.excess,
             straight: &coarse.straight,
             corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
+            far: self.exact.is_some_and(Making::has_windows),
         };
         // SAFETY: as the caller promised.
         unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
