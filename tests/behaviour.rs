@@ -389,6 +389,65 @@ fn refactorize() {
     }
 }
 
+/// A matrix after another one is hoped to be like it, and looked at while it is factorized: whatever it turns out to be, the
+/// handle says and does what a new one does, and so it does with the next.
+#[test]
+fn refactorize_what_is_unlike_the_last() {
+    let (nx, ny) = (150, 120);
+    let (usual, b) = (random_m_matrix(nx, ny, false, 1), random_rhs(nx * ny, 8));
+    let changed = |change: &dyn Fn(&mut Stencil)| {
+        let mut a = random_m_matrix(nx, ny, false, 2);
+        change(&mut a);
+        a
+    };
+    let (middle, last) = (nx * (ny / 2) + nx / 3, nx * (ny - 2) + 5);
+    let matrices = [
+        ("like it", changed(&|_| ())),
+        ("its center is larger", changed(&|a| a.center[middle] *= 64.0)),
+        ("larger", changed(&|a| a.scale(1024.0))),
+        ("far larger", changed(&|a| a.scale(2f64.powi(600)))),
+        ("smaller", changed(&|a| a.scale(1.0 / 1024.0))),
+        ("NaN in the middle", changed(&|a| a.north[middle] = f64::NAN)),
+        ("infinity near the end", changed(&|a| a.east[last] = f64::NEG_INFINITY)),
+        ("two bad entries", changed(&|a| (a.east[last], a.north[3]) = (f64::NAN, f64::INFINITY))),
+        ("no center", changed(&|a| a.center[last] = 0.0)),
+        ("a negative center", changed(&|a| a.center[middle] = -1.0)),
+        ("a bad entry and a center before it", changed(&|a| (a.center[3], a.east[last]) = (0.0, f64::NAN))),
+        ("a positive coupling", changed(&|a| a.east[middle] = 1e-3)),
+        ("indefinite", changed(&|a| a.center[middle] *= 1e-3)),
+        ("land", changed(&|a| (0..40).for_each(|j| a.decouple(7, j, 1.0)))),
+        ("contrast", changed(&|a| (0..a.len() / 2).for_each(|k| a.center[k] += 1e8))),
+        ("closed", neumann_const(nx, ny)),
+        ("nine points", random_m_matrix(nx, ny, true, 3)),
+    ];
+    for options in ["", "precision=f64 cycle=v", "precision=mixed", "precision=bf16 cycle=amli", "check_input=0"] {
+        for threads in [1, 3] {
+            let options = format!("backend=cpu threads={threads} {options}");
+            let says = |solver: &Solver, a: &Stencil| {
+                let factorized = solver.factorize(a).map_err(|f| (f.status, f.sentence))?;
+                let (x, result) = solver.solve_from_zero(&b);
+                let of = [
+                    key::INFO_LEVELS,
+                    key::INFO_PRECISION,
+                    key::INFO_CYCLE,
+                    key::INFO_COMPONENTS,
+                    key::INFO_SINGULAR_COMPONENTS,
+                    key::INFO_COMPENSATED_COUPLINGS,
+                ];
+                let bits: Vec<u64> = x.iter().map(|v| v.to_bits()).collect();
+                Ok::<_, (i32, String)>((factorized, result, solver.iterations(), of.map(|key| solver.int(key)), bits))
+            };
+            for (name, a) in &matrices {
+                let [fresh, again] = [a, &usual].map(|a| says(&Solver::new(nx, ny, &options), a));
+                let solver = Solver::of(&usual, &options);
+                let said = says(&solver, a);
+                assert!(said == fresh, "{name}, {options}: {:?}, a new handle: {:?}", said.err(), fresh.err());
+                assert!(says(&solver, &usual) == again, "the usual one after: {name}, {options}");
+            }
+        }
+    }
+}
+
 /// Different handles at once, on several threads, and handles that move between threads.
 #[test]
 fn handles_are_independent() {

@@ -498,6 +498,52 @@ fn single_precision_keeps_the_counts() {
     }
 }
 
+/// Nearly singular beyond what `single_precision_keeps_the_counts` asks: here steps along a p that rounding had left behind
+/// once went away until they overflowed. A solve comes to its end, and says how it ended.
+#[test]
+fn single_precision_does_not_run_away() {
+    for (nx, ny) in [(128, 128), (128, 200), (200, 200)] {
+        for part in [1e-6, 1e-7, 1e-8] {
+            let a = nearly_closed(nx, ny, part);
+            let step = (0..a.len()).map(|k| if k < a.len() / 2 { 2.0 } else { 0.0 }).collect();
+            for b in [vec![1.0; a.len()], step, random_rhs(a.len(), 5)] {
+                for cycle in ["v", "amli"] {
+                    let [double, single] = ["bf16", "mixed"].map(|precision| {
+                        let options =
+                            format!("backend=cpu threads=1 precision={precision} cycle={cycle} max_iter=4000");
+                        let solver = Solver::of(&a, &options);
+                        let (x, status) = solver.solve_from_zero(&b);
+                        let at_most = match status {
+                            status::OK => 1e-6,
+                            // Rounding of an x so large leaves no more: with nothing done it is 1.
+                            status::NOT_CONVERGED => 0.1,
+                            other => panic!("{nx} x {ny} {part:e} {options}: {other}"),
+                        };
+                        // Each of the sums of five products, of 8 max |x| at most, rounds another way in another order.
+                        let rounding = 5.0 * 8.0 * f64::EPSILON * max_abs(&x) * (a.len() as f64).sqrt();
+                        let residual = norm2(&a.residual(&b, &x));
+                        assert!(
+                            residual <= at_most * norm2(&b) + rounding,
+                            "{nx} x {ny} {part:e} {options}: {residual:e}"
+                        );
+                        (status, solver.iterations())
+                    });
+                    // Further on the tolerance is within rounding of x, and which iterate meets it is chance.
+                    if part >= 1e-6 && (double.0, single.0) == (status::OK, status::OK) {
+                        assert!(single.1 <= 2 * double.1, "{nx} x {ny} {part:e} {cycle}: {single:?} {double:?}");
+                    }
+                }
+            }
+        }
+    }
+    // What overflowed.
+    let a = nearly_closed(128, 128, 1e-6);
+    let b: Vec<f64> = (0..a.len()).map(|k| if k < a.len() / 2 { 2.0 } else { 0.0 }).collect();
+    let solver = Solver::of(&a, "backend=cpu threads=1 precision=mixed cycle=amli");
+    assert_eq!(solver.solve_from_zero(&b).1, status::OK);
+    assert!(solver.iterations() <= 25, "{} iterations, 23 in double precision", solver.iterations());
+}
+
 /// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where the
 /// size of arrays counts, f64 below that and with contrasts that strain the range.
 #[test]

@@ -30,7 +30,7 @@ pub enum Lumping {
 }
 
 /// What `factorize` is to build.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// Red eliminations, at most what the grid has.
     pub levels: usize,
@@ -380,7 +380,7 @@ pub trait RrbSteps: PcgSteps {
 pub type Program<'a> = &'a (dyn Fn(&mut dyn RrbSteps) -> Result<Outcome> + Sync);
 
 /// What the first look at a matrix is to heed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// What is asked of the entries.
     pub questions: Questions,
@@ -415,6 +415,18 @@ pub trait RrbBackend: Send {
     fn forget(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup. `false`:
+    /// it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the caller sees
+    /// whether what was found asks for this setup.
+    fn factorize_again(
+        &mut self,
+        _a: &StencilView,
+        _look: &Look,
+        _setup: &Setup,
+        _inspection: &mut Inspection,
+    ) -> Result<bool> {
+        Ok(false)
+    }
     /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle: the
     /// levels that stay are the same.
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {

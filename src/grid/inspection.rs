@@ -10,12 +10,38 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Questions {
     /// Entries that are not finite are errors.
     pub finite: bool,
     /// Row sums within this part of the center count as zero.
     pub zero_row_sum: f64,
+}
+
+/// A matrix is hoped to be like the one before: what rows must not have, so that they may be worked on before all are seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// As in [`Questions`].
+    pub zero_row_sum: f64,
+    /// Centers are below this.
+    pub center_below: f64,
+}
+
+impl Wanted {
+    /// Smallest and largest values of row j, array by array, if all are finite and centers in range.
+    fn sound(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
+        let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
+        for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
+            *found = extremes(values)?;
+        }
+        let center = found[0];
+        (center.min >= f64::MIN_POSITIVE && center.max < self.center_below).then_some(found)
+    }
+
+    /// Whether row j is sound.
+    pub fn has(&self, a: &StencilView, j: usize) -> bool {
+        self.sound(a, j).is_some()
+    }
 }
 
 /// What was found, but for the components.
@@ -104,6 +130,23 @@ impl Inspection {
         part.no_memory = part.look(a, rows, questions).err();
     }
 
+    /// The same row by row: `look_at` each of these rows, in order, follows.
+    pub fn begin(&self, member: usize, a: &StencilView, rows: Range<usize>) {
+        let mut part = lock(&self.parts[member]);
+        part.no_memory = part.begin(a, rows).err();
+    }
+
+    /// Row j, the next one; whether it is sound.
+    pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Wanted) -> bool {
+        let mut part = lock(&self.parts[member]);
+        let Some(found) = wanted.sound(a, j) else { return false };
+        let result = part.look_at_row(a, j, found, true, wanted.zero_row_sum);
+        if let Err(error) = result {
+            part.no_memory = Some(error);
+        }
+        true
+    }
+
     /// Puts together what the members found; `project`: constants on singular components are to be projected
     /// out. The first entry that is not finite is an error, where asked for; else the first center that is not
     /// positive.
@@ -147,11 +190,15 @@ impl Inspection {
 }
 
 impl Part {
-    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &Questions) -> Result<()> {
-        self.rows = rows.clone();
+    fn begin(&mut self, a: &StencilView, rows: Range<usize>) -> Result<()> {
+        self.rows = rows;
         self.runs.clear(a.grid.nx)?;
-        reset(&mut self.sum, a.grid.nx, "a row of sums")?;
-        for j in rows.clone() {
+        reset(&mut self.sum, a.grid.nx, "a row of sums")
+    }
+
+    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &Questions) -> Result<()> {
+        self.begin(a, rows.clone())?;
+        for j in rows {
             let entries = a.entries(j).map(|(_, _, values)| values);
             let found = entries.map(extremes);
             let finite = found.iter().all(Option::is_some);
@@ -161,17 +208,30 @@ impl Part {
             }
             let found: [Extremes; 5] =
                 std::array::from_fn(|k| found[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
-            self.note_center(found[0], entries[0], finite, j);
-            for (found, couplings) in found.iter().zip(entries).skip(1) {
-                self.note_couplings(*found, couplings);
-            }
-            // Nothing but negative numbers: no coupling is missing.
-            self.runs.push_row(entries[1], finite && found[1].max < 0.0)?;
-            if j > rows.start {
-                self.runs.unite_last_rows(a, j);
-            }
-            self.note_sums(a, j, questions.zero_row_sum);
+            self.look_at_row(a, j, found, finite, questions.zero_row_sum)?;
         }
+        Ok(())
+    }
+
+    fn look_at_row(
+        &mut self,
+        a: &StencilView,
+        j: usize,
+        found: [Extremes; 5],
+        finite: bool,
+        zero_row_sum: f64,
+    ) -> Result<()> {
+        let entries = a.entries(j).map(|(_, _, values)| values);
+        self.note_center(found[0], entries[0], finite, j);
+        for (found, couplings) in found.iter().zip(entries).skip(1) {
+            self.note_couplings(*found, couplings);
+        }
+        // Nothing but negative numbers: no coupling is missing.
+        self.runs.push_row(entries[1], finite && found[1].max < 0.0)?;
+        if j > self.rows.start {
+            self.runs.unite_last_rows(a, j);
+        }
+        self.note_sums(a, j, zero_row_sum);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct Test {
     pub confirms: bool,
 }
 
-/// Times that PCG starts again from a recomputed residual that missed the test, and what the next one must be
+/// Times that a solve starts again from a recomputed residual that missed the test, and what the next one must be
 /// of the one before to go on: where rounding allows no more, a restart comes back to the same residual.
 pub const RESTARTS: usize = 3;
 pub const WORTH_A_RESTART: f64 = 0.5;
@@ -47,7 +47,10 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// Rounding has mostly changed r little by then, and the iteration goes on in its direction. Where the square of what was
 /// recurred is off by a factor of `DRIFTED`, rounding is a third of the residual: p = z again; likewise where r'M^-1 r is
 /// `GROWN` times what it was. If moreover the square is more than `GAINED` of that at the last renewal, it starts again
-/// from there, as after a missed test. Nor is a square that is not positive a sign of an indefinite matrix there: it starts
+/// from there, as after a missed test. p = z, too, without that, where r'M^-1 r, more than `HARDLY_LESS` of what it was,
+/// has taken a turn, to `TURNED` times what the iteration before would have made of it: most of it is rounding then, to
+/// which p is not conjugate, and steps along such a p may lead away for good; and where the square has become `LED_AWAY`
+/// times that of the renewal before. Nor is a square that is not positive a sign of an indefinite matrix there: it starts
 /// again.
 const RENEWAL: f64 = 1e-8;
 const RENEWAL_ITERATIONS: usize = 40;
@@ -55,6 +58,9 @@ const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
 const GROWN: f64 = 2.0;
 const GAINED: f64 = 0.25;
+const HARDLY_LESS: f64 = 0.25;
+const TURNED: f64 = 8.0;
+const LED_AWAY: f64 = 100.0;
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
 /// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
@@ -72,6 +78,8 @@ pub fn done_before(quantity: &str, iteration: usize) -> usize {
 pub struct Kept<'a> {
     /// Its tested norm; infinite as long as there is none.
     pub norm: f64,
+    /// Times that this solve has started again.
+    pub restarts: usize,
     /// Gives x, of this norm or with one of the caller's own, to the caller if that is smaller than the first number;
     /// returns the norm it is then kept with. None: it does not fit, or is no better.
     pub keep: &'a mut dyn FnMut(&mut dyn RrbSteps, f64, f64) -> Option<f64>,
@@ -137,7 +145,7 @@ pub fn pcg(
         if stopped {
             return ended(iterations, norm, StopReason::Monitor);
         }
-        if restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
+        if kept.restarts > RESTARTS || norm > WORTH_A_RESTART * missed {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         if iterations >= test.max_iter {
@@ -153,7 +161,7 @@ pub fn pcg(
             continue;
         }
         let recomputed = norm;
-        let mut renewed = (norm2, rho, iterations);
+        let (started, mut renewed) = (iterations, (norm2, rho, iterations));
         // Largest <r, r> since, and what needs no renewal.
         let mut peak = norm2;
         let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
@@ -215,14 +223,15 @@ pub fn pcg(
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;
-            let (mut drifted, mut gained) = (false, true);
+            let (mut drifted, mut gained, mut led_away) = (false, true, false);
             if renews {
-                let last = renewed.0;
+                let (last, again) = (renewed.0, renewed.2 > started);
                 let (recurred, square) = s.renew(alpha);
                 (renewed, peak) = ((square, f64::INFINITY, iterations), square);
                 alpha = 0.0;
                 drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
                 gained = renewed.0 <= GAINED * last;
+                led_away = again && renewed.0 > LED_AWAY * last;
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -265,6 +274,8 @@ pub fn pcg(
             if drifted && !gained {
                 break;
             }
+            let turned = renews && rho_new > HARDLY_LESS * rho && rho_new > TURNED * beta * rho;
+            drifted |= turned && beta > 0.0 || led_away;
             positive("r'M^-1 r", rho_new, iterations)?;
             beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
@@ -282,6 +293,7 @@ pub fn pcg(
         norm2 = s.residual();
         missed = if restarts > 0 { recomputed } else { f64::INFINITY };
         restarts += 1;
+        kept.restarts += 1;
     }
 }
 

@@ -21,7 +21,23 @@ pub struct Rrb {
     /// What the last factorize did.
     pub done: Done,
     found: Found,
+    /// How the last matrix was factorized.
+    last: Option<Last>,
+    /// Matrices to come that are not hoped to be like the last one.
+    doubts: usize,
 }
+
+/// A factorization, and the questions about its matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Last {
+    asked: Asked,
+    look: Look,
+    setup: Setup,
+}
+
+/// A matrix that was hoped to be like the one before, and was not, has been factorized twice: so many that follow are
+/// looked at first, as the first one is.
+const DOUBTS: usize = 8;
 
 /// What `auto` has come to, for as long as the same is asked: matrices that follow are factorized once, in the memory
 /// that is there.
@@ -175,6 +191,8 @@ impl Rrb {
                     inspection: Inspection::default(),
                     done: Done::default(),
                     found: Found::default(),
+                    last: None,
+                    doubts: 0,
                 }
             }
         };
@@ -184,7 +202,17 @@ impl Rrb {
         let block = options.int(opt::COMPUTE_BLOCK) as usize;
         let look = Look { questions, project: null_space != choice::NULL_SPACE_NONE, members: threads, block };
         rrb.backend.use_stream(stream)?;
-        rrb.backend.examine(a, &look, &mut rrb.inspection)?;
+        let asked = Asked::of(options);
+        // The next matrix of a simulation is mostly of the same kind: it is read once.
+        rrb.doubts = rrb.doubts.saturating_sub(1);
+        let hope = rrb.last.take().filter(|last| rrb.doubts == 0 && (last.asked, last.look) == (asked, look));
+        let again = match hope {
+            Some(last) if rrb.backend.factorize_again(a, &look, &last.setup, &mut rrb.inspection)? => Some(last.setup),
+            _ => None,
+        };
+        if again.is_none() {
+            rrb.backend.examine(a, &look, &mut rrb.inspection)?;
+        }
         let Inspection { components, findings, .. } = &rrb.inspection;
         if null_space == choice::NULL_SPACE_CONSTANT {
             check_all_singular(components)?;
@@ -197,7 +225,6 @@ impl Rrb {
             check_offered(options)?;
         }
         let singular = components.singular() > 0;
-        let asked = Asked::of(options);
         let known = if rrb.found.asked == asked {
             rrb.found
         } else {
@@ -240,8 +267,13 @@ impl Rrb {
             }
             other => other,
         };
-        let result = rrb.backend.factorize(a, &setup, components);
-        double(&mut *rrb.backend, &mut setup, result)?;
+        if again != Some(setup) {
+            let result = rrb.backend.factorize(a, &setup, components);
+            double(&mut *rrb.backend, &mut setup, result)?;
+            if hope.is_some() {
+                rrb.doubts = DOUBTS;
+            }
+        }
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
             // The V-cycle is best with its own levels, which are fewer.
             setup = made(setup.storage, plain)?;
@@ -254,6 +286,7 @@ impl Rrb {
             double: known.double || storage != Storage::F64 && setup.storage == Storage::F64,
             plain: known.plain || cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V,
         };
+        rrb.last = Some(Last { asked, look, setup });
         rrb.done = Done {
             backend: kind.number(),
             levels: setup.levels,
@@ -509,7 +542,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let futile = if checks { (FUTILE * rhs_norm).max(rounding / 16.0) } else { 0.0 };
     let largest = loop {
         // Another time the residual on S1 must be smaller.
-        let wanted = if restarts == 0 { 1.0 } else { WORTH_A_RESTART } * test.threshold;
+        let wanted = if missed < f64::INFINITY { WORTH_A_RESTART } else { 1.0 } * test.threshold;
         let inner = Test { threshold: wanted.max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
             let largest = returned(s, c);
@@ -523,7 +556,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
                 norm
             })
         };
-        let mut best = Kept { norm: kept, keep: &mut keep };
+        let mut best = Kept { norm: kept, restarts, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
             // The caller has an iterate: nothing else may be said.
             Err(Error::Breakdown { quantity, iteration, .. }) if best.norm < f64::INFINITY => {
@@ -532,7 +565,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             }
             end => end?,
         };
-        kept = best.norm;
+        (kept, restarts) = (best.norm, best.restarts);
         let largest = returned(s, c);
         if !checks {
             break largest;
@@ -542,7 +575,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             end.reason = StopReason::Converged;
             break largest;
         }
-        if end.reason != StopReason::Converged || restarts == RESTARTS || end.norm > WORTH_A_RESTART * missed {
+        if end.reason != StopReason::Converged || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
             if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }

@@ -41,8 +41,9 @@ pub const WORTH_WINDOWS: usize = 1 << 19;
 /// Rows that a window keeps for itself at the start and end of each member's share, where neighbours come, and between.
 const FIRST_ROWS: usize = 2;
 const LAST_ROWS: usize = 4;
-/// A row is used from the time that row J - 3 is complete until row J + 2 is.
-const ROWS_IN_WORK: usize = 6;
+/// While row J becomes complete, rows J - 2 .. J + 1 are used, and of row J + 2 what r2 couples to the south with, which
+/// nobody reads of row J - 2 any more. The fewer, the more of all windows stays in the second-level cache.
+const ROWS_IN_WORK: usize = 4;
 /// Slots of a member, or as many as it has rows.
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 

@@ -1,6 +1,8 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
 use crate::error::{Error, Result};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Isa, isa};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One cache line.
@@ -141,6 +143,11 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 8) {
+        if isa() == Isa::Avx512 {
+            // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+            unsafe { copy_lines(target, source) };
+            return;
+        }
         for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
             // SAFETY: both have eight values; the target begins a cache line. SSE2 is there on every x86_64.
             unsafe {
@@ -155,9 +162,67 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     target.copy_from_slice(source);
 }
 
+/// The same of whole lines, one store each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn copy_lines(target: &mut [f64], source: &[f64]) {
+    use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
+    for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
+        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+        // SAFETY: both have eight values; the target begins a cache line, as just checked.
+        unsafe { _mm512_stream_pd(target.as_mut_ptr(), _mm512_loadu_pd(source.as_ptr())) };
+    }
+}
+
+/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as there are whole lines of, past the caches where these begin lines;
+/// returns how many of each are done: none where the machine cannot.
+pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if isa() == Isa::Avx512 {
+        // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+        return unsafe { deinterleave_lines(pairs, even, odd) };
+    }
+    let _ = (pairs, even, odd);
+    0
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn deinterleave_lines(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
+    use std::arch::x86_64::{
+        _mm512_loadu_pd, _mm512_permutex2var_pd, _mm512_set_epi64, _mm512_storeu_pd, _mm512_stream_pd,
+    };
+    const LANES: usize = LINE / 8;
+    let (of_even, of_odd) = (_mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0), _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1));
+    let begins_line = |values: &[f64]| (values.as_ptr() as usize).is_multiple_of(LINE);
+    let (even_streams, odd_streams) = (begins_line(even), begins_line(odd));
+    let outputs = even.chunks_exact_mut(LANES).zip(odd.chunks_exact_mut(LANES));
+    let mut done = 0;
+    for (pairs, (even, odd)) in pairs.chunks_exact(2 * LANES).zip(outputs) {
+        // SAFETY: sixteen values are read and eight written to each; lines follow a first one that begins where lines do.
+        unsafe {
+            let (low, high) = (_mm512_loadu_pd(pairs.as_ptr()), _mm512_loadu_pd(pairs.as_ptr().add(LANES)));
+            let store = |streams: bool, target: *mut f64, values| {
+                if streams { _mm512_stream_pd(target, values) } else { _mm512_storeu_pd(target, values) }
+            };
+            store(even_streams, even.as_mut_ptr(), _mm512_permutex2var_pd(low, of_even, high));
+            store(odd_streams, odd.as_mut_ptr(), _mm512_permutex2var_pd(low, of_odd, high));
+        }
+        done += LANES;
+    }
+    done
+}
+
 /// target = factor source in single precision, likewise.
 pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
+    #[cfg(target_arch = "x86_64")]
+    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 4) && isa() == Isa::Avx512
+    {
+        // SAFETY: `isa` names only instruction sets that this machine was seen to have.
+        unsafe { narrow_lines(target, source, factor) };
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(16) && target.len().is_multiple_of(4) {
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
@@ -174,6 +239,26 @@ pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     }
     for (target, source) in target.iter_mut().zip(source) {
         *target = (factor * *source) as f32;
+    }
+}
+
+/// The same of whole lines, one store each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn narrow_lines(target: &mut [f32], source: &[f64], factor: f64) {
+    use std::arch::x86_64::{
+        _mm512_castps256_ps512, _mm512_cvtpd_ps, _mm512_insertf32x8, _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd,
+        _mm512_stream_ps,
+    };
+    let factor = _mm512_set1_pd(factor);
+    for (target, source) in target.chunks_exact_mut(LINE / 4).zip(source.chunks_exact(LINE / 4)) {
+        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+        // SAFETY: both have sixteen values; the target begins a cache line, as just checked.
+        unsafe {
+            let low = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr())));
+            let high = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr().add(8))));
+            _mm512_stream_ps(target.as_mut_ptr(), _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high));
+        }
     }
 }
 
@@ -232,6 +317,23 @@ mod tests {
             let expected: Vec<f32> = source[..len].iter().map(|v| (0.5 * v) as f32).collect();
             assert_eq!(narrow[start..start + len], expected);
             assert!(narrow[..start].iter().chain(&narrow[start + len..]).all(|&v| v == 0.0));
+        }
+    }
+
+    #[test]
+    fn pairs_go_apart_past_the_caches() {
+        let pairs: Vec<f64> = (0..200).map(f64::from).collect();
+        for (start, len) in [(0, 200), (0, 33), (1, 64), (8, 16), (3, 15), (0, 0)] {
+            let memory = Memory::zeroed(400 * 8).unwrap();
+            // SAFETY: 400 doubles that nobody else uses.
+            let targets = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 400) };
+            let (even, odd) = targets.split_at_mut(200);
+            // One of them begins a line, or none.
+            let done = deinterleave_past_caches(&pairs[..len], &mut even[start..], &mut odd[..]);
+            copies_are_done();
+            assert!(2 * done <= len && done.is_multiple_of(LINE / 8));
+            assert!((0..done).all(|k| even[start + k] == pairs[2 * k] && odd[k] == pairs[2 * k + 1]));
+            assert!(even[..start].iter().chain(&even[start + done..]).chain(&odd[done..]).all(|&v| v == 0.0));
         }
     }
 

@@ -32,14 +32,17 @@ pub use blocks::CpuBlocks;
 use super::cycle::Recursion;
 use super::reference::Reference;
 use super::storage::Storage;
-use super::{Arrays, PivotContext, Program, RrbBackend, Setup};
+use super::{Arrays, Look, PivotContext, Program, RrbBackend, Setup};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
+use crate::grid::inspection::{Inspection, Wanted};
+use crate::grid::layout::Layout;
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use format::{Brain, Double, Format, Mixed, Single};
 use packed::{Packed, Shape};
+use setup::{Watch, natural_rows};
 use std::ops::Range;
 use steps::{Caller, Member};
 use team::{Me, Team};
@@ -85,7 +88,9 @@ impl RrbBackend for Cpu {
             self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
-        let own = |me: Me| work(me.index, me.share(grid.ny));
+        // The rows that a factorization gives each member.
+        let layout = Layout::new(grid, 1);
+        let own = |me: Me| work(me.index, natural_rows(&layout, &me.share(layout.cy)));
         team.run(own, own)
     }
 
@@ -136,6 +141,27 @@ impl RrbBackend for Cpu {
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
+    }
+
+    fn factorize_again(
+        &mut self,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool> {
+        let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
+        if packed.shape() != Shape::new(a, setup) || packed.useful_members(self.wanted_threads) != team.members() {
+            return Ok(false);
+        }
+        match packed.factorize_again(team, a, look, setup, inspection) {
+            Ok(done) => Ok(done),
+            // The usual way says what is wrong. This one may have left infinities in the padding.
+            Err(_) => {
+                self.solver = Solver::Empty;
+                Ok(false)
+            }
+        }
     }
 
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
@@ -193,6 +219,15 @@ trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     fn useful_members(&self, wanted: usize) -> usize;
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// See [`RrbBackend::factorize_again`].
+    fn factorize_again(
+        &mut self,
+        team: &mut Team,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool>;
     /// See [`RrbBackend::shorten`]; `false`, and nothing done, where the grids that are there do not serve.
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool>;
     fn run(
@@ -221,11 +256,43 @@ impl<F: Format> PackedSolver for Packed<F> {
         let context = PivotContext { a, components };
         let shared = &*self;
         let result = team.run(
-            |member| drop(shared.factorize_share(member, setup, &context)),
-            |member| shared.factorize_share(member, setup, &context),
+            |member| drop(shared.factorize_share(member, setup, &context, None)),
+            |member| shared.factorize_share(member, setup, &context, None),
         )?;
         self.fresh = false;
         result
+    }
+
+    fn factorize_again(
+        &mut self,
+        team: &mut Team,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool> {
+        // Members need the singular components of A while they factorize it: hoped to be none.
+        if self.fresh || !self.projection.is_empty() {
+            return Ok(false);
+        }
+        inspection.start(team.members())?;
+        let seen = &*inspection;
+        self.prepare(setup, &seen.components, team.members())?;
+        // Short formats hold no numbers much larger than the unit.
+        let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
+        let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
+        let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
+        let result = team.run(
+            |member| drop(shared.factorize_share(member, setup, &context, Some(&watch))),
+            |member| shared.factorize_share(member, setup, &context, Some(&watch)),
+        )?;
+        let over = watch.is_over();
+        result?;
+        if over {
+            return Ok(false);
+        }
+        inspection.finish(a, look.project)?;
+        Ok(inspection.components.size.is_empty())
     }
 
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool> {

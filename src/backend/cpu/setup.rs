@@ -28,6 +28,7 @@ use super::kernels::{
     subtract, without_positive,
 };
 use super::making::Making;
+use super::memory::deinterleave_past_caches;
 use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
@@ -37,10 +38,12 @@ use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
 use crate::backend::{Pivot, PivotContext, PivotNode, Setup};
 use crate::error::{Error, Result};
+use crate::grid::inspection::{Inspection, Wanted};
 use crate::grid::layout::{Colour, Layout};
-use crate::grid::stencil::{HalfStencil, ring_index};
+use crate::grid::stencil::{HalfStencil, StencilView, ring_index};
 use std::ops::Range;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
 
@@ -54,6 +57,8 @@ struct Target<'a> {
     straight: &'a Straight,
     /// r1 to r2, b1 to b2; absent with 5 points.
     corners: Option<(&'a Diagonal, &'a Diagonal)>,
+    /// What is written is not read before much else has passed through the caches.
+    far: bool,
 }
 
 /// Values of one row of a natural array, the first at column `start`.
@@ -85,6 +90,13 @@ impl Target<'_> {
         let [diagonal, east, north, northeast, northwest] =
             rows.map(|(start, values)| (start + self.layout.shift_x, values));
         let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
+        let split = |(shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]| {
+            let mut done = 0;
+            if self.far && shift == 0 {
+                done = deinterleave_past_caches(values, even, odd);
+            }
+            split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
+        };
         // SAFETY: each row of each array gets values from one natural row alone, which one member spreads:
         // rows J of r1, b2 and row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others
         // from j' = 2J. The caller promised that nobody reads them meanwhile.
@@ -117,6 +129,37 @@ pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
     of(rows.start)..of(rows.end)
 }
 
+/// The look at a matrix while it is factorized, in the hope that it is like the last one.
+pub struct Watch<'a> {
+    pub inspection: &'a Inspection,
+    pub wanted: Wanted,
+    over: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    pub fn new(inspection: &'a Inspection, wanted: Wanted) -> Self {
+        Self { inspection, wanted, over: AtomicBool::new(false) }
+    }
+
+    /// A row was not sound.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Whether natural row j of A may be worked on. In order (`member`) all is noted that is to be known.
+    fn admits(&self, member: Option<usize>, a: &StencilView, j: usize) -> bool {
+        let sound = match member {
+            // After a row that is not sound nothing is noted: rows are joined to the one before.
+            Some(member) if !self.is_over() => self.inspection.look_at(member, a, j, &self.wanted),
+            _ => self.wanted.has(a, j),
+        };
+        if !sound {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        sound
+    }
+}
+
 impl<F: Format> Packed<F> {
     /// In short formats padding and border are divided by too: one there, from the owners of the rows.
     fn start_short(&self, me: Me) {
@@ -132,16 +175,24 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Copies A, eliminates level by level. All members see the same result.
-    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext) -> Result<()> {
+    /// Copies A, eliminates level by level. All members see the same result. `watch`: A is seen for the first time.
+    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
         let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         if self.fresh {
             self.start_short(me);
         }
         for q in 0..self.grids.len() {
-            Levels::new(self, q, setup, context).form(me, &mut scratch);
+            let watch = watch.filter(|_| q == 0);
+            Levels::new(self, q, setup, context).form(me, &mut scratch, watch);
+            if let Some(watch) = watch {
+                me.barrier();
+                if watch.is_over() {
+                    break;
+                }
+            }
         }
-        if me.index == 0 {
+        let over = watch.is_some_and(Watch::is_over);
+        if me.index == 0 && !over {
             self.note(self.factorize_natural(setup, context, &mut scratch));
         }
         drop(scratch);
@@ -154,7 +205,9 @@ impl<F: Format> Packed<F> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        self.prepare_cycle(me, setup);
+        if !over {
+            self.prepare_cycle(me, setup);
+        }
         Ok(())
     }
 
@@ -227,6 +280,9 @@ impl Progress {
     }
 }
 
+/// A watch, and the member whose turn it is to note what it sees; none where rows come early.
+type InTurn<'a> = (&'a Watch<'a>, Option<usize>);
+
 /// The two levels of a grid in the making.
 struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
@@ -292,9 +348,15 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Rows of this member, from A or the grid's matrix to the next grid's.
-    fn form(&self, me: Me, scratch: &mut [f64]) {
+    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first) = (self.grid, self.q == 0);
         let rows = grid.rows(me);
+        // Rows that have to start before a row is complete: its reds need the next one, whose row sums need the one after that.
+        let ahead = if self.exact.is_some() { 1 } else { 2 };
+        if let Some(watch) = watch {
+            watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
+        }
+        let (early, in_order) = (watch.map(|w| (w, None)), watch.map(|w| (w, Some(me.index))));
         if let Some(making) = self.exact {
             making.start(me, grid.layout.cy);
         }
@@ -306,10 +368,11 @@ impl<'a, F: Format> Levels<'a, F> {
         // before the fourth, skew and dropped nodes of the first row.
         unsafe {
             if first {
-                spread.early.clone().chain(spread.to(rows.start)).for_each(|row| self.spread(row));
+                spread.early.clone().for_each(|row| self.spread(row, early));
+                spread.to(rows.start).for_each(|row| self.spread(row, in_order));
                 grid.barrier(me);
                 start.early.clone().for_each(|row| self.start(row));
-                self.start_to(rows.start + 2, &mut spread, &mut start);
+                self.start_to(rows.start + ahead, &mut spread, &mut start, in_order);
                 grid.barrier(me);
             }
             reds.early.clone().chain(reds.to(rows.start + 1)).for_each(|row| self.reds(row, scratch));
@@ -320,7 +383,7 @@ impl<'a, F: Format> Levels<'a, F> {
             grid.barrier(me);
             for row in rows.start + 1..rows.end {
                 if first {
-                    self.start_to(row + 2, &mut spread, &mut start);
+                    self.start_to(row + ahead, &mut spread, &mut start, in_order);
                 }
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
@@ -329,6 +392,12 @@ impl<'a, F: Format> Levels<'a, F> {
                 self.finish(row);
             }
             self.coarse(last, scratch);
+        }
+        if let Some(watch) = watch {
+            // Those that came early, in their turn.
+            natural_rows(&grid.layout, &spread.early).for_each(|j| {
+                watch.admits(Some(me.index), self.context.a, j);
+            });
         }
         if let Some(making) = self.exact {
             making.end();
@@ -342,26 +411,30 @@ impl<'a, F: Format> Levels<'a, F> {
 
     /// # Safety
     /// As for `form`.
-    unsafe fn start_to(&self, row: usize, spread: &mut Progress, start: &mut Progress) {
+    unsafe fn start_to(&self, row: usize, spread: &mut Progress, start: &mut Progress, watch: Option<InTurn>) {
         for row in start.to(row) {
             // SAFETY: as the caller promised.
             unsafe {
-                spread.to(row).for_each(|row| self.spread(row));
+                spread.to(row).for_each(|row| self.spread(row, watch));
                 self.start(row);
             }
         }
     }
 
-    /// Copies row J of A.
+    /// Copies row J of A; where that is watched, what may be worked on. (In place of a row that may not be there are zeros, or
+    /// another one.)
     ///
     /// # Safety
     /// The row must be this member's, and nobody may use what it is spread to.
-    unsafe fn spread(&self, row: usize) {
+    unsafe fn spread(&self, row: usize, watch: Option<InTurn>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let (diagonal, straight) = self.exact.map_or((&m.center, &m.straight), |e| (&e.center, &e.straight));
         let corners = a.corners.map(|_| (&m.red_diagonal, &m.black_diagonal));
-        let target = Target { layout: &self.grid.layout, diagonal, straight, corners };
+        let target = Target { layout: &self.grid.layout, diagonal, straight, corners, far: false };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
+            if watch.is_some_and(|(watch, member)| !watch.admits(member, a, j)) {
+                continue;
+            }
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
             // SAFETY: as the caller promised.
             unsafe { target.spread(j, rows) };
@@ -691,6 +764,7 @@ impl<'a, F: Format> Levels<'a, F> {
             diagonal: &coarse.excess,
             straight: &coarse.straight,
             corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
+            far: self.exact.is_some_and(Making::has_windows),
         };
         // SAFETY: as the caller promised.
         unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
@@ -773,9 +847,9 @@ mod tests {
     use crate::backend::cpu::format::{Brain, Mixed, Single};
     use crate::backend::cpu::team::Team;
     use crate::backend::storage::Storage;
-    use crate::grid::inspection::{Inspection, Questions};
+    use crate::grid::inspection::Questions;
     use crate::grid::levels::Grid;
-    use crate::grid::stencil::{StencilView, View};
+    use crate::grid::stencil::View;
 
     fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
         Setup {
@@ -952,9 +1026,8 @@ mod tests {
                     }
                 }
             }
-            team.run(|me| drop(k.factorize_share(me, setup, &context)), |me| k.factorize_share(me, setup, &context))
-                .unwrap()
-                .unwrap();
+            let share = |me: Me| k.factorize_share(me, setup, &context, None);
+            team.run(|me| drop(share(me)), share).unwrap().unwrap();
         }
         if F::SINGLE {
             // Where x and b have no nodes, a solve finds nothing of the windows.

@@ -17,10 +17,10 @@ use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use crate::isa::for_each_isa;
 
 for_each_isa! {
-    /// Takes a node out: row, its couplings, from those of the nodes behind it, `rest`, and their excesses.
-    fn eliminate(rest: &mut [f64], excess: &mut [f64], row: &[f64], inverse: f64, handed: f64) {
+    /// Takes a node out: row, its couplings, from those of the first `count` nodes behind it, `rest`, and their excesses.
+    fn eliminate(rest: &mut [f64], excess: &mut [f64], row: &[f64], inverse: f64, handed: f64, count: usize) {
         let w = row.len();
-        for (p, &c) in row.iter().enumerate() {
+        for (p, &c) in row.iter().enumerate().take(count) {
             // The couplings of the last nodes to nodes that are not there are zero.
             if c != 0.0 {
                 let l = c * inverse;
@@ -32,7 +32,48 @@ for_each_isa! {
             }
         }
     }
+
+    /// The same with four nodes that follow each other, `rest` and `excess` of the nodes behind the last one, whose rows
+    /// are loaded and stored once. The operations on each number are those of one node after the other.
+    fn eliminate_four(rest: &mut [f64], excess: &mut [f64], rows: [&[f64]; 4], inverse: [f64; 4], handed: [f64; 4]) {
+        let w = rows[0].len();
+        let [r0, r1, r2, r3] = rows;
+        for s in 0..w {
+            // In row k of the four, node s behind the last one has the place s + 3 - k.
+            let inside = s + 4 < w;
+            if inside && r0[s + 3] != 0.0 && r1[s + 2] != 0.0 && r2[s + 1] != 0.0 && r3[s] != 0.0 {
+                let l = [r0[s + 3] * inverse[0], r1[s + 2] * inverse[1], r2[s + 1] * inverse[2], r3[s] * inverse[3]];
+                // The first row ends first.
+                let n = w - s - 4;
+                let target = &mut rest[s * w..][..n + 3];
+                let (t, last) = target.split_at_mut(n);
+                let (m0, m1, m2, m3) = (&r0[s + 4..][..n], &r1[s + 3..][..n], &r2[s + 2..][..n], &r3[s + 1..][..n]);
+                for i in 0..n {
+                    t[i] = t[i] - l[0] * m0[i] - l[1] * m1[i] - l[2] * m2[i] - l[3] * m3[i];
+                }
+                let (e1, e2, e3) = (&r1[w - 1..], &r2[w - 2..], &r3[w - 3..]);
+                last[0] = last[0] - l[1] * e1[0] - l[2] * e2[0] - l[3] * e3[0];
+                last[1] = last[1] - l[2] * e2[1] - l[3] * e3[1];
+                last[2] -= l[3] * e3[2];
+                excess[s] = excess[s] - l[0] * handed[0] - l[1] * handed[1] - l[2] * handed[2] - l[3] * handed[3];
+                continue;
+            }
+            for (k, row) in rows.into_iter().enumerate() {
+                let p = s + 3 - k;
+                if p < w && row[p] != 0.0 {
+                    let l = row[p] * inverse[k];
+                    for (target, m) in rest[s * w..][..w - p - 1].iter_mut().zip(&row[p + 1..]) {
+                        *target -= l * m;
+                    }
+                    excess[s] -= l * handed[k];
+                }
+            }
+        }
+    }
 }
+
+/// Nodes that are taken out together.
+const TOGETHER: usize = 4;
 
 /// Neighbours that a half stencil couples a node to: east, north, northeast, northwest.
 const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
@@ -101,17 +142,30 @@ impl Band {
     ) -> Result<()> {
         self.gather(a, skew);
         let (n, w) = (self.place.len(), self.width);
-        for k in 0..n {
-            let (done, rest) = self.couplings.split_at_mut((k + 1) * w);
-            let row = &done[k * w..];
-            let sum = crate::backend::sums::sum(row);
-            let pivot = Pivot::exact(self.excess[k], sum);
-            let floating = row.iter().all(|&c| c == 0.0);
-            let (i, j) = self.node[k];
-            let d = pivot.accepted(pivot.d, floating, || context.node(level, embedding.fine(i, j)))?.d;
-            let inverse = 1.0 / d;
-            self.inverse_pivot[k] = inverse;
-            eliminate(rest, &mut self.excess[k + 1..], row, inverse, pivot.excess);
+        for first in (0..n).step_by(TOGETHER) {
+            let (mut inverse, mut handed) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            let together = first + TOGETHER <= n;
+            for at in 0..TOGETHER.min(n - first) {
+                let k = first + at;
+                let (done, rest) = self.couplings.split_at_mut((k + 1) * w);
+                let row = &done[k * w..];
+                let sum = crate::backend::sums::sum(row);
+                let pivot = Pivot::exact(self.excess[k], sum);
+                let floating = row.iter().all(|&c| c == 0.0);
+                let (i, j) = self.node[k];
+                let d = pivot.accepted(pivot.d, floating, || context.node(level, embedding.fine(i, j)))?.d;
+                (inverse[at], handed[at]) = (1.0 / d, pivot.excess);
+                self.inverse_pivot[k] = inverse[at];
+                // Of the nodes behind those of this group all together.
+                let count = if together { TOGETHER - 1 - at } else { w };
+                eliminate(rest, &mut self.excess[k + 1..], row, inverse[at], handed[at], count);
+            }
+            if together {
+                let (done, rest) = self.couplings.split_at_mut((first + TOGETHER) * w);
+                let row = |at: usize| &done[(first + at) * w..][..w];
+                let rows = [row(0), row(1), row(2), row(3)];
+                eliminate_four(rest, &mut self.excess[first + TOGETHER..], rows, inverse, handed);
+            }
         }
         Ok(())
     }
