@@ -30,6 +30,11 @@ pub enum Colour {
     B2,
 }
 
+impl Colour {
+    /// In the order in which they are stored.
+    pub const ALL: [Self; 4] = [Self::R1, Self::R2, Self::B1, Self::B2];
+}
+
 /// Sizes and index rules of the four arrays of one grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

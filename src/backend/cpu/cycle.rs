@@ -17,8 +17,6 @@ use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-
 /// One member on its way through the cycle.
 pub struct Sections<'a, F: Format> {
     pub k: &'a Packed<F>,
@@ -130,7 +128,7 @@ impl<'a, F: Format> Sections<'a, F> {
     /// Calls `f` with this member's rows of the k-th recursion grid.
     fn each_row(&self, k: usize, mut f: impl FnMut(Colour, usize)) {
         for row in self.inner(k).0.rows(self.me) {
-            for colour in ALL {
+            for colour in Colour::ALL {
                 f(colour, row);
             }
         }
@@ -234,7 +232,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             // SAFETY: rows of this member, which only it writes; a row's sum is written by its owner alone, and the
             // last use of this array ended before the barrier of the product between.
             unsafe {
-                partial.slice_mut(row, 1)[0] = ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum();
+                partial.slice_mut(row, 1)[0] =
+                    Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum();
             }
         }
         grid.barrier(self.me);

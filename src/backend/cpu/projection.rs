@@ -69,8 +69,6 @@ pub enum Vector {
 
 const VECTORS: usize = 3;
 
-const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-
 impl Projection {
     /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some again.
     pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
@@ -78,8 +76,8 @@ impl Projection {
         if self.components == 0 {
             return Ok(());
         }
-        self.whole.find(layout, components, &ALL)?;
-        self.system.find(layout, components, if schur { &ALL[2..] } else { &ALL })?;
+        self.whole.find(layout, components, &Colour::ALL)?;
+        self.system.find(layout, components, if schur { &Colour::ALL[2..] } else { &Colour::ALL })?;
         let slots = self.whole.runs.len();
         if self.sums.as_ref().is_none_or(|s| s[0].len() < slots) {
             self.sums = Some([Shared::zeroed(slots)?, Shared::zeroed(slots)?]);

@@ -45,8 +45,6 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-
 /// Columns of four rows that are worked on at a time, 8 kB.
 const COLUMNS_NEAR: usize = 256;
 
@@ -453,7 +451,7 @@ impl<'a, F: Format> Levels<'a, F> {
             return;
         }
         let nine_points = self.k.shape.nine_points;
-        for colour in ALL {
+        for colour in Colour::ALL {
             // SAFETY: as the caller promised.
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
@@ -505,7 +503,7 @@ impl<'a, F: Format> Levels<'a, F> {
             sources.iter().zip(targets).for_each(|(source, target)| keep(source, target));
         };
         if let Some(inner) = &grid.recursion {
-            for colour in ALL {
+            for colour in Colour::ALL {
                 keep(&grid.excess[colour], &inner.excess[colour]);
             }
             keep_all(&grid.red_diagonal.of, &inner.red_diagonal.of);
@@ -1020,7 +1018,7 @@ mod tests {
             for row in 0..k.grids[0].layout.cy {
                 // SAFETY: no run is on.
                 unsafe {
-                    [&k.x, &k.b].iter().for_each(|v| ALL.iter().for_each(|&c| v[c].row_mut(row, 0).fill(9.0)));
+                    [&k.x, &k.b].iter().for_each(|v| Colour::ALL.iter().for_each(|&c| v[c].row_mut(row, 0).fill(9.0)));
                     for vector in [&k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
                         vector.row_mut(row, 0).fill(F::Vector::narrow(9.0));
                     }
@@ -1031,7 +1029,7 @@ mod tests {
         }
         if F::SINGLE {
             // Where x and b have no nodes, a solve finds nothing of the windows.
-            for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| ALL.map(|c| (v, c))) {
+            for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
                 // SAFETY: no run is on.
                 let row_is_clear = |row| unsafe { v[c].row(row, 0) }.iter().all(|&v| v == 0.0 || v == 9.0);
                 assert!((0..k.grids[0].layout.cy).all(row_is_clear));

@@ -27,8 +27,6 @@ use std::marker::PhantomData;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-
 /// Values beside a row of `scratch`: a neighbour to the left and right is read.
 const BORDER: usize = 8;
 
@@ -425,7 +423,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
         // Red x is written before it is read, but for the means of singular components.
-        let cleared = if guess || k.projection.is_empty() { k.system() } else { &ALL };
+        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         k.sum_over_rows(self.me, &mut self.turn, |row| {
             for j in natural_rows(layout, &(row..row + 1)) {
@@ -444,7 +442,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 }
             }
             // SAFETY: rows of this member, which only it writes.
-            ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         })
     }
 
@@ -474,7 +472,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn rhs_norm2(&mut self) -> f64 {
-        self.dot(&self.k.b, &self.k.b, &ALL)
+        self.dot(&self.k.b, &self.k.b, &Colour::ALL)
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
@@ -483,7 +481,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         let ax = &mut scratch[..self.layout().cx];
         let sum = self.k.sum_over_rows(self.me, &mut turn, |row| {
             let mut square = 0.0;
-            for colour in ALL {
+            for colour in Colour::ALL {
                 self.row_of_a(colour, row, &self.k.x, ax);
                 // SAFETY: nobody writes b in this step.
                 let b = unsafe { self.k.b[colour].row(row, 0) };
@@ -569,7 +567,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 }
             }
             // SAFETY: rows of this member, which only it writes.
-            max_abs(&ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
         });
         max_abs(largest)
     }
@@ -581,7 +579,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
 
     fn clear_solution(&mut self) {
         for row in self.rows() {
-            for colour in ALL {
+            for colour in Colour::ALL {
                 // SAFETY: a row of this member, which nobody reads in this step.
                 unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
             }
@@ -591,7 +589,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     fn solution_max(&mut self) -> f64 {
         let largest = self.k.over_rows(self.me, &mut self.turn, |row| {
             // SAFETY: rows of this member, which only it writes.
-            max_abs(&ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
         });
         max_abs(largest)
     }
@@ -612,7 +610,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
 
     fn multiply_rhs(&mut self) {
         for row in self.rows() {
-            for colour in ALL {
+            for colour in Colour::ALL {
                 // SAFETY: reads b, writes rows of x of this member.
                 let out = unsafe { self.k.x[colour].row_mut(row, 0) };
                 self.row_of_a(colour, row, &self.k.b, out);

@@ -7,8 +7,6 @@ use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 
-const ALL: [Colour; 4] = [Colour::R1, Colour::R2, Colour::B1, Colour::B2];
-
 /// Which nodes take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
@@ -117,7 +115,7 @@ impl Projection {
             let runs = find(layout, components, colours)?;
             Runs::new(stream, g, &runs, count, means.address)
         };
-        let sets = [set(&ALL)?, set(if schur { &ALL[2..] } else { &ALL })?];
+        let sets = [set(&Colour::ALL)?, set(if schur { &Colour::ALL[2..] } else { &Colour::ALL })?];
         Ok(Self { components: count, sets: Some(sets), means: Some(means) })
     }
 
