@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::problems::{Stencil, checker8, neumann_const, poisson, random_rhs, u, without_mean};
+use common::problems::{Stencil, checker8, neumann_const, poisson, random_m_matrix, random_rhs, u, without_mean};
 use common::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -239,6 +239,42 @@ fn auto_asks_every_recursion() {
     let (auto, v, amli) = (count(""), count("cycle=v"), count("cycle=amli"));
     assert_eq!(auto, v);
     assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
+}
+
+/// A guess that leaves a closed basin nothing but rounding is one, in the papers' norm relative to itself, too: solve after solve
+/// from the x of the one before.
+#[test]
+fn a_spent_guess_is_enough() {
+    let a = neumann_const(16, 28);
+    let b = without_mean(random_rhs(a.len(), 3));
+    for precision in ["f64", "f32", "bf16"] {
+        for cycle in ["v", "amli"] {
+            let what = format!("precision={precision} cycle={cycle}");
+            let solver = Solver::of(&a, &format!("{what} norm=preconditioned reference=initial"));
+            let mut x = vec![0.0; a.len()];
+            // Each has a millionth of the residual before it to reach.
+            let results: Vec<_> =
+                (0..8).map(|_| (solver.solve(&b, &mut x).unwrap(), solver.int(key::INFO_STOP_REASON))).collect();
+            // Stop reason 2: the guess.
+            assert_eq!(results[4..], [(status::OK, 2); 4], "{what}: {results:?}");
+        }
+    }
+}
+
+/// Nine points and then five, one coupling positive: what the handle kept of the corners is gone.
+#[test]
+fn corners_of_the_last_matrix_are_gone() {
+    for (nx, ny) in [(4, 7), (30, 20)] {
+        let mut a = random_m_matrix(nx, ny, false, 3);
+        a.east[nx + 1] = 0.05;
+        for backend in ["reference", "cpu"] {
+            let options = format!("backend={backend} threads=1");
+            let (used, fresh) = (Solver::of(&random_m_matrix(nx, ny, true, 5), &options), Solver::of(&a, &options));
+            used.factorize(&a).unwrap();
+            let r = random_rhs(a.len(), 1);
+            assert_eq!(used.apply(&r), fresh.apply(&r), "{options} {nx} x {ny}");
+        }
+    }
 }
 
 /// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r is infinite in

@@ -472,6 +472,19 @@ fn floating_point_traps() {
                     let mut x = vec![0.0; b.len()];
                     solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{options}: {}", f.sentence));
                     solver.apply(&b);
+                    // Matrices that are not like it, one of them none: work begins before that is known.
+                    let [mut tiny, mut bad] = [a.clone(), a.clone()];
+                    tiny.scale(1e-140);
+                    bad.center[60] = f64::NAN;
+                    for _ in 0..2 {
+                        solver.factorize(&tiny).unwrap_or_else(|f| panic!("{options}, tiny: {}", f.sentence));
+                        assert_eq!(solver.factorize(&bad).map_err(|f| f.status), Err(status::NOT_FINITE), "{options}");
+                        for _ in 0..10 {
+                            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, again: {}", f.sentence));
+                        }
+                        assert_eq!(solver.factorize(&bad).map_err(|f| f.status), Err(status::NOT_FINITE), "{options}");
+                        (0..10).for_each(|_| assert!(solver.factorize(&a).is_ok(), "{options}"));
+                    }
                 }
             }
         }

@@ -117,9 +117,12 @@ impl Inspection {
             part.findings = Findings::default();
             (part.not_finite, part.not_positive, part.no_memory) = (None, None, None);
         }
-        // The components are those of the last matrix: their memory serves the first part.
-        if let Some(first) = self.parts.first_mut() {
-            unlocked(first).runs = self.components.take_runs();
+        // The components are those of the last matrix: their memory serves the first part, unless it does so already.
+        let runs = self.components.take_runs();
+        if let Some(first) = self.parts.first_mut().map(unlocked)
+            && runs.bytes() > first.runs.bytes()
+        {
+            first.runs = runs;
         }
         Ok(())
     }
@@ -136,15 +139,13 @@ impl Inspection {
         part.no_memory = part.begin(a, rows).err();
     }
 
-    /// Row j, the next one; whether it is sound.
+    /// Row j, the next one; whether it is sound, and there was memory for what is to be known of it.
     pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Wanted) -> bool {
         let mut part = lock(&self.parts[member]);
-        let Some(found) = wanted.sound(a, j) else { return false };
-        let result = part.look_at_row(a, j, found, true, wanted.zero_row_sum);
-        if let Err(error) = result {
-            part.no_memory = Some(error);
-        }
-        true
+        let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
+        let Some(found) = sound else { return false };
+        part.no_memory = part.look_at_row(a, j, found, true, wanted.zero_row_sum).err();
+        part.no_memory.is_none()
     }
 
     /// Puts together what the members found; `project`: constants on singular components are to be projected

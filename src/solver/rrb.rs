@@ -204,8 +204,8 @@ impl Rrb {
         rrb.backend.use_stream(stream)?;
         let asked = Asked::of(options);
         // The next matrix of a simulation is mostly of the same kind: it is read once.
-        rrb.doubts = rrb.doubts.saturating_sub(1);
         let hope = rrb.last.take().filter(|last| rrb.doubts == 0 && (last.asked, last.look) == (asked, look));
+        rrb.doubts = rrb.doubts.saturating_sub(1);
         let again = match hope {
             Some(last) if rrb.backend.factorize_again(a, &look, &last.setup, &mut rrb.inspection)? => Some(last.setup),
             _ => None,
@@ -592,7 +592,8 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if end.reason != StopReason::Converged && end.norm > kept {
         return Ok(outcome(end.iterations, end.reason, kept));
     }
-    if end.reason == StopReason::Stagnated && end.norm > initial {
+    let spent = end.iterations == 0 && baseless;
+    if end.reason == StopReason::Stagnated && end.norm > initial && !spent {
         // Nothing better than the guess was found: x as given.
         return Ok(outcome(end.iterations, end.reason, initial));
     }
@@ -603,7 +604,7 @@ fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Err(Error::Overflow);
     }
     s.store(scale);
-    if end.iterations == 0 && (end.reason == StopReason::Converged && !far || baseless) {
+    if spent || end.iterations == 0 && end.reason == StopReason::Converged && !far {
         end.reason = StopReason::InitialGuess;
     }
     Ok(outcome(end.iterations, end.reason, end.norm))

@@ -26,6 +26,7 @@ mod setup;
 mod steps;
 mod sweeps;
 pub mod team;
+mod traps;
 
 pub use blocks::CpuBlocks;
 
@@ -46,6 +47,7 @@ use setup::{Watch, natural_rows};
 use std::ops::Range;
 use steps::{Caller, Member};
 use team::{Me, Team};
+use traps::Held;
 
 /// The `cpu` backend.
 pub struct Cpu {
@@ -282,10 +284,12 @@ impl<F: Format> PackedSolver for Packed<F> {
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
-        let result = team.run(
-            |member| drop(shared.factorize_share(member, setup, &context, Some(&watch))),
-            |member| shared.factorize_share(member, setup, &context, Some(&watch)),
-        )?;
+        // A matrix of another size, or a bad row, leaves zeros for pivots: all of it is dropped then.
+        let hoped = |member: Me| {
+            let _held = Held::new();
+            shared.factorize_share(member, setup, &context, Some(&watch))
+        };
+        let result = team.run(|member| drop(hoped(member)), |member| hoped(member))?;
         let over = watch.is_over();
         result?;
         if over {

@@ -146,6 +146,8 @@ impl State {
             let rows = [&mut m.diagonal, &mut m.east, &mut m.north, &mut m.northeast, &mut m.northwest];
             for (target, (_, start, values)) in rows.into_iter().zip(a.entries(j)) {
                 target[first + start..][..values.len()].copy_from_slice(values);
+                // Corners of a matrix before this one, which had some.
+                target[first + start + values.len()..first + self.grid.nx].fill(0.0);
             }
         }
     }
