@@ -289,7 +289,7 @@ impl<F: Format> PackedSolver for Packed<F> {
             let _held = Held::new();
             shared.factorize_share(member, setup, &context, Some(&watch))
         };
-        let result = team.run(|member| drop(hoped(member)), |member| hoped(member))?;
+        let result = team.run(|member| drop(hoped(member)), hoped)?;
         let over = watch.is_over();
         result?;
         if over {
