@@ -54,38 +54,26 @@ __device__ inline uint64_t given_up_first() {
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
-template <bool ONCE> __device__ inline double fixed_once(const double &v) {
-    if (!ONCE) return fixed(v);
-    double r;
-    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
-    return r;
-}
-template <bool ONCE> __device__ inline double read_once(const double &v) {
-    if (!ONCE) return v;
-    double r;
-    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
-    return r;
-}
-template <bool ONCE> __device__ inline void write_once(double &to, double v) {
-    if (!ONCE) to = v;
-    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(given_up_first()) : "memory");
-}
-template <bool ONCE> __device__ inline float fixed_once(const float &v) {
-    if (!ONCE) return fixed(v);
-    float r;
-    asm("ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(r) : "l"(&v), "l"(given_up_first()));
-    return r;
-}
-template <bool ONCE> __device__ inline float read_once(const float &v) {
-    if (!ONCE) return v;
-    float r;
-    asm volatile("ld.global.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(r) : "l"(&v), "l"(given_up_first()) : "memory");
-    return r;
-}
-template <bool ONCE> __device__ inline void write_once(float &to, float v) {
-    if (!ONCE) to = v;
-    else asm volatile("st.global.L2::cache_hint.f32 [%0], %1, %2;" : : "l"(&to), "f"(v), "l"(given_up_first()) : "memory");
-}
+#define RRB_ONCE(Value, type, constraint)                                                                                        \
+    template <bool ONCE> __device__ inline Value fixed_once(const Value &v) {                                                    \
+        if (!ONCE) return fixed(v);                                                                                              \
+        Value r;                                                                                                                 \
+        asm("ld.global.nc.L2::cache_hint." type " %0, [%1], %2;" : "=" constraint(r) : "l"(&v), "l"(given_up_first()));          \
+        return r;                                                                                                                \
+    }                                                                                                                            \
+    template <bool ONCE> __device__ inline Value read_once(const Value &v) {                                                     \
+        if (!ONCE) return v;                                                                                                     \
+        Value r;                                                                                                                 \
+        asm volatile("ld.global.L2::cache_hint." type " %0, [%1], %2;" : "=" constraint(r) : "l"(&v), "l"(given_up_first()) : "memory"); \
+        return r;                                                                                                                \
+    }                                                                                                                            \
+    template <bool ONCE> __device__ inline void write_once(Value &to, Value v) {                                                 \
+        if (!ONCE) to = v;                                                                                                       \
+        else asm volatile("st.global.L2::cache_hint." type " [%0], %1, %2;" : : "l"(&to), constraint(v), "l"(given_up_first()) : "memory"); \
+    }
+RRB_ONCE(double, "f64", "d")
+RRB_ONCE(float, "f32", "f")
+#undef RRB_ONCE
 #else
 template <bool, class T> __device__ inline T fixed_once(const T &v) { return fixed(v); }
 template <bool, class T> __device__ inline T read_once(const T &v) { return v; }

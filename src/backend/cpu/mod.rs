@@ -284,7 +284,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
-        // A matrix of another size, or a bad row, leaves zeros for pivots: all of it is dropped then.
+        // Numbers of another magnitude, or a bad row, leave zeros for pivots, for which a host may have traps: all of it is
+        // dropped then.
         let hoped = |member: Me| {
             let _held = Held::new();
             shared.factorize_share(member, setup, &context, Some(&watch))
