@@ -1,6 +1,7 @@
 // All kernels of the library, one translation unit, so that they are one module.
 #include "common.cuh"
 #include "setup.cu"
+#include "components.cu"
 #include "remainder.cu"
 #include "levels.cu"
 #include "fused.cu"

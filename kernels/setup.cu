@@ -6,12 +6,13 @@
 // What the first look at the matrix finds.
 struct Findings {
     uint64_t not_finite;  // smallest ((j * 5 + array) * nx + i)
-    uint64_t bad_center;  // smallest j * nx + i
+    uint64_t bad_center;  // smallest j * nx + i; below the normal numbers (src/grid/inspection.rs)
     uint64_t positive;    // couplings above zero
     uint64_t center_max, center_min, coupling_max;  // bits
     uint64_t uncoupled;   // east or north couplings that are zero
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
+    uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
 };
 
 struct Matrix {
@@ -96,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
             positive += v[e] > 0.0;
             coupling = max(coupling, m);
         }
-        if (!(v[0] > 0.0)) atomic_min(&a.findings->bad_center, uint64_t(j) * g.nx + i);
+        if (!(v[0] >= 2.2250738585072014e-308)) atomic_min(&a.findings->bad_center, uint64_t(j) * g.nx + i);
         largest = max(largest, magnitude(v[0]));
         smallest = min(smallest, magnitude(v[0]));
         uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);

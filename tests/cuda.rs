@@ -4,8 +4,8 @@
 mod common;
 
 use common::problems::{
-    Stencil, aniso, by_name, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson, random_m_matrix,
-    random_rhs, rot,
+    Random, Stencil, aniso, by_name, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson,
+    random_m_matrix, random_rhs, rot,
 };
 use common::{
     PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply, rrb_set_monitor,
@@ -637,6 +637,83 @@ fn single_precision_is_watched() {
             let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
             let last = history[history.len() - 1];
             assert!((residual - last).abs() <= 1e-3 * last, "{residual:e} {last:e}");
+        }
+    }
+}
+
+/// A path of that many rows and columns, one node wide, that winds inwards; all else is land.
+fn spiral(nx: usize, ny: usize) -> Vec<bool> {
+    let mut water = vec![false; nx * ny];
+    let (mut i, mut j, mut direction) = (0, 0, (1, 0));
+    let at = |i: isize, j: isize| {
+        (i >= 0 && j >= 0 && i < nx as isize && j < ny as isize).then(|| j as usize * nx + i as usize)
+    };
+    water[0] = true;
+    let mut turns = 0;
+    while turns < 2 {
+        let (next, after) = (at(i + direction.0, j + direction.1), at(i + 2 * direction.0, j + 2 * direction.1));
+        match next {
+            Some(p) if !after.is_some_and(|q| water[q]) => {
+                water[p] = true;
+                (i, j) = (i + direction.0, j + direction.1);
+                turns = 0;
+            }
+            _ => {
+                direction = (-direction.1, direction.0);
+                turns += 1;
+            }
+        }
+    }
+    water
+}
+
+/// Components and singular ones, as the CPU finds them: coasts of all kinds; matrices that follow, in the memory of the first.
+#[test]
+fn components_of_waters() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in [(1, 97), (97, 1), (17, 5), (64, 65), (66, 17), (300, 200)] {
+        for nine_points in [false, true] {
+            let mut random = Random(7);
+            let mut waters: Vec<(String, Vec<bool>)> = [0.02, 0.2, 0.4, 0.6, 0.9, 1.0]
+                .map(|land| (format!("{land} of land"), (0..nx * ny).map(|_| random.unit() >= land).collect()))
+                .into();
+            waters.push(("a spiral".to_owned(), spiral(nx, ny)));
+            // With nine points one water, with five none.
+            waters.push(("a chessboard".to_owned(), (0..nx * ny).map(|p| (p % nx + p / nx) % 2 == 0).collect()));
+            waters.push(("walls".to_owned(), (0..nx * ny).map(|p| p % nx % 13 != 5 && p / nx % 33 != 31).collect()));
+            let options = |backend: &str| format!("backend={backend} {PLAIN} levels=8 threads=1");
+            let [cpu, device] = ["cpu", "cuda"].map(|backend| Solver::new(nx, ny, &options(backend)));
+            for (name, water) in waters {
+                // Row sums of all nodes, of none, and of the upper half: waters there alone are regular.
+                for regular in [0, nx * ny, nx * (ny / 2)] {
+                    let what = format!("{nx}x{ny}, nine points: {nine_points}, {name}, sums from node {regular}");
+                    let mut a = random_m_matrix(nx, ny, nine_points, 3);
+                    (0..a.len()).filter(|&p| !water[p]).for_each(|p| a.decouple(p % nx, p / nx, 1.0));
+                    let mut coupled = vec![false; a.len()];
+                    a.couplings()
+                        .iter()
+                        .filter(|c| c.2 != 0.0)
+                        .for_each(|c| [c.0, c.1].iter().for_each(|&p| coupled[p] = true));
+                    a.set_row_sums(|p| if p >= regular || !coupled[p] { 1.0 } else { 0.0 });
+                    cpu.factorize(&a).unwrap();
+                    device.factorize(&a).unwrap();
+                    let found = |solver: &Solver| {
+                        [key::INFO_COMPONENTS, key::INFO_SINGULAR_COMPONENTS].map(|key| solver.int(key))
+                    };
+                    assert_eq!(found(&cpu), found(&device), "{what}");
+                    if regular == 0 {
+                        assert_eq!(found(&device)[1], 0, "{what}");
+                    }
+                    // The second way takes another handle's memory, the third its own: all give the same M.
+                    if nx * ny <= 5000 {
+                        let b = random_rhs(a.len(), 4);
+                        let (z, w) = (cpu.apply(&b), device.apply(&b));
+                        assert!(max_difference(&z, &w) <= 1e-10 * max_abs(&z), "M^-1: {what}");
+                    }
+                }
+            }
         }
     }
 }

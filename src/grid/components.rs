@@ -88,6 +88,14 @@ impl Components {
         std::mem::take(&mut self.runs)
     }
 
+    /// So many components, none of them singular: nobody asks for their runs.
+    pub(super) fn set_regular(&mut self, count: usize, project: bool) {
+        self.first_node.clear();
+        self.size.clear();
+        self.count = count;
+        self.projected = project;
+    }
+
     /// Numbers the components of a whole grid in order of their first node; `project`: constants on the
     /// singular ones are to be projected out.
     pub(super) fn set(&mut self, runs: Runs, project: bool) -> Result<()> {

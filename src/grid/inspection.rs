@@ -180,6 +180,12 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
+    /// The same: so many components of two nodes or more, none of them singular.
+    pub fn set_regular(&mut self, findings: Findings, components: usize, project: bool) {
+        self.findings = findings;
+        self.components.set_regular(components, project);
+    }
+
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
         let of = |part: &Mutex<Part>| {
@@ -241,15 +247,7 @@ impl Part {
         f.center_min = f.center_min.min(found.min);
         f.center_max = f.center_max.max(found.max);
         if self.not_positive.is_none() && !(finite && found.min >= f64::MIN_POSITIVE) {
-            self.not_positive = center.iter().position(|&c| !has_inverse(c)).map(|i| {
-                let value = center[i];
-                let reason = if is_positive(value) {
-                    format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
-                } else {
-                    format!("center {value:e} is not positive")
-                };
-                Error::Matrix { reason, level: 0, i, j }
-            });
+            self.not_positive = center.iter().position(|&c| !has_inverse(c)).map(|i| refused_center(center[i], i, j));
         }
     }
 
@@ -273,6 +271,16 @@ impl Part {
             any_beyond(&sum[columns.clone()], &center[columns], tolerance)
         });
     }
+}
+
+/// The center of node (i, j) has no inverse.
+pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
+    let reason = if is_positive(value) {
+        format!("center {value:e} is too small to divide by, less than {:e},", f64::MIN_POSITIVE)
+    } else {
+        format!("center {value:e} is not positive")
+    };
+    Error::Matrix { reason, level: 0, i, j }
 }
 
 /// The first entry of row j that is not finite, array by array.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #define __device__
 #define __global__
@@ -40,6 +41,8 @@ inline unsigned atomicAdd(unsigned *place, unsigned v) {
     *place += v;
     return old;
 }
+inline unsigned atomicOr(unsigned *place, unsigned v) { return std::exchange(*place, *place | v); }
+inline unsigned atomicCAS(unsigned *place, unsigned expected, unsigned v) { return *place == expected ? std::exchange(*place, v) : *place; }
 inline float __uint_as_float(uint32_t v) {
     float r;
     std::memcpy(&r, &v, 4);

@@ -191,6 +191,8 @@ pub struct Findings {
     pub uncoupled: u64,
     pub excess: u64,
     pub bad_pivot: u64,
+    pub components: u64,
+    pub regular_components: u64,
 }
 
 impl Findings {
@@ -205,6 +207,8 @@ impl Findings {
         uncoupled: 0,
         excess: 0,
         bad_pivot: u64::MAX,
+        components: 0,
+        regular_components: 0,
     };
 }
 
@@ -366,6 +370,17 @@ pub struct ExcessArgs {
     pub excess: Address,
     pub zero_row_sum: f64,
     pub nine_points: i32,
+    pub findings: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ComponentArgs {
+    pub g: Geometry,
+    pub m: Matrix,
+    pub excess: Address,
+    pub parent: Address,
+    pub marks: Address,
     pub findings: Address,
 }
 
@@ -927,6 +942,12 @@ kernels! {
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Row sums.
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Components of tiles.
+    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Joins them.
+    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Counts them.
+    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// The couplings that M starts from.
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The odd level.

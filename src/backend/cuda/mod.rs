@@ -8,6 +8,7 @@ mod block_data;
 mod block_lists;
 mod block_run;
 mod blocks;
+mod components;
 pub mod driver;
 mod launch;
 mod packed;
@@ -124,8 +125,10 @@ impl RrbBackend for Cuda {
                 self.staging = Some(driver::Memory::zeroed(&self.device, stream!(self), bytes, what)?);
             }
         }
+        // Vectors of a factorization that goes.
+        let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
         let source = self.source.as_mut().ok_or_else(no_source)?;
-        source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), inspection)
+        source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), spare, inspection)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use super::driver::{Memory, Stream};
 use super::launch::{
-    self, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Grid, InverseArgs, LevelArgs,
-    Rules, SchurCenterArgs,
+    self, Address, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Grid, InverseArgs,
+    LevelArgs, Rules, SchurCenterArgs,
 };
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
@@ -63,13 +63,15 @@ fn views<'a>(a: &StencilView<'a>) -> Vec<View<'a>> {
 }
 
 impl Source {
-    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them.
+    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them; `spare`: four planes that
+    /// hold nothing, or 0.
     pub fn examine(
         &mut self,
         stream: &Stream,
         a: &StencilView,
         look: &Look,
         staging: (Option<&Memory>, &mut Copies),
+        spare: Address,
         inspection: &mut Inspection,
     ) -> Result<()> {
         *self.findings = Findings::NONE;
@@ -98,19 +100,23 @@ impl Source {
         }
         if found.bad_center != u64::MAX {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
-            let center = value(stream, &a.center, i, j)?;
-            return Err(Error::Matrix { reason: format!("center {center:e} is not positive"), level: 0, i, j });
+            return Err(inspection::refused_center(value(stream, &a.center, i, j)?, i, j));
         }
+        let findings = inspection::Findings {
+            positive_couplings: found.positive as usize,
+            center_min: f64::from_bits(found.center_min),
+            center_max: f64::from_bits(found.center_max),
+            coupling_max: f64::from_bits(found.coupling_max),
+        };
         if found.uncoupled == 0 {
-            let findings = inspection::Findings {
-                positive_couplings: found.positive as usize,
-                center_min: f64::from_bits(found.center_min),
-                center_max: f64::from_bits(found.center_max),
-                coupling_max: f64::from_bits(found.coupling_max),
-            };
             return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
         }
-        // Coasts: components are found on the host.
+        // Coasts.
+        if let Some(count) = self.count_regular(stream, spare)? {
+            inspection.set_regular(findings, count, look.project);
+            return Ok(());
+        }
+        // Which nodes are those of singular components is found on the host.
         let fetched = Fetched::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;

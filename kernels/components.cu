@@ -1,0 +1,155 @@
+// How many components A's graph has, and how many of them have a row with a sum that counts: all that is asked of a matrix none of
+// whose components is singular. Union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance connected
+// components implementation for GPUs, HPDC 2018): the smaller root wins, by compare-and-swap; paths are shortened on the way by
+// plain writes, to nodes that are roots no more and that nobody else hooks. Tiles first, each in shared memory, then the
+// couplings across their edges (O. Stava, B. Benes, Connected component labeling in CUDA, GPU Computing Gems, 2011). Who hooks
+// whom is another from run to run; the counts are not. Launch: common.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than
+// half of that again.
+#include "common.cuh"
+
+struct ComponentArgs {
+    Geometry g;
+    Matrix m;
+    const double *excess;  // row sums; 0 where they count as zero
+    // 4 planes each. A node's number is colour * plane + place; parents are of the same component, and none is larger.
+    uint32_t *parent, *marks;
+    Findings *findings;
+};
+
+namespace components {
+// What is known of a component, at its root: two nodes or more; a row has a sum that counts. Lower bits: of the part in a tile.
+enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3, ROOT_OF_TILE = 4 };
+constexpr int WHOLE = 3;
+
+__device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t node) {
+    uint32_t up = parent[node];
+    while (up != node) {
+        const uint32_t above = parent[up];
+        if (above != up) parent[node] = above;
+        node = up;
+        up = above;
+    }
+    return node;
+}
+
+__device__ inline void unite(uint32_t *parent, uint32_t a, uint32_t b) {
+    a = root_of(parent, a);
+    b = root_of(parent, b);
+    while (a != b) {
+        const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
+        if (was == high) return;
+        // Somebody else has hooked it.
+        a = root_of(parent, was);
+        b = low;
+    }
+}
+
+// Calls f(coupling, from, to, di, dj) for what is kept at a place of A: colours of both ends, and how far from there the place of
+// the other end is.
+template <class F> __device__ inline void couplings_at(const Matrix &m, int64_t p, int64_t c, F f) {
+    const double *r1 = m.straight + c, *r2 = r1 + 4 * p;
+    f(r1[W * p], R1, B2, -1, 0);
+    f(r1[E * p], R1, B2, 0, 0);
+    f(r1[S * p], R1, B1, 0, 0);
+    f(r1[N * p], R1, B1, 0, 1);
+    f(r2[W * p], R2, B1, 0, 0);
+    f(r2[E * p], R2, B1, 1, 0);
+    f(r2[S * p], R2, B2, 0, -1);
+    f(r2[N * p], R2, B2, 0, 0);
+    if (!m.red) return;
+    const double *red = m.red + c, *black = m.black + c;
+    f(red[SW * p], R1, R2, -1, 0);
+    f(red[SE * p], R1, R2, 0, 0);
+    f(red[NW * p], R1, R2, -1, 1);
+    f(red[NE * p], R1, R2, 0, 1);
+    f(black[SW * p], B1, B2, -1, -1);
+    f(black[SE * p], B1, B2, 0, -1);
+    f(black[NW * p], B1, B2, -1, 0);
+    f(black[NE * p], B1, B2, 0, 0);
+}
+
+// Whether a neighbour is in the tile.
+__device__ inline bool in_tile(int ti, int tj) { return unsigned(ti) < TILE_X && unsigned(tj) < TILE_Y; }
+}  // namespace components
+
+// Components of each tile by itself.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_components_f64(ComponentArgs a) {
+    using namespace components;
+    __shared__ uint32_t parent[4 * THREADS];
+    __shared__ bool coupled[4 * THREADS], regular[4 * THREADS];
+    const Geometry &g = a.g;
+    const int64_t p = g.plane;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
+    const int t = thread_of_block(), ti = threadIdx.x, tj = threadIdx.y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i0 = tile % across * TILE_X, j0 = tile / across * TILE_Y;
+        const int64_t c = g.at(i0 + ti, j0 + tj);
+        const bool inside = i0 + ti < g.cx && j0 + tj < g.cy;
+        for (int k = t; k < 4 * THREADS; k += THREADS) {
+            parent[k] = k;
+            coupled[k] = regular[k] = false;
+        }
+        __syncthreads();
+        if (inside) {
+            couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
+                if (in_tile(ti + di, tj + dj) && coupling != 0.0) unite(parent, from * THREADS + t, to * THREADS + t + dj * TILE_X + di);
+            });
+        }
+        __syncthreads();
+        uint32_t root[4];
+        for (int colour = 0; colour < 4 && inside; ++colour) {
+            const uint32_t own = colour * THREADS + t;
+            root[colour] = root_of(parent, own);
+            // All that write here write the same.
+            if (root[colour] != own) coupled[root[colour]] = true;
+            if (a.excess[colour * p + c] != 0.0) regular[root[colour]] = true;
+        }
+        __syncthreads();
+        for (int colour = 0; colour < 4 && inside; ++colour) {
+            const int own = colour * THREADS + t, r = root[colour], there = r % THREADS;
+            a.parent[colour * p + c] = r / THREADS * p + g.at(i0 + there % TILE_X, j0 + there / TILE_X);
+            a.marks[colour * p + c] = r != own ? 0 : ROOT_OF_TILE | (coupled[own] ? COUPLED : 0) | (regular[own] ? REGULAR : 0);
+        }
+    }
+}
+
+// Joins them across the edges of tiles.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_join_components_f64(ComponentArgs a) {
+    using namespace components;
+    const Geometry &g = a.g;
+    const int64_t p = g.plane;
+    over_area(g, [&](int i, int j) {
+        const int ti = i % TILE_X, tj = j % TILE_Y;
+        if (ti > 0 && ti < TILE_X - 1 && tj > 0 && tj < TILE_Y - 1) return;
+        const int64_t c = g.at(i, j);
+        couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
+            if (!in_tile(ti + di, tj + dj) && coupling != 0.0) unite(a.parent, from * p + c, to * p + c + dj * g.stride + di);
+        });
+    });
+}
+
+// Counts them. The roots of tiles hand what they know to those of the whole; who is the first to bring it there counts it.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_components_f64(ComponentArgs a) {
+    using namespace components;
+    __shared__ unsigned count, with_sums;
+    const Geometry &g = a.g;
+    if (thread_of_block() == 0) count = with_sums = 0;
+    __syncthreads();
+    over_area(g, [&](int i, int j) {
+        for (int colour = 0; colour < 4; ++colour) {
+            const uint32_t node = colour * g.plane + g.at(i, j), own = a.marks[node];
+            if (!(own & ROOT_OF_TILE)) continue;
+            const uint32_t root = root_of(a.parent, node), bits = (own & BOTH) | (root != node ? COUPLED : 0);
+            // Most find it there.
+            const volatile uint32_t &seen = a.marks[root];
+            if (((seen >> WHOLE) & bits) == bits) continue;
+            const uint32_t before = atomicOr(a.marks + root, bits << WHOLE) >> WHOLE, after = before | bits;
+            if (!(before & COUPLED) && (after & COUPLED)) atomicAdd(&count, 1u);
+            if (before != BOTH && after == BOTH) atomicAdd(&with_sums, 1u);
+        }
+    });
+    __syncthreads();
+    if (thread_of_block() > 0) return;
+    if (count) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->components), (unsigned long long)count);
+    if (with_sums) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->regular_components), (unsigned long long)with_sums);
+}
