@@ -197,7 +197,7 @@ fn remainders() {
 
 /// What a device refuses.
 #[test]
-fn the_nonlinear_cycle_is_refused() {
+fn what_is_refused() {
     if devices() == 0 {
         return;
     }
@@ -205,6 +205,15 @@ fn the_nonlinear_cycle_is_refused() {
     let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
     assert_eq!(failure.status, status::UNSUPPORTED);
     assert!(failure.sentence.contains("cycle=k"), "{}", failure.sentence);
+    // A center without an inverse, on land or not.
+    let mut a = poisson(40, 40);
+    a.center[17] = 1e-310;
+    for _ in 0..2 {
+        let [cpu, device] = ["cpu", "cuda"]
+            .map(|backend| Solver::new(40, 40, &format!("backend={backend}")).factorize(&a).unwrap_err());
+        assert_eq!((cpu.status, &cpu.sentence), (status::MATRIX, &device.sentence));
+        a.decouple(17, 0, 1e-310);
+    }
 }
 
 /// Papers' table 5.3, as far as an emulated device has the patience.

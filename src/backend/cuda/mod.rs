@@ -1,8 +1,8 @@
 //! RRB-PCG on a CUDA device (block smoothers: `blocks`): the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
 //! `driver` has the calls of the driver, `launch` the kernels (kernels/*.cu, compiled ahead of time into the library),
-//! `packed` the data of a factorization, `setup` and `steps` what is done with it, `components` the count of separate waters, `program` the preconditioner as a list of
-//! kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+//! `packed` the data of a factorization, `setup` and `steps` what is done with it, `components` the count of separate waters,
+//! `program` the preconditioner as a list of kernels, `projection` the means of singular components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod block_data;
 mod block_lists;
