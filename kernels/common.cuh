@@ -126,7 +126,7 @@ template <> struct Scales<float> {
 // nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;        // 1 / d of r1, r2, b1
+    double *h;        // 1 / d of r1, r2, b1; beyond the first grid and of b2, 1 / center of what the grid leaves
     double *s;        // straight couplings
     double *d;        // diagonal couplings between black nodes, after the odd level
     double *excess;   // row sums; of eliminated nodes excess / d
@@ -163,7 +163,7 @@ template <class F> struct Level {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     Geometry g;
-    const Real *h;                          // 1 / d of r1, r2, b1
+    const Real *h;                          // 1 / d of r1, r2, b1, and of b2 where ALONE is said of the grid
     const Stored *s, *d;                    // couplings, as in Grid
     Real *z;                                // right-hand side on the way down, solution on the way up
     Real *y;                                // b1 on the way down
@@ -193,6 +193,7 @@ enum Flag {
     PART = 16384,       // the last part of rho of this kernel
     IN_CREW = 65536,    // in the shared memory of the crew (crew.cu)
     ENTERS = 131072,    // the first such step: z is in device memory
+    ALONE = 262144,     // down: z of b2 by its pivot, its couplings are left out
 };
 struct Op {
     int32_t kind, grid, flags, partial;  // partial: where its blocks put their sums
@@ -231,7 +232,7 @@ struct Standing {
     uint64_t largest, largest_guess;
     uint64_t not_finite;      // complement of the first place; 0: none
     unsigned ticket;
-    unsigned unused;
+    unsigned met;             // the test of this iteration is met: the way down has found it, and its turn will say so
 };
 struct Scalars : Standing {
     Step ring[RING];
@@ -325,7 +326,7 @@ __device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, i
     s.ring_used += 1;
     s.sum = rho;
     if (s.preconditioned && !(rho >= 0.0 && is_finite(rho))) s.code = RHO_NEGATIVE;
-    else if (s.norm <= s.threshold) s.code = MET;
+    else if (s.met || s.norm <= s.threshold) s.code = MET;
     else if (s.iteration >= s.max_iter) s.code = MAX_ITER;
     else if (rho <= 0.0 && sqrt(norm2) <= s.vanishing) s.code = SPENT;
     else if (!(rho > 0.0 && is_finite(rho))) s.code = RHO_BAD;
@@ -423,6 +424,14 @@ __device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
 }
 
 __device__ inline void turn_of(const TurnArgs &a) { turn_of(a, *a.scalars, a.scalars->ring); }
+
+// By one block, once the parts of <r, r> are there: whether the turn will end the loop. The small grids are left out then.
+__device__ inline void foresee(const TurnArgs &a) {
+    Standing &s = *a.scalars;
+    if (a.how == LOOP && s.done) return;
+    const double norm2 = sum_of(a.norm_partial, a.norm_count);
+    if (thread_of_block() == 0) s.met = a.how == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
+}
 
 __device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;

@@ -18,6 +18,7 @@ template <class F> struct CycleArgs {
     Meeting *meeting;
     int crew;               // blocks of a cluster; 1: there are none
     int crew_base, last;    // grids that the crew has in its shared memory
+    int alone;              // the grid with ALONE, -1: none; the next one has a place there too
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
 };
@@ -168,7 +169,7 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
-    if (a.turn.how == LOOP && a.turn.scalars->done) return;
+    if (a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)) return;
     const Hand ops = take_in_hand(a);
     const Crew<F> crew = come_aboard(a);
     State state = begin_steps(a, false);

@@ -5,6 +5,8 @@
 //            kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1           z_red = (r_red - A_red,black z_black) / d
 //            rho += r_red' D^-1 r_red + y_b1' D^-1 y_b1
 //
+// Where couplings of what is left are weak (ALONE), z_b2 = kept / d and rho += kept' D^-1 kept end the way down.
+//
 // A block has a tile of TILE_X x TILE_Y and a row and column of b1 values beyond, one thread each: b1 goes through shared
 // memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and the next grid,
 // the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16 couplings less 4 with an
@@ -61,7 +63,13 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
         __syncthreads();
         if (own) {
             const Real *v = w + t;
-            k.kept.put(i, j, kept - ((near[0] * v[0] + near[1] * v[1]) + (near[2] * v[TILE_X + 1] + near[3] * v[TILE_X + 2])));
+            kept -= (near[0] * v[0] + near[1] * v[1]) + (near[2] * v[TILE_X + 1] + near[3] * v[TILE_X + 2]);
+            if (op.flags & ALONE) {
+                const Real right = kept;
+                kept *= fixed(k.h[B2 * p + c]);
+                rho += double(kept) * right;
+            }
+            k.kept.put(i, j, kept);
         }
         __syncthreads();
     }
@@ -248,6 +256,7 @@ template <class F> struct StepArgs {
     const Op *op;
     double *partial;  // of rho
     TurnArgs turn;    // when the last part of rho is there; `how` may say nothing
+    int beside;       // 1: block 0 leaves the grid to the others; down it foresees the end of the loop, up it takes the turn
 };
 
 // The end of a step that has a part of rho.
@@ -260,12 +269,17 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 
 template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    part_of_rho(a, op, descend(a.k, op));
+    if (a.beside && blockIdx.x == 0 && a.turn.how != NOTHING) foresee(a.turn);
+    part_of_rho(a, op, descend(a.k, op, a.beside));
 }
 
 template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    part_of_rho(a, op, ascend(a.k, op));
+    if (a.beside && blockIdx.x == 0) {
+        if (a.turn.how != NOTHING) turn_of(a.turn);
+        return;
+    }
+    part_of_rho(a, op, ascend(a.k, op, a.beside));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {

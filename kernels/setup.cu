@@ -3,7 +3,10 @@
 // writes. Launch: common.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
 #include "common.cuh"
 
-// What the first look at the matrix finds.
+// Grids whose remains are looked at for weak couplings.
+constexpr int MOST_LEFT = 16;
+
+// What the first look at the matrix and the eliminations find.
 struct Findings {
     uint64_t not_finite;  // smallest ((j * 5 + array) * nx + i)
     uint64_t bad_center;  // smallest j * nx + i; below the normal numbers (src/grid/inspection.rs)
@@ -13,6 +16,7 @@ struct Findings {
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
     uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
+    uint64_t coupling[MOST_LEFT];  // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
 };
 
 struct Matrix {
@@ -388,15 +392,21 @@ struct CoarseArgs {
     Grid next;          // next.g.nx = 0: to `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
+    int weigh;          // couplings of the next grid against its centers, for `coupling` of this grid; -1: not
 };
 
-// The next grid's matrix, spread over its colours, or in plain arrays for the remainder.
+// |couplings| of a b1 node to its black neighbours, and their sum.
+__device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
+
+// The next grid's matrix, spread over its colours, or in plain arrays for the remainder. Its center is in h of b2, inverted: from
+// a node through the b1 node b next to it, whose pivot is d_b, go couplings a_b (sum of the other couplings of b) / d_b.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
     const Format &format = a.rules.format;
     const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p, *far_north = a.k.far + B2_NORTH * p;
+    uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         if (i >= a.nx || j >= a.ny) return;
         const int64_t c = g.at(i, j), ne = c + n + 1, nw = c + n, se = c + 1;
@@ -417,7 +427,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         } else {
             spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast, northwest);
         }
+        if (a.weigh < 0) return;
+        const int64_t through[4] = {c, se, nw, ne};
+        double couplings = keeps * lumped;
+        double weighed = keeps * sum4(fabs(far_east[c - 1]), fabs(far_east[c]), fabs(far_north[c - n]), fabs(far_north[c]));
+        for (int u = 0; u < 4; ++u) {
+            const double v[4] = {at(SW, through[u]), at(SE, through[u]), at(NW, through[u]), at(NE, through[u])};
+            const double part = own[u] * h[through[u]];
+            couplings -= part * (sum4(v) - own[u]);
+            weighed += fabs(part) * (weight(v) - fabs(own[u]));
+        }
+        const double center = excess - couplings, inverse = 1.0 / center;
+        largest = max(largest, magnitude(center > 0.0 ? weighed * inverse : NAN));
+        a.k.h[B2 * p + c] = inverse;
+        if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);
     });
+    if (a.weigh < 0) return;
+    __shared__ unsigned long long block;
+    if (thread_of_block() == 0) block = 0;
+    __syncthreads();
+    if (largest) atomicMax(&block, (unsigned long long)largest);
+    __syncthreads();
+    if (thread_of_block() == 0) atomic_max(&a.rules.findings->coupling[a.weigh], block);
 }
 
 struct SchurCenterArgs {

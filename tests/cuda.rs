@@ -365,6 +365,90 @@ fn widths_of_small_grids() {
     }
 }
 
+/// Where couplings of what a grid leaves are weak, M ends there: with ones that vanish M is that of as many levels, else nearly, and
+/// the next matrix decides for itself.
+#[test]
+fn levels_end_where_couplings_are_weak() {
+    if devices() == 0 {
+        return;
+    }
+    let plain = ["precision=f64 cycle=v", "precision=f64 cycle=v fusion=off", "precision=bf16 cycle=v", ""];
+    for (nx, ny, nine_points, formats) in
+        [(13, 3001, false, &plain[..1]), (130, 131, true, &plain[2..]), (259, 241, false, &plain[..])]
+    {
+        // Sums of couplings are at most 8 there.
+        let heavy = |excess: f64| {
+            let mut a = random_m_matrix(nx, ny, nine_points, 3);
+            a.center.iter_mut().enumerate().for_each(|(k, c)| *c += excess * (1.0 + (k % 7) as f64));
+            a
+        };
+        let b = random_rhs(nx * ny, 17);
+        for formats in formats {
+            let device = Solver::of(&poisson(nx, ny), &format!("backend=cuda {formats} rel_tol=1e-10"));
+            let all = device.int(key::INFO_LEVELS);
+            for (excess, weak) in [(1e5, 0.0), (2.0, 0.02)] {
+                let a = heavy(excess);
+                device.factorize(&a).unwrap();
+                let levels = device.int(key::INFO_LEVELS);
+                assert!(levels < all, "{levels} levels of {all} with {excess}");
+                let what = format!("{nx}x{ny} {formats} excess {excess:e} levels {levels}");
+                let oracle = Solver::of(&a, &format!("backend=reference {formats} rel_tol=1e-10 levels={levels}"));
+                let (z, w) = (oracle.apply(&b), device.apply(&b));
+                let error = max_difference(&z, &w) / max_abs(&z);
+                // Couplings of 1e-5 of the center are below 1e-20 after four levels. Weak ones are up to 0.3, and count
+                // here by what of z comes through them.
+                let rounding = if formats.contains("f64") { 1e-12 } else { 1e-5 };
+                assert!(error <= f64::max(weak, rounding), "{what}: M^-1 differs by {error:e}");
+                let (x, result) = device.solve_from_zero(&b);
+                assert_eq!((result, oracle.solve_from_zero(&b).1), (status::OK, status::OK), "{what}");
+                let apart = device.iterations().abs_diff(oracle.iterations());
+                assert!(apart <= 1, "{what}: {} and {} iterations", device.iterations(), oracle.iterations());
+                let residual = norm2(&a.residual(&b, &x)) / norm2(&b);
+                // The reported residual is that of x, up to the rounding of b - A x.
+                assert!(residual <= 1e-10 * (1.0 + 1e-3), "{residual:e}: {what}");
+            }
+            device.factorize(&poisson(nx, ny)).unwrap();
+            assert_eq!(device.int(key::INFO_LEVELS), all, "{formats}: the weak couplings are gone");
+        }
+    }
+}
+
+/// A matrix is factorized twice where estimates say that V is best, or where a short format loses a pivot: from its own row sums
+/// either time.
+#[test]
+fn second_factorizations() {
+    if devices() == 0 {
+        return;
+    }
+    let (nx, ny) = (255, 255);
+    let b = random_rhs(nx * ny, 17);
+    let (mut a, _) = by_name("random_1e3", nx, ny);
+    a.center.iter_mut().for_each(|c| *c *= 1.001);
+    let device = Solver::of(&a, "backend=cuda rel_tol=1e-10");
+    assert_eq!((device.int(key::INFO_CYCLE), device.int(key::INFO_PRECISION)), (1, 3), "bf16 and v");
+    let levels = device.int(key::INFO_LEVELS);
+    let oracle = Solver::of(&a, &format!("backend=reference precision=bf16 cycle=v levels={levels}"));
+    let (z, w) = (oracle.apply(&b), device.apply(&b));
+    let error = max_difference(&z, &w) / max_abs(&z);
+    // Sweeps in single precision.
+    assert!(error <= 1e-5, "M^-1 differs by {error:e}");
+
+    // Half of the grid 45 decades below the other, apart from it.
+    let (nx, ny) = (160, 110);
+    let b = random_rhs(nx * ny, 17);
+    let mut apart = random_m_matrix(nx, ny, false, 5);
+    let far = |p: usize| p % nx < nx / 2;
+    (0..ny).for_each(|j| apart.decouple(nx / 2, j, 1.0));
+    for array in [&mut apart.center, &mut apart.east, &mut apart.north] {
+        array.iter_mut().enumerate().filter(|(p, _)| far(*p)).for_each(|(_, v)| *v *= 1e-45);
+    }
+    let device = Solver::of(&apart, "backend=cuda");
+    assert_eq!(device.int(key::INFO_PRECISION), 1, "f64");
+    let (x, result) = device.solve_from_zero(&b);
+    assert_eq!(result, status::OK);
+    assert!(norm2(&apart.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
+}
+
 /// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
 /// and errors those of any backend.
 #[test]

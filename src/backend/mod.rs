@@ -34,6 +34,9 @@ pub enum Lumping {
 pub struct Setup {
     /// Red eliminations, at most what the grid has.
     pub levels: usize,
+    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend whose small
+    /// grids cost as much as large ones ends there.
+    pub may_end: bool,
     /// Lumped nodes.
     pub lumping: Lumping,
     /// Relaxation omega.
@@ -449,6 +452,10 @@ pub trait RrbBackend: Send {
     /// Of the last run, seconds of copies between host and device.
     fn seconds_transfer(&self) -> f64 {
         0.0
+    }
+    /// Red eliminations in use, of those of `setup`, which is the last.
+    fn levels(&self, setup: &Setup) -> usize {
+        setup.levels
     }
     /// r1/r2/b1/b2 grids in use.
     fn grids(&self) -> usize;

@@ -239,6 +239,7 @@ impl Rrb {
             let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
             let mut setup = Setup {
                 levels,
+                may_end: options.int(opt::LEVELS) == 0 && options.int(opt::CYCLE) != choice::CYCLE_AMLI,
                 lumping: if options.int(opt::LUMPING) == 0 { Lumping::Red } else { Lumping::RedAndBlack },
                 omega: options.real(opt::RELAXATION),
                 compensate: positive > 0,
@@ -289,7 +290,7 @@ impl Rrb {
         rrb.last = Some(Last { asked, look, setup });
         rrb.done = Done {
             backend: kind.number(),
-            levels: setup.levels,
+            levels: rrb.backend.levels(&setup),
             components: components.count,
             singular_components: components.singular(),
             compensated_couplings: positive,

@@ -851,6 +851,7 @@ mod tests {
 
     fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
         Setup {
+            may_end: false,
             levels: 4,
             lumping: Lumping::Red,
             omega,

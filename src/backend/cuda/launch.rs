@@ -167,6 +167,9 @@ pub mod flag {
     pub const PART: i32 = 16384;
     pub const IN_CREW: i32 = 65536;
     pub const ENTERS: i32 = 131_072;
+    pub const ALONE: i32 = 262_144;
+    /// Not for kernels: `StepArgs::beside`.
+    pub const BESIDE: i32 = 524_288;
 }
 
 #[repr(C)]
@@ -178,7 +181,7 @@ pub struct Matrix {
     pub black: Address,
 }
 
-/// What the first look at the matrix finds.
+/// What the first look at the matrix and the eliminations find.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Findings {
@@ -193,6 +196,7 @@ pub struct Findings {
     pub bad_pivot: u64,
     pub components: u64,
     pub regular_components: u64,
+    pub coupling: [u64; MOST_LEFT],
 }
 
 impl Findings {
@@ -209,8 +213,18 @@ impl Findings {
         bad_pivot: u64::MAX,
         components: 0,
         regular_components: 0,
+        coupling: [0; MOST_LEFT],
     };
+
+    /// Before a factorization of the matrix that was looked at.
+    pub fn forget_factorization(&mut self) {
+        self.bad_pivot = Self::NONE.bad_pivot;
+        self.coupling = Self::NONE.coupling;
+    }
 }
+
+/// Grids whose remains are looked at for weak couplings.
+pub const MOST_LEFT: usize = 16;
 
 /// One entry of the ring.
 #[repr(C)]
@@ -253,7 +267,7 @@ pub struct Scalars {
     pub largest_guess: u64,
     pub not_finite: u64,
     pub ticket: u32,
-    pub unused: u32,
+    pub met: u32,
     pub ring: [Step; RING],
 }
 
@@ -288,7 +302,7 @@ impl Scalars {
         largest_guess: 0,
         not_finite: 0,
         ticket: 0,
-        unused: 0,
+        met: 0,
         ring: [Step { norm: 0.0, alpha: 0.0, beta: 0.0 }; RING],
     };
 }
@@ -432,6 +446,7 @@ pub struct CoarseArgs {
     pub natural: Address,
     pub nx: i32,
     pub ny: i32,
+    pub weigh: i32,
 }
 
 #[repr(C)]
@@ -511,6 +526,7 @@ pub struct StepArgs {
     pub op: Address,
     pub partial: Address,
     pub turn: TurnArgs,
+    pub beside: i32,
 }
 
 #[repr(C)]
@@ -590,6 +606,7 @@ pub struct CycleArgs {
     pub crew: i32,
     pub crew_base: i32,
     pub last: i32,
+    pub alone: i32,
     pub members: i32,
     pub slots: Address,
 }
@@ -1050,9 +1067,9 @@ kernels! {
     }
     formats {
     /// Down a grid.
-    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1);
     /// Up a grid.
-    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, s), (SWEEP_THREADS, 1);
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1);
     /// A step of the iteration on a recursion grid.
     Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A product there.
@@ -1099,9 +1116,9 @@ fn dense_blocks(a: &RelaxArgs) -> u32 {
 
 /// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none waits for a
 /// second turn.
-pub fn sweep_blocks(g: &Geometry, storage: Storage) -> u32 {
+pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> u32 {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
-    g.blocks().min(most)
+    (g.blocks() + beside as u32).min(most)
 }
 
 /// Blocks of the remainder's product, each with one sum.

@@ -228,7 +228,14 @@ impl RrbBackend for Cuda {
     }
 
     fn grids(&self) -> usize {
-        if let Solver::Packed(packed) = &self.solver { packed.grids.len() } else { 0 }
+        if let Solver::Packed(packed) = &self.solver { packed.used } else { 0 }
+    }
+
+    fn levels(&self, setup: &Setup) -> usize {
+        match &self.solver {
+            Solver::Packed(packed) if packed.ends_early() => 2 * packed.used,
+            _ => setup.levels,
+        }
     }
 
     fn threads(&self) -> usize {

@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, Matrix, Op,
-    SEAM, Scalars, SchurArrays,
+    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
+    Matrix, Op, SEAM, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -73,6 +73,8 @@ pub struct Source {
     pub g: Geometry,
     pub m: Matrix,
     pub excess: Address,
+    /// They are those of A still.
+    pub summed: bool,
     pub findings_at: Address,
     pub findings: Pinned<Findings>,
     pub memory: Memory,
@@ -96,7 +98,7 @@ impl Source {
         let memory = Memory::zeroed(device, stream, place(0).3, "the matrix")?;
         let (m, excess, findings_at, _) = place(memory.address);
         let findings = Pinned::new(device, Findings::NONE)?;
-        Ok(Self { shape, layout, g: geometry(&layout), m, excess, findings_at, findings, memory })
+        Ok(Self { shape, layout, g: geometry(&layout), m, excess, summed: false, findings_at, findings, memory })
     }
 }
 
@@ -113,6 +115,8 @@ pub struct Shape {
     /// CG in single precision.
     pub single: bool,
     pub cycle: Cycle,
+    /// Fewer grids will do where couplings of what they leave are weak.
+    pub may_end: bool,
 }
 
 impl Shape {
@@ -125,6 +129,7 @@ impl Shape {
             storage: setup.storage,
             single: setup.single,
             cycle: setup.cycle,
+            may_end: setup.may_end,
         }
     }
 
@@ -216,6 +221,8 @@ pub struct RemainderPlaces {
 pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
+    /// Of these, grids in use: b2 of the last one has weak couplings, if it is not the last of all.
+    pub used: usize,
     pub first: SchurArrays,
     /// See `Shape::reads_once`.
     pub reads_once: bool,
@@ -287,6 +294,11 @@ struct Places {
     used: usize,
 }
 
+/// Planes of 1 / d on a grid: where M may end beyond the first grid, of b2 too.
+fn pivots(number: usize) -> usize {
+    if number == 0 { 3 } else { 4 }
+}
+
 /// Bytes of what only the factorization of a short format needs.
 fn transient_bytes(shape: &Shape) -> usize {
     if !shape.short() {
@@ -297,7 +309,7 @@ fn transient_bytes(shape: &Shape) -> usize {
         let len = Layout::new(grid, shape.source.block).len();
         let corners = number > 0 || shape.source.nine_points;
         if number > 0 || !shape.schur {
-            for planes in [3, 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4] {
+            for planes in [pivots(number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4] {
                 plan.take(planes * len);
             }
         }
@@ -335,7 +347,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         let setup = if shape.short() && own { &mut transient } else { &mut plan };
         let mut k = Grid {
             g,
-            h: setup.take(3 * len),
+            h: setup.take(pivots(number) * len),
             s: if own { setup.take(8 * len) } else { source.m.straight },
             d: setup.take(4 * len),
             excess: if first { source.excess } else { setup.take(4 * len) },
@@ -346,7 +358,11 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
         if shape.short() {
             // Of the first grid of S1, sweeps see the even level alone.
-            let h = if own { plan.bytes(3 * len * real) } else { plan.bytes(len * real).wrapping_sub(before(real)) };
+            let h = if own {
+                plan.bytes(pivots(number) * len * real)
+            } else {
+                plan.bytes(len * real).wrapping_sub(before(real))
+            };
             k.short_h = h;
             k.short_s = if own { plan.bytes(8 * len * stored) } else { 0 };
             k.short_d = plan.bytes(4 * len * stored);
@@ -483,6 +499,7 @@ impl Packed {
         stream.wait()?;
         Ok(Self {
             reads_once: shape.reads_once(source, device.cache),
+            used: places.grids.len(),
             shape,
             grids: places.grids,
             first: places.first,
@@ -522,6 +539,21 @@ impl Packed {
     /// Stages are fused where CG runs on S1 and nothing is projected between them.
     pub fn fused(&self) -> bool {
         self.shape.fusion && self.shape.schur && self.projection.is_empty()
+    }
+
+    /// M may end with grid q, if what it leaves has weak couplings.
+    pub fn may_end_after(&self, q: usize) -> bool {
+        self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
+    }
+
+    /// M ends with the last grid in use, whose b2 are solved by their pivots.
+    pub fn ends_early(&self) -> bool {
+        self.used < self.grids.len()
+    }
+
+    /// First grids of the sections in use.
+    pub fn sections_in_use(&self) -> Vec<usize> {
+        self.sections.iter().copied().filter(|q| *q < self.used).collect()
     }
 
     /// First plane, and planes, that CG works on.

@@ -21,6 +21,8 @@ pub struct Steps {
     /// First grid of each section, and the number of grids.
     sections: Vec<usize>,
     grids: usize,
+    /// Nothing is solved below the last of them: see `flag::ALONE`.
+    alone: bool,
     /// The first grid has steps of its own, fused with those of CG or not.
     schur: bool,
     fused: bool,
@@ -33,7 +35,7 @@ pub struct Steps {
 impl Steps {
     pub fn new(sections: &[usize], grids: usize, schur: bool) -> Self {
         let (sections, ops) = (sections.to_vec(), Vec::new());
-        Self { sections, grids, schur, fused: false, rho: 0..0, keep: None, ops }
+        Self { sections, grids, alone: false, schur, fused: false, rho: 0..0, keep: None, ops }
     }
 
     fn grids(&self, k: usize) -> Range<usize> {
@@ -76,7 +78,11 @@ impl CycleSteps for Steps {
 
     fn solve_remainder(&mut self) {
         let last = self.rho_flag(self.sections.len() - 1);
-        self.push(kind::REMAINDER, self.grids, if last != 0 { last | flag::TURN } else { 0 });
+        let turn = if last != 0 { last | flag::TURN } else { 0 };
+        match self.ops.last_mut() {
+            Some(op) if self.alone => op.flags |= turn | flag::ALONE,
+            _ => self.push(kind::REMAINDER, self.grids, turn),
+        }
     }
 
     fn sweep_up(&mut self, k: usize) {
@@ -150,18 +156,18 @@ impl CycleSteps for Steps {
     }
 }
 
-/// Steps of an iteration on S1 from r to q, or (not `fused`) of an application to z.
-pub fn steps_of(sections: &[usize], grids: usize, schur: bool, fused: bool, recursion: &Recursion) -> Vec<Op> {
-    let mut s = Steps::new(sections, grids, schur);
+/// Steps of an iteration on S1 from r to q, or (not `fused`) of an application to z, from an empty list.
+fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Vec<Op> {
+    let mut s = steps;
     s.fused = fused;
-    let recurses = recursion.kind != Kind::V && sections.len() > 1;
+    let recurses = recursion.kind != Kind::V && s.sections.len() > 1;
     if fused {
-        s.rho = if recurses { 0..1 } else { 0..sections.len() };
+        s.rho = if recurses { 0..1 } else { 0..s.sections.len() };
     }
     cycle::apply_section(&mut s, 0, recursion);
     if fused && recurses {
         // <g, u> of the first recursion: g is kept on its first way down.
-        let first = sections[1] as i32;
+        let first = s.sections[1] as i32;
         let of_first = |op: &&mut Op| op.grid == first;
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
             op.flags |= flag::KEEP_TOO;
@@ -206,7 +212,7 @@ impl Crew {
         let (real, stored) = k.shape.sizes();
         let mut first: Vec<usize> = (0..=members).map(|b| b * k.grids[base].layout.cy / members).collect();
         let (mut bytes, mut largest) = (0, 0);
-        for (n, level) in k.grids[base..].iter().enumerate() {
+        for (n, level) in k.grids[base..k.grids.len().min(k.used + 1)].iter().enumerate() {
             let layout = &level.layout;
             // Without those that pad a row.
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
@@ -221,7 +227,7 @@ impl Crew {
             }
             let plane = (most + 2) * (columns + 2);
             largest = largest.max(plane);
-            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
+            let (vectors, couplings) = if level.sweep.r > 0 { (25, 24) } else { (9, 12) };
             bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
         }
         bytes += largest * real;
@@ -231,6 +237,8 @@ impl Crew {
     /// From as large a grid on as fits.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
+        // What comes aboard and leaves again at once is faster without.
+        let several = |base: &usize| k.used + usize::from(!k.ends_early()) >= base + 2;
         if matches!(k.remainder, Remainder::Host(_)) {
             return Self::default();
         }
@@ -241,7 +249,7 @@ impl Crew {
         };
         let fits = |crew: &Self| crew.bytes <= most;
         let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
-        (first..k.grids.len()).find_map(with).unwrap_or_default()
+        (first..k.used).filter(several).find_map(with).unwrap_or_default()
     }
 }
 
@@ -261,7 +269,7 @@ impl Programs {
     pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> (usize, usize) {
         let count = |kind| {
             let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
-            let of = |fused| steps_of(sections, grids, schur, fused, &recursion).len();
+            let of = |fused| steps_of(Steps::new(sections, grids, schur), fused, &recursion).len();
             of(false) + if schur { of(true) } else { 0 }
         };
         let ops = if cycle.kind == Some(Kind::V) { count(Kind::V) } else { count(Kind::V).max(count(Kind::Amli)) };
@@ -270,7 +278,9 @@ impl Programs {
 
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
-        let (sections, grids, schur) = (&k.sections[..], k.grids.len(), k.shape.schur);
+        let (grids, schur) = (k.used, k.shape.schur);
+        // Those that kernels of several steps go over.
+        let known = (grids + 1).min(k.grids.len());
         let mut together = Together { blocks: 0, cluster: 1, shared: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
@@ -280,7 +290,7 @@ impl Programs {
         }
         let mut crew = Crew::default();
         let base_with = |blocks: u32| {
-            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
+            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && known - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
         if together.blocks > 0 && device.has_clusters() {
@@ -307,7 +317,8 @@ impl Programs {
         let base = base_with(together.blocks);
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
         let beside = if together.cluster > 1 { together.cluster } else { 0 };
-        let rest = (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + beside;
+        let rest =
+            if k.ends_early() { 1 } else { (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + beside };
         let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
         let largest = match crew.members {
             0 => tiles,
@@ -316,13 +327,18 @@ impl Programs {
             _ => tiles + beside,
         };
         together.blocks = together.blocks.min(largest.max(rest).next_multiple_of(together.cluster));
-        let mut ops = if schur { steps_of(sections, grids, schur, true, recursion) } else { Vec::new() };
+        let steps = || Steps { alone: k.ends_early(), ..Steps::new(&k.sections_in_use(), grids, schur) };
+        let mut ops = if schur { steps_of(steps(), true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
-        let down = ops.iter().position(|op| op.flags & flag::TURN != 0).map_or(0, |turn| turn + 1);
-        ops.extend(steps_of(sections, grids, schur, false, recursion));
+        ops.extend(steps_of(steps(), false, recursion));
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, down, application, together, base, crew, rho_count: 0 };
+        let mut programs = Self { ops, iteration, down: 0, application, together, base, crew, rho_count: 0 };
         let mut ops = std::mem::take(&mut programs.ops);
+        if !programs.whole(k) {
+            programs.turn_beside(k, &mut ops[programs.iteration.clone()]);
+        }
+        let turn = ops[programs.iteration.clone()].iter().position(|op| op.flags & flag::TURN != 0);
+        programs.down = turn.map_or(0, |turn| turn + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
@@ -388,6 +404,21 @@ impl Programs {
         }
     }
 
+    /// The turn takes as long as a step on a small grid: where steps up larger grids follow, one block of the first of them takes it
+    /// while the others do the step. Then its end can be foreseen on the way down too.
+    fn turn_beside(&self, k: &Packed, ops: &mut [Op]) {
+        let Some(turn) = ops.iter().position(|op| op.flags & flag::TURN != 0) else { return };
+        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
+        let Some(next) = (turn + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
+        if apart(&ops[next], kind::ASCEND) {
+            ops[turn].flags &= !flag::TURN;
+            ops[next].flags |= flag::TURN | flag::BESIDE;
+            if apart(&ops[1], kind::DESCEND) {
+                ops[1].flags |= flag::BESIDE;
+            }
+        }
+    }
+
     /// As launched.
     pub fn ops(&self) -> &[Op] {
         &self.ops
@@ -424,11 +455,18 @@ impl Programs {
     }
 }
 
+/// `StepArgs::beside`.
+fn beside(op: &Op) -> i32 {
+    i32::from(op.flags & flag::BESIDE != 0)
+}
+
 impl Packed {
     fn blocks_of(&self, op: &Op) -> u32 {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
-            kind::DESCEND | kind::ASCEND => launch::sweep_blocks(&self.grids[op.grid as usize].k.g, self.shape.storage),
+            kind::DESCEND | kind::ASCEND => {
+                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
+            }
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }
@@ -484,7 +522,8 @@ impl Packed {
             meeting: self.meeting_at,
             crew: self.programs.together.cluster as i32,
             crew_base: self.programs.crew.base as i32,
-            last: self.grids.len() as i32 - 1,
+            last: self.used.min(self.grids.len() - 1) as i32,
+            alone: if self.ends_early() { self.used as i32 - 1 } else { -1 },
             members: self.programs.crew.members as i32,
             slots: self.rest.slots,
         }
@@ -573,6 +612,7 @@ impl Packed {
                 op: self.op_at(n),
                 partial,
                 turn: self.turn_args(how),
+                beside: beside(op),
             };
             match op.kind {
                 kind::DESCEND_FIRST => {
@@ -619,7 +659,7 @@ impl Packed {
     /// The cycle: chosen, with its bounds, and as programs. Whether its shape is the one before.
     pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
         let before = self.recursion.kind;
-        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V);
+        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.ends_early();
         if self.programs.ops.is_empty() || plain && before != Kind::V {
             self.set_programs(stream, &Recursion::V)?;
         }
@@ -738,7 +778,7 @@ impl CycleSteps for Live<'_> {
         let _ = self.attempt(|s| {
             s.catch_up()?;
             let turn = TurnArgs::default();
-            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, turn })
+            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, turn, beside: 0 })
         });
     }
 }

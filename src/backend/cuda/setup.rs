@@ -20,6 +20,11 @@ use crate::grid::stencil::{StencilView, View, ring_index};
 /// Names of the arrays of a matrix, in the order of the kernel's.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
+/// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its place.
+/// D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of docs/performance-gpu.md take as many
+/// iterations with it; with 0.6 they take up to 9 for 7.
+const WEAK: f64 = 0.3;
+
 /// A matrix of the device's, fetched for what only the host does.
 pub struct Fetched {
     arrays: Vec<Vec<f64>>,
@@ -77,17 +82,7 @@ impl Source {
         *self.findings = Findings::NONE;
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
-        launch::excess(
-            stream,
-            &ExcessArgs {
-                g: self.g,
-                m: self.m,
-                excess: self.excess,
-                zero_row_sum: look.questions.zero_row_sum,
-                nine_points: i32::from(self.shape.nine_points),
-                findings: self.findings_at,
-            },
-        )?;
+        self.sum_rows(stream, look.questions.zero_row_sum)?;
         stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         let found = *self.findings;
@@ -122,6 +117,22 @@ impl Source {
         inspection.start(1)?;
         inspection.look(0, &host, 0..a.grid.ny, &look.questions);
         inspection.finish(&host, look.project)
+    }
+
+    /// Row sums as M takes them, which eliminations then work on.
+    fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
+        self.summed = true;
+        launch::excess(
+            stream,
+            &ExcessArgs {
+                g: self.g,
+                m: self.m,
+                excess: self.excess,
+                zero_row_sum,
+                nine_points: i32::from(self.shape.nine_points),
+                findings: self.findings_at,
+            },
+        )
     }
 
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
@@ -204,6 +215,13 @@ impl Packed {
         };
         self.unit = setup.unit;
         self.clear_transient(stream)?;
+        source.findings.forget_factorization();
+        stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
+        // A second factorization of the same matrix, in another format or with another cycle.
+        if !std::mem::take(&mut source.summed) {
+            source.sum_rows(stream, setup.zero_row_sum)?;
+            source.summed = false;
+        }
         let format = self.format();
         let rules = |level: usize, e: &crate::grid::levels::Embedding| Rules {
             lost: setup.lost(),
@@ -240,7 +258,8 @@ impl Packed {
             let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
             let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
             let rules = rules(2 * q + 2, &level.embedding);
-            launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny })?;
+            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
+            launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny, weigh })?;
         }
         if self.shape.schur && !self.shape.single {
             let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
@@ -271,6 +290,13 @@ impl Packed {
         }
         self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
+        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(source.findings.coupling[*q]) <= WEAK;
+        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
+        if used != self.used {
+            self.used = used;
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
         if !(self.projection.is_empty() && components.singular() == 0) {
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.recorded = None;

@@ -28,10 +28,10 @@ use std::time::Instant;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
-/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over. Less so where it
-/// ends for renewals too.
+/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over. Less so where few
+/// iterations are to be expected, since M ends early, or where the loop ends for renewals too.
 const UNROLLED: usize = 4;
-const UNROLLED_SINGLE: usize = 2;
+const UNROLLED_SHORT: usize = 2;
 
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
@@ -458,7 +458,7 @@ impl Packed {
         }
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                let unrolled = if self.shape.single { UNROLLED_SINGLE } else { UNROLLED };
+                let unrolled = if self.shape.single || self.ends_early() { UNROLLED_SHORT } else { UNROLLED };
                 (0..unrolled).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
