@@ -158,13 +158,13 @@ template <class F> struct Crew {
         Real *real = reinterpret_cast<Real *>(crew_memory + at.offset);
         const int p = at.plane;
         k.h = real;
-        k.z = real + 4 * p;
-        k.y = real + 8 * p;
-        k.r = real + 9 * p;
-        k.direction = real + 13 * p;
-        k.q = real + 17 * p;
-        k.u = real + 21 * p;
-        k.s = reinterpret_cast<Stored *>(real + (level.r ? 25 : 9) * p);
+        k.z = real + 3 * p;
+        k.y = real + 7 * p;
+        k.r = real + 8 * p;
+        k.direction = real + 12 * p;
+        k.q = real + 16 * p;
+        k.u = real + 20 * p;
+        k.s = reinterpret_cast<Stored *>(real + (level.r ? 24 : 8) * p);
         k.d = k.s + 8 * p;
         k.excess = k.s + 12 * p;
         k.corners = k.s + 16 * p;
@@ -206,7 +206,7 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
             places[q].plane = plane;
             places[q].offset = at;
             largest = max(largest, plane);
-            const int bytes = plane * int((level.r ? 25 : 9) * sizeof(Real) + (level.r ? 24 : 12) * sizeof(Stored));
+            const int bytes = plane * int((level.r ? 24 : 8) * sizeof(Real) + (level.r ? 24 : 12) * sizeof(Stored));
             at += (bytes + 15) / 16 * 16;
         }
         end = at;
@@ -219,12 +219,12 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
         const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
         for (int e = t; e < size; e += threads) {
             const int c = k.in_grid(level.g, e);
-            Real h[4] = {0, 0, 0, 0};
+            Real h[3];
             Stored s[12];
-            for (int u = 0; u < (a.crew_base + q == a.alone ? 4 : 3); ++u) h[u] = fixed(level.h[u * from + c]);
+            for (int u = 0; u < 3; ++u) h[u] = fixed(level.h[u * from + c]);
             for (int u = 0; u < 8; ++u) s[u] = raw(level.s[u * from + c]);
             for (int u = 0; u < 4; ++u) s[8 + u] = raw(level.d[u * from + c]);
-            for (int u = 0; u < 4; ++u) k.h[u * p + e] = h[u];
+            for (int u = 0; u < 3; ++u) k.h[u * p + e] = h[u];
             for (int u = 0; u < 12; ++u) k.s[u * p + e] = s[u];
             for (int u = 0; u < 5; ++u) k.z[u * p + e] = 0;
             crew.step()[e] = 0;
@@ -304,13 +304,8 @@ template <class F> __device__ inline double descend_in_crew(const Crew<F> &crew,
     __syncthreads();
     if (row < k.rows && i < to.nx && j < to.ny) {
         const typename F::Stored *d = k.d + c;
-        Real out = kept - ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
-                           (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
-        if (op.flags & ALONE) {
-            const Real right = out;
-            out *= k.h[B2 * p + c];
-            rho += double(out) * right;
-        }
+        const Real out = kept - ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
+                                 (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
         if (last) {
             static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, visit);
         } else {

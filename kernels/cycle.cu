@@ -18,7 +18,6 @@ template <class F> struct CycleArgs {
     Meeting *meeting;
     int crew;               // blocks of a cluster; 1: there are none
     int crew_base, last;    // grids that the crew has in its shared memory
-    int alone;              // the grid with ALONE, -1: none; the next one has a place there too
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
 };

@@ -13,8 +13,9 @@
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down, by the blocks from `first_block` on; returns this thread's part of rho.
-template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, int first_block = 0) {
+// Both levels down, by the blocks from `first_block` on; returns this thread's part of rho. `over`: nobody needs it. That is known
+// once the first tile's values are on their way, not before, so that it costs no time.
+template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, int first_block = 0, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -72,6 +73,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
             k.kept.put(i, j, kept);
         }
         __syncthreads();
+        if (over) break;
     }
     return rho;
 }
@@ -111,7 +113,7 @@ __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename 
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
-template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, int first_block = 0) {
+template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, int first_block = 0, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -157,6 +159,7 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
             finish(k, op, R2 * p + c, pivot2 * (left2 - (to2[0] * v[0] + to2[1] * v[1])), had[R2], rho);
         }
         __syncthreads();
+        if (over) break;
     }
     return rho;
 }
@@ -270,7 +273,7 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0 && a.turn.how != NOTHING) foresee(a.turn);
-    part_of_rho(a, op, descend(a.k, op, a.beside));
+    part_of_rho(a, op, descend(a.k, op, a.beside, a.turn.how == LOOP && a.turn.scalars->done));
 }
 
 template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
@@ -279,7 +282,7 @@ template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
         if (a.turn.how != NOTHING) turn_of(a.turn);
         return;
     }
-    part_of_rho(a, op, ascend(a.k, op, a.beside));
+    part_of_rho(a, op, ascend(a.k, op, a.beside, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {

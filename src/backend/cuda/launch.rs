@@ -606,7 +606,6 @@ pub struct CycleArgs {
     pub crew: i32,
     pub crew_base: i32,
     pub last: i32,
-    pub alone: i32,
     pub members: i32,
     pub slots: Address,
 }

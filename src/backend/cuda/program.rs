@@ -212,7 +212,7 @@ impl Crew {
         let (real, stored) = k.shape.sizes();
         let mut first: Vec<usize> = (0..=members).map(|b| b * k.grids[base].layout.cy / members).collect();
         let (mut bytes, mut largest) = (0, 0);
-        for (n, level) in k.grids[base..k.grids.len().min(k.used + 1)].iter().enumerate() {
+        for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
             // Without those that pad a row.
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
@@ -227,7 +227,7 @@ impl Crew {
             }
             let plane = (most + 2) * (columns + 2);
             largest = largest.max(plane);
-            let (vectors, couplings) = if level.sweep.r > 0 { (25, 24) } else { (9, 12) };
+            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
             bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
         }
         bytes += largest * real;
@@ -237,9 +237,8 @@ impl Crew {
     /// From as large a grid on as fits.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        // What comes aboard and leaves again at once is faster without.
-        let several = |base: &usize| k.used + usize::from(!k.ends_early()) >= base + 2;
-        if matches!(k.remainder, Remainder::Host(_)) {
+        // Where M ends early few grids are left: what comes aboard and leaves again at once is faster without.
+        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
             return Self::default();
         }
         let formats = k.shape.formats();
@@ -249,7 +248,7 @@ impl Crew {
         };
         let fits = |crew: &Self| crew.bytes <= most;
         let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
-        (first..k.used).filter(several).find_map(with).unwrap_or_default()
+        (first..k.grids.len()).find_map(with).unwrap_or_default()
     }
 }
 
@@ -522,8 +521,7 @@ impl Packed {
             meeting: self.meeting_at,
             crew: self.programs.together.cluster as i32,
             crew_base: self.programs.crew.base as i32,
-            last: self.used.min(self.grids.len() - 1) as i32,
-            alone: if self.ends_early() { self.used as i32 - 1 } else { -1 },
+            last: self.grids.len() as i32 - 1,
             members: self.programs.crew.members as i32,
             slots: self.rest.slots,
         }
