@@ -14,6 +14,7 @@
 #ifndef RRB_EMULATED
 #include <cuda_runtime.h>
 #endif
+#include <cstddef>
 #include <cstdint>
 
 // A warp reads 256 consecutive bytes of a row; eight rows share what they read of the rows between them.
@@ -227,16 +228,24 @@ struct Standing {
     double rho, sigma, alpha, beta, norm2, norm;
     int32_t ring_used;
     int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
+    int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
     double sum;               // of the last dot product
     double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;
     uint64_t not_finite;      // complement of the first place; 0: none
     unsigned ticket;
-    unsigned met;             // the test of this iteration is met: the way down has found it, and its turn will say so
+    unsigned unused;
 };
 struct Scalars : Standing {
     Step ring[RING];
 };
+
+// What a turn and the end of an iteration change, at once: field by field, each write would make the next read wait. By the first
+// threads of a block.
+__device__ inline void copy_standing(Standing &to, const Standing &from) {
+    const int t = threadIdx.x + blockDim.x * threadIdx.y;
+    if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t))) reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
+}
 
 // Sum over the block of THREADS threads: by halves in a warp, warps in order. The same on every thread.
 __device__ inline double block_sum(double v) {
@@ -423,7 +432,14 @@ __device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
     }
 }
 
-__device__ inline void turn_of(const TurnArgs &a) { turn_of(a, *a.scalars, a.scalars->ring); }
+__device__ inline void turn_of(const TurnArgs &a) {
+    __shared__ Standing now;
+    copy_standing(now, *a.scalars);
+    __syncthreads();
+    turn_of(a, now, a.scalars->ring);
+    __syncthreads();
+    copy_standing(*a.scalars, now);
+}
 
 // By one block, once the parts of <r, r> are there: whether the turn will end the loop. The small grids are left out then.
 __device__ inline void foresee(const TurnArgs &a) {

@@ -182,9 +182,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const int how = c.turn.how;
     // The scalars: all blocks come to the same, from the same sums, and one writes them back.
     __shared__ Standing now;
-    constexpr int WORDS = sizeof(Standing) / sizeof(uint64_t);
-    const uint64_t *kept = reinterpret_cast<const uint64_t *>(static_cast<const Standing *>(c.turn.scalars));
-    if (thread_of_block() < WORDS) reinterpret_cast<uint64_t *>(&now)[thread_of_block()] = kept[thread_of_block()];
+    copy_standing(now, *c.turn.scalars);
     const Hand ops = take_in_hand(c);
     if (how == LOOP && now.done) return;
     const Crew<F> crew = come_aboard(c);
@@ -217,9 +215,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         take_turn(c, now);
     }
     // Nobody begins to read them any more: all have met since.
-    if (blockIdx.x == 0 && thread_of_block() < WORDS) {
-        reinterpret_cast<uint64_t *>(static_cast<Standing *>(c.turn.scalars))[thread_of_block()] = reinterpret_cast<const uint64_t *>(&now)[thread_of_block()];
-    }
+    if (blockIdx.x == 0) copy_standing(*c.turn.scalars, now);
     leave(c.meeting, state.phase, state.visit);
 }
 

@@ -353,11 +353,15 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
     sigma = block_sum(sigma);
     if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
     if (!last_block(&s.ticket)) return;
+    __shared__ Standing now;
+    copy_standing(now, s);
     sigma = sum_of(partial, gridDim.x);
     if (thread_of_block() == 0) {
-        end_of_iteration(s, sigma, a.how);
-        if (a.how == LOOP && a.conditional) set_loop(a.conditional, s);
+        end_of_iteration(now, sigma, a.how);
+        if (a.how == LOOP && a.conditional) set_loop(a.conditional, now);
     }
+    __syncthreads();
+    copy_standing(s, now);
 }
 
 template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {

@@ -260,6 +260,7 @@ pub struct Scalars {
     pub norm: f64,
     pub ring_used: i32,
     pub parity: i32,
+    pub met: i64,
     pub sum: f64,
     pub b_norm2: f64,
     pub whole_norm2: f64,
@@ -267,7 +268,7 @@ pub struct Scalars {
     pub largest_guess: u64,
     pub not_finite: u64,
     pub ticket: u32,
-    pub met: u32,
+    pub unused: u32,
     pub ring: [Step; RING],
 }
 
@@ -295,6 +296,7 @@ impl Scalars {
         norm: 0.0,
         ring_used: 0,
         parity: 0,
+        met: 0,
         sum: 0.0,
         b_norm2: 0.0,
         whole_norm2: 0.0,
@@ -302,7 +304,7 @@ impl Scalars {
         largest_guess: 0,
         not_finite: 0,
         ticket: 0,
-        met: 0,
+        unused: 0,
         ring: [Step { norm: 0.0, alpha: 0.0, beta: 0.0 }; RING],
     };
 }
