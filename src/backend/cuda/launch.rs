@@ -710,6 +710,7 @@ pub struct EndArgs {
     pub guess: i32,
     pub how: i32,
     pub partial: Address,
+    pub whole_partial: Address,
     pub scalars: Address,
 }
 
@@ -1013,6 +1014,9 @@ kernels! {
     /// The start of a solve: a look at b and x, both to the colours, b to S1.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
     BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
+    /// The same from a guess: with r of S1 and |b - A x|^2.
+    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| a.k.g.blocks(), OVER_AREA;
+    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The same after red values of x.

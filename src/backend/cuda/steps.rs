@@ -787,6 +787,7 @@ impl Run<'_> {
             guess: i32::from(with.guess),
             how: how as i32,
             partial: self.k.partial,
+            whole_partial: self.k.norm_partial,
             scalars,
         }
     }
@@ -795,14 +796,11 @@ impl Run<'_> {
     fn begin(&mut self, with: Expected) -> Result<()> {
         let arguments = self.end_args(with, How::Start);
         self.forget_inputs()?;
-        if self.k.shape.single {
-            launch::begin_single(self.stream, &arguments)?;
-        } else {
-            launch::begin(self.stream, &arguments)?;
-        }
-        if with.guess {
-            launch::whole_residual(self.stream, &arguments)?;
-            self.k.residual(self.stream, self.source, How::Nothing)?;
+        match (with.guess, self.k.shape.single) {
+            (false, false) => launch::begin(self.stream, &arguments)?,
+            (false, true) => launch::begin_single(self.stream, &arguments)?,
+            (true, false) => launch::begin_at(self.stream, &arguments)?,
+            (true, true) => launch::begin_at_single(self.stream, &arguments)?,
         }
         self.k.start(self.stream, self.source)?;
         let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = self.fetch()?;
