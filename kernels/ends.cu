@@ -1,6 +1,6 @@
 // The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
 // and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/steps.cu). Bytes per point: 56 at
-// the start, 48 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
+// the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
 #include "common.cuh"
 
 struct EndArgs {
@@ -24,7 +24,7 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// What the passes below have seen of b and x, to the scalars. max |b| goes to `sum` too, since steps that follow clear `largest`.
+// What the passes below have seen of b and x, to the scalars; max |b| to `sum`, and `largest` is zero again.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], double sum, double whole) {
     Scalars &s = *a.scalars;
     __shared__ unsigned long long block[2];
@@ -48,6 +48,7 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
         s.b_norm2 = sum;
         if (a.guess) s.whole_norm2 = whole;
         s.sum = __ldcg(reinterpret_cast<const double *>(&s.largest));
+        s.largest = 0;
         s.parity = 0;
     }
 }
@@ -102,6 +103,9 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
     note_inputs(a, largest, sum, 0.0);
 }
 
+// Blocks of a multiprocessor: more registers than `RESIDENT` ones have.
+constexpr int BEGIN_RESIDENT = 3;
+
 // The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
 // numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
 template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
@@ -121,12 +125,27 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
     const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
     const int ti = t % TILE_X, tj = t / TILE_X;
+    // What the next tile reads is on its way while this one waits for its neighbours.
+    const auto prefetch_tile = [&](int tile) {
+        const int row = quotient(tile, across), I = (tile - row * across) * TILE_X + ti, J = row * TILE_Y + tj;
+        if (tile >= across * down || I >= g.cx || J >= g.cy) return;
+        const int64_t c = g.at(I, J);
+        for (int e = 0; e < 8; ++e) prefetch(a.k.s + e * p + c);
+        for (int e = 0; e < 4; ++e) prefetch(a.center + e * p + c);
+        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
+        for (int e = 0; e < 2; ++e) {
+            if (i < 0 || j + e < 0 || j + e >= g.ny) continue;
+            prefetch(a.input + (j + e) * a.input_ld + i);
+            prefetch(a.output + (j + e) * a.output_ld + i);
+        }
+    };
     uint64_t largest[2] = {0, 0};
     double sum = 0.0, whole = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         __syncthreads();
-        const auto keep = [&](Red &red, int e, double h, double b, double near, double x) {
+        const auto keep = [&](Red &red, int e, double center, double b, double near, double x) {
+            const double h = center != 0.0 ? 1.0 / center : 0.0;
             red.b[e] = b * h;
             red.near[e] = h * near;
             red.x[e] = x;
@@ -159,10 +178,11 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             v[6] = fixed(to_r2[N * p + c]);
             const double near1 = (fixed(to_r1[W * p + c]) * guess(i - 1, j + 1) + v[4] * x2) + (v[3] * x1 + fixed(to_r1[N * p + c]) * guess(i, j + 2));
             const double near2 = (v[1] * x1 + fixed(to_r2[E * p + c]) * guess(i + 2, j)) + (fixed(to_r2[S * p + c]) * guess(i + 1, j - 1) + v[6] * x2);
-            const double on_r1 = b_r1 - (fixed(center[R1 * p]) * x_r1 + near1), on_r2 = b_r2 - (fixed(center[R2 * p]) * x_r2 + near2);
+            const double center_r1 = fixed(center[R1 * p]), center_r2 = fixed(center[R2 * p]);
+            const double on_r1 = b_r1 - (center_r1 * x_r1 + near1), on_r2 = b_r2 - (center_r2 * x_r2 + near2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
-            keep(red1, (tj + 1) * ACROSS + ti, fixed(a.k.h[R1 * p + c]), b_r1, near1, x_r1);
-            keep(red2, tj * ACROSS + ti + 1, fixed(a.k.h[R2 * p + c]), b_r2, near2, x_r2);
+            keep(red1, (tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
+            keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
             a.b[R1 * p + c] = b_r1;
             a.b[R2 * p + c] = b_r2;
             v[0] = fixed(to_r2[E * p + c - 1]);
@@ -172,6 +192,7 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
         }
+        prefetch_tile(tile + gridDim.x);
         // Red nodes around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
         for (int e = t; e < AROUND; e += THREADS) {
             const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
@@ -188,7 +209,7 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             const double *s = first ? to_r1 : to_r2;
             const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
                                 (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
-            keep(red, to, fixed(a.k.h[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
+            keep(red, to, fixed(a.center[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
         }
         __syncthreads();
         if (!own) continue;
@@ -215,8 +236,8 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
 
 // |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
 // max |x| to the scalars, which held zero; not if the loop goes on.
