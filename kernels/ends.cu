@@ -103,7 +103,7 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
     note_inputs(a, largest, sum, 0.0);
 }
 
-// Blocks of a multiprocessor: more registers than `RESIDENT` ones have.
+// Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
 constexpr int BEGIN_RESIDENT = 3;
 
 // The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
@@ -125,20 +125,6 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
     const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
     const int ti = t % TILE_X, tj = t / TILE_X;
-    // What the next tile reads is on its way while this one waits for its neighbours.
-    const auto prefetch_tile = [&](int tile) {
-        const int row = quotient(tile, across), I = (tile - row * across) * TILE_X + ti, J = row * TILE_Y + tj;
-        if (tile >= across * down || I >= g.cx || J >= g.cy) return;
-        const int64_t c = g.at(I, J);
-        for (int e = 0; e < 8; ++e) prefetch(a.k.s + e * p + c);
-        for (int e = 0; e < 4; ++e) prefetch(a.center + e * p + c);
-        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
-        for (int e = 0; e < 2; ++e) {
-            if (i < 0 || j + e < 0 || j + e >= g.ny) continue;
-            prefetch(a.input + (j + e) * a.input_ld + i);
-            prefetch(a.output + (j + e) * a.output_ld + i);
-        }
-    };
     uint64_t largest[2] = {0, 0};
     double sum = 0.0, whole = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -192,7 +178,6 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
         }
-        prefetch_tile(tile + gridDim.x);
         // Red nodes around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
         for (int e = t; e < AROUND; e += THREADS) {
             const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
