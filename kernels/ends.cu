@@ -1,6 +1,6 @@
 // The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
 // and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/steps.cu). Bytes per point: 56 at
-// the start, 48 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
+// the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
 #include "common.cuh"
 
 struct EndArgs {
@@ -15,7 +15,7 @@ struct EndArgs {
     double limit;           // of max |x| there
     int guess;              // the caller's x counts
     int how;
-    double *partial;
+    double *partial, *whole_partial;
     Scalars *scalars;
 };
 
@@ -24,8 +24,37 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x to the planes, b1 = b_b - A_br D_r^-1 b_r
-// (report, 2.10), and r = b1. max |b| goes to `sum` too, since steps that follow clear `largest`.
+// What the passes below have seen of b and x, to the scalars; max |b| to `sum`, and `largest` is zero again.
+__device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], double sum, double whole) {
+    Scalars &s = *a.scalars;
+    __shared__ unsigned long long block[2];
+    if (thread_of_block() < 2) block[thread_of_block()] = 0;
+    __syncthreads();
+    for (int k = 0; k < 2; ++k) {
+        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
+    }
+    sum = block_sum(sum);
+    if (a.guess) whole = block_sum(whole);
+    if (thread_of_block() == 0) {
+        atomic_max(&s.largest, block[0]);
+        atomic_max(&s.largest_guess, block[1]);
+        a.partial[blockIdx.x] = sum;
+        if (a.guess) a.whole_partial[blockIdx.x] = whole;
+    }
+    if (!last_block(&s.ticket)) return;
+    sum = sum_of(a.partial, gridDim.x);
+    if (a.guess) whole = sum_of(a.whole_partial, gridDim.x);
+    if (thread_of_block() == 0) {
+        s.b_norm2 = sum;
+        if (a.guess) s.whole_norm2 = whole;
+        s.sum = __ldcg(reinterpret_cast<const double *>(&s.largest));
+        s.largest = 0;
+        s.parity = 0;
+    }
+}
+
+// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b - A_br D_r^-1 b_r
+// (report, 2.10), and r = b1.
 template <class Vector> __device__ inline void begin(const EndArgs &a) {
     Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
     const Geometry &g = a.k.g;
@@ -55,8 +84,7 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
                 if (m >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + x));
                 if (of_guess >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + x));
             }
-            if (a.guess) a.x[colour * p + c] = a.scale * guess;
-            else if (colour >= B1) a.x[colour * p + c] = 0.0;
+            if (colour >= B1) a.x[colour * p + c] = 0.0;
         }
         double t[4];
         straight_couplings(g, a.k.s, B1, c, t);
@@ -72,30 +100,129 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
         r_b1[c] = b_b1;
         r_b2[c] = b_b2;
     });
-    Scalars &s = *a.scalars;
-    __shared__ unsigned long long block[2];
-    if (thread_of_block() < 2) block[thread_of_block()] = 0;
-    __syncthreads();
-    for (int k = 0; k < 2; ++k) {
-        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
+    note_inputs(a, largest, sum, 0.0);
+}
+
+// Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
+constexpr int BEGIN_RESIDENT = 3;
+
+// The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
+// numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
+template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
+    Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
+    // As in `whole_residual`.
+    constexpr int ACROSS = TILE_X + 1, AROUND = 2 * (TILE_X + TILE_Y);
+    struct Red {
+        double b[HALO], near[HALO], x[HALO];
+    };
+    __shared__ Red red1, red2;
+    const auto value = [&](const double *of, int64_t ld, int i, int j) {
+        return unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny) ? fixed(of[j * ld + i]) : 0.0;
+    };
+    const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
+    const int ti = t % TILE_X, tj = t / TILE_X;
+    uint64_t largest[2] = {0, 0};
+    double sum = 0.0, whole = 0.0;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
+        __syncthreads();
+        const auto keep = [&](Red &red, int e, double center, double b, double near, double x) {
+            const double h = center != 0.0 ? 1.0 / center : 0.0;
+            red.b[e] = b * h;
+            red.near[e] = h * near;
+            red.x[e] = x;
+        };
+        const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
+        const bool own = t < THREADS && I < g.cx && J < g.cy;
+        const int64_t c = g.at(I, J);
+        double b1 = 0.0, b2 = 0.0, x1 = 0.0, x2 = 0.0, center1 = 0.0, center2 = 0.0, v[8];
+        if (own) {
+            const auto look = [&](int colour, int i, int j, double &b, double &x) {
+                const double given_b = value(a.input, a.input_ld, i, j), given_x = value(a.output, a.output_ld, i, j);
+                const uint64_t of_b = magnitude(given_b), of_x = magnitude(given_x), line = uint64_t(j) * 2;
+                largest[0] = max(largest[0], of_b);
+                largest[1] = max(largest[1], of_x);
+                if (of_b >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + i));
+                if (of_x >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + i));
+                b = a.scale * given_b;
+                x = a.scale * given_x;
+                sum += b * b;
+            };
+            double b_r1, b_r2, x_r1, x_r2;
+            look(B1, i, j, b1, x1);
+            look(R2, i + 1, j, b_r2, x_r2);
+            look(R1, i, j + 1, b_r1, x_r1);
+            look(B2, i + 1, j + 1, b2, x2);
+            const double *center = a.center + c;
+            v[3] = fixed(to_r1[S * p + c]);
+            v[4] = fixed(to_r1[E * p + c]);
+            v[1] = fixed(to_r2[W * p + c]);
+            v[6] = fixed(to_r2[N * p + c]);
+            const double near1 = (fixed(to_r1[W * p + c]) * guess(i - 1, j + 1) + v[4] * x2) + (v[3] * x1 + fixed(to_r1[N * p + c]) * guess(i, j + 2));
+            const double near2 = (v[1] * x1 + fixed(to_r2[E * p + c]) * guess(i + 2, j)) + (fixed(to_r2[S * p + c]) * guess(i + 1, j - 1) + v[6] * x2);
+            const double center_r1 = fixed(center[R1 * p]), center_r2 = fixed(center[R2 * p]);
+            const double on_r1 = b_r1 - (center_r1 * x_r1 + near1), on_r2 = b_r2 - (center_r2 * x_r2 + near2);
+            whole += on_r1 * on_r1 + on_r2 * on_r2;
+            keep(red1, (tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
+            keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
+            a.b[R1 * p + c] = b_r1;
+            a.b[R2 * p + c] = b_r2;
+            v[0] = fixed(to_r2[E * p + c - 1]);
+            v[2] = fixed(to_r1[N * p + c - n]);
+            v[5] = fixed(to_r1[W * p + c + 1]);
+            v[7] = fixed(to_r2[S * p + c + n]);
+            center1 = fixed(center[B1 * p]);
+            center2 = fixed(center[B2 * p]);
+        }
+        // Red nodes around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
+        for (int e = t; e < AROUND; e += THREADS) {
+            const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
+            const int along = rows ? e % TILE_X : e % TILE_Y;
+            const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
+            const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
+            Red &red = first ? red1 : red2;
+            if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) {
+                keep(red, to, 0.0, 0.0, 0.0, 0.0);
+                continue;
+            }
+            const int64_t c = g.at(I, J);
+            const int i = 2 * I - g.shift_x + !first, j = 2 * J - g.shift_y + first;
+            const double *s = first ? to_r1 : to_r2;
+            const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
+                                (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
+            keep(red, to, fixed(a.center[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
+        }
+        __syncthreads();
+        if (!own) continue;
+        const int e1 = (tj + 1) * ACROSS + ti, e2 = tj * ACROSS + ti + 1;
+        const auto near_b1 = [&](const double *r1, const double *r2) {
+            return (v[0] * r2[e2 - 1] + v[1] * r2[e2]) + (v[2] * r1[e1 - ACROSS] + v[3] * r1[e1]);
+        };
+        const auto near_b2 = [&](const double *r1, const double *r2) {
+            return (v[4] * r1[e1] + v[5] * r1[e1 + 1]) + (v[6] * r2[e2] + v[7] * r2[e2 + ACROSS]);
+        };
+        const double on_b1 = b1 - (center1 * x1 + near_b1(red1.x, red2.x)), on_b2 = b2 - (center2 * x2 + near_b2(red1.x, red2.x));
+        whole += on_b1 * on_b1 + on_b2 * on_b2;
+        b1 -= near_b1(red1.b, red2.b);
+        b2 -= near_b2(red1.b, red2.b);
+        a.b[B1 * p + c] = b1;
+        a.b[B2 * p + c] = b2;
+        a.x[B1 * p + c] = x1;
+        a.x[B2 * p + c] = x2;
+        r_b1[c] = b1 - (center1 * x1 - near_b1(red1.near, red2.near));
+        r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
     }
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) {
-        atomic_max(&s.largest, block[0]);
-        atomic_max(&s.largest_guess, block[1]);
-        a.partial[blockIdx.x] = sum;
-    }
-    if (!last_block(&s.ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        s.b_norm2 = sum;
-        s.sum = __ldcg(reinterpret_cast<const double *>(&s.largest));
-        s.parity = 0;
-    }
+    note_inputs(a, largest, sum, whole);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
 
 // |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
 // max |x| to the scalars, which held zero; not if the loop goes on.

@@ -518,6 +518,83 @@ fn one_solve_after_another() {
     }
 }
 
+/// Solves from a guess against those of the CPU from the same one: what is told of it, first iterates, counts; the first time, with
+/// the guess unexpected, and the next. What the guess has on the eliminated half of the points changes nothing, however large.
+#[test]
+fn from_a_guess() {
+    if devices() == 0 {
+        return;
+    }
+    for (nx, ny) in [(1, 64), (64, 1), (5, 5), (17, 17), (64, 65), (131, 67)] {
+        let mut land = random_m_matrix(nx, ny, false, 6);
+        (0..nx * ny).filter(|p| p % 7 == 3 || (p / 3) % 11 == 0).for_each(|p| land.decouple(p % nx, p / nx, 1.0));
+        for (name, a) in [("all water", random_m_matrix(nx, ny, false, 5)), ("land", land)] {
+            let (b, guess) = (random_rhs(nx * ny, 7), random_rhs(nx * ny, 8));
+            let from = |solver: &Solver, guess: &[f64]| {
+                let mut x = guess.to_vec();
+                let status = solver.solve(&b, &mut x).unwrap();
+                (x, status, solver.history())
+            };
+            // First iterates to the rounding of what the sweeps compute in, and to that of estimated bounds.
+            for (format, allowed) in [
+                ("precision=f64 cycle=v", 1e-12),
+                ("precision=bf16 cycle=v", 2e-5),
+                ("precision=bf16 cycle=amli cycle_spacing=2", 1e-3),
+                ("precision=mixed cycle=v", 2e-5),
+                ("precision=mixed cycle=amli cycle_spacing=2", 1e-3),
+            ] {
+                // An emulated device takes seconds for some of these.
+                let (large, short) = (nx * ny > 1000, !format.contains("f64"));
+                if large && (name != "land" || short && (nx > 64 || format != "precision=mixed cycle=v")) {
+                    continue;
+                }
+                let what = format!("{name} {nx}x{ny} {format}");
+                let tolerance = 1e-9;
+                let options = |backend: &str, levels: i64| {
+                    format!("backend={backend} {format} levels={levels} threads=1 rel_tol={tolerance:e}")
+                };
+                let device = Solver::of(&a, &options("cuda", 6));
+                let levels = device.int(key::INFO_LEVELS);
+                let host = Solver::of(&a, &options("cpu", levels));
+                assert_eq!(device.int(key::INFO_PRECISION), host.int(key::INFO_PRECISION), "{what}");
+                device.solve_from_zero(&b);
+                let expected = from(&host, &guess);
+                for turn in 0..2 {
+                    let found = from(&device, &guess);
+                    assert_eq!((found.1, expected.1), (status::OK, status::OK), "{what}");
+                    let [initial, of_host] = [&device, &host].map(|solver| solver.real(key::INFO_INITIAL_RESIDUAL));
+                    assert!((initial - of_host).abs() <= 1e-12 * of_host, "{what} {turn}: {initial:e} {of_host:e}");
+                    if format.contains("f64") {
+                        assert!(count_is_right(&found.2, expected.2.len() - 1, tolerance), "{what}: {:?}", found.2);
+                    } else {
+                        // One, and of hard problems a tenth, as in `single_precision`.
+                        let most = 1 + expected.2.len() / 10;
+                        assert!(found.2.len().abs_diff(expected.2.len()) <= most, "{what}: {:?}", found.2);
+                    }
+                    // The residual of either, times a condition of some thousands.
+                    assert!(max_difference(&found.0, &expected.0) <= 1e-5 * max_abs(&expected.0), "{what}");
+                }
+                let first = [&device, &host].map(|solver| {
+                    solver.options("max_iter=2 rel_tol=1e-15").unwrap();
+                    let (x, ..) = from(solver, &guess);
+                    solver.options(&format!("max_iter=1000 rel_tol={tolerance:e}")).unwrap();
+                    x
+                });
+                let error = max_difference(&first[0], &first[1]) / max_abs(&first[1]);
+                assert!(error <= allowed, "{error:e} after 2: {what}");
+                let expected = from(&device, &guess);
+                let same = [0, 1].map(|colour| {
+                    let mut other = guess.clone();
+                    (0..other.len()).filter(|p| (p % nx + p / nx) % 2 == colour).for_each(|p| other[p] *= 1e9);
+                    let found = from(&device, &other);
+                    found.0 == expected.0 && found.2[1..] == expected.2[1..]
+                });
+                assert!(same[0] || same[1] || levels == 0, "{what}: values of the guess that are not needed count");
+            }
+        }
+    }
+}
+
 /// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one thread and
 /// with many, page-locked or not.
 #[test]

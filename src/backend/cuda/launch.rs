@@ -728,6 +728,7 @@ pub struct EndArgs {
     pub guess: i32,
     pub how: i32,
     pub partial: Address,
+    pub whole_partial: Address,
     pub scalars: Address,
 }
 
@@ -1031,6 +1032,9 @@ kernels! {
     /// The start of a solve: a look at b and x, both to the colours, b to S1.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
     BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
+    /// The same from a guess: with r of S1 and |b - A x|^2.
+    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| begin_blocks(&a.k.g), OVER_AREA;
+    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| begin_blocks(&a.k.g), OVER_AREA;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The same after red values of x.
@@ -1120,6 +1124,11 @@ fn dense_blocks(a: &RelaxArgs) -> u32 {
 pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> u32 {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
     (g.blocks() + beside as u32).min(most)
+}
+
+/// Blocks of a start from a guess, three to a multiprocessor.
+fn begin_blocks(g: &Geometry) -> u32 {
+    g.blocks().min(MOST_BLOCKS / 4 * 3)
 }
 
 /// Blocks of the remainder's product, each with one sum.

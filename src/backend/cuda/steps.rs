@@ -66,6 +66,8 @@ pub struct Run<'a> {
     joined: bool,
     /// The caller's x is there.
     delivered: bool,
+    /// So has `begin` left `largest`, and nothing since has written it.
+    largest_is_zero: bool,
 }
 
 /// Scale of b, and whether there is a guess, as in the last solve: the next one most often has the same.
@@ -143,7 +145,7 @@ impl<'a> Run<'a> {
         k.grid_seconds.clear();
         let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
-        let (solves, begun, joined, delivered) = (false, None, false, false);
+        let (solves, begun, joined, delivered, largest_is_zero) = (false, None, false, false, false);
         Ok(Self {
             k,
             source,
@@ -164,6 +166,7 @@ impl<'a> Run<'a> {
             begun,
             joined,
             delivered,
+            largest_is_zero,
         })
     }
 
@@ -690,9 +693,10 @@ impl Run<'_> {
                 None => self.go_round()?,
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
+            let largest_is_zero = std::mem::take(&mut self.largest_is_zero);
             if test.confirms {
                 self.k.residual(self.stream, self.source, How::Loop)?;
-            } else {
+            } else if !largest_is_zero {
                 self.k.forget_largest(self.stream)?;
             }
             if joined {
@@ -734,6 +738,7 @@ impl Run<'_> {
                 }
             }
             let largest = f64::from_bits(s.largest);
+            self.largest_is_zero = joined && s.code == code::PAUSED;
             self.ready.norm2 = test.confirms.then_some(s.norm2);
             self.ready.rhs_loaded = !test.confirms && !joined && s.code == code::MET;
             self.ready.whole_norm2 =
@@ -787,6 +792,7 @@ impl Run<'_> {
             guess: i32::from(with.guess),
             how: how as i32,
             partial: self.k.partial,
+            whole_partial: self.k.norm_partial,
             scalars,
         }
     }
@@ -795,15 +801,13 @@ impl Run<'_> {
     fn begin(&mut self, with: Expected) -> Result<()> {
         let arguments = self.end_args(with, How::Start);
         self.forget_inputs()?;
-        if self.k.shape.single {
-            launch::begin_single(self.stream, &arguments)?;
-        } else {
-            launch::begin(self.stream, &arguments)?;
+        match (with.guess, self.k.shape.single) {
+            (false, false) => launch::begin(self.stream, &arguments)?,
+            (false, true) => launch::begin_single(self.stream, &arguments)?,
+            (true, false) => launch::begin_at(self.stream, &arguments)?,
+            (true, true) => launch::begin_at_single(self.stream, &arguments)?,
         }
-        if with.guess {
-            launch::whole_residual(self.stream, &arguments)?;
-            self.k.residual(self.stream, self.source, How::Nothing)?;
-        }
+        self.largest_is_zero = true;
         self.k.start(self.stream, self.source)?;
         let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = self.fetch()?;
         self.begun = Some(Begun { with, b_norm2, whole_norm2, start: Start { norm2, rho, sigma: Some(sigma) } });
@@ -1103,6 +1107,7 @@ impl RrbSteps for Run<'_> {
             return largest;
         }
         self.scalar(|s| {
+            s.largest_is_zero = false;
             s.k.forget_largest(s.stream)?;
             s.k.back_substitute(s.stream)?;
             Ok(f64::from_bits(s.fetch()?.largest))
@@ -1120,6 +1125,7 @@ impl RrbSteps for Run<'_> {
 
     fn solution_max(&mut self) -> f64 {
         self.scalar(|s| {
+            s.largest_is_zero = false;
             s.k.forget_largest(s.stream)?;
             let (g, v, scalars) = (s.source.g, s.k.x, s.k.scalars_at);
             launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
