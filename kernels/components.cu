@@ -1,7 +1,7 @@
 // How many components A's graph has, and how many of them have a row with a sum that counts: all that is asked of a matrix none of
 // whose components is singular. Union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance connected
-// components implementation for GPUs, HPDC 2018): the smaller root wins, by compare-and-swap; paths are shortened on the way by
-// plain writes, to nodes that are roots no more and that nobody else hooks. Tiles first, each in shared memory, then the
+// components implementation for GPUs, HPDC 2018): the smaller root wins, by compare-and-swap; paths are shortened on the
+// way, at nodes that are roots no more and that nobody else hooks. Tiles first, each in shared memory, then the
 // couplings across their edges (O. Stava, B. Benes, Connected component labeling in CUDA, GPU Computing Gems, 2011). Who hooks
 // whom is another from run to run; the counts are not. Launch: common.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than
 // half of that again.
@@ -25,7 +25,7 @@ __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t node) {
     uint32_t up = parent[node];
     while (up != node) {
         const uint32_t above = parent[up];
-        if (above != up) parent[node] = above;
+        if (above != up) atomicMin(const_cast<uint32_t *>(parent) + node, above);
         node = up;
         up = above;
     }

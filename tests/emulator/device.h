@@ -59,6 +59,7 @@ inline unsigned long long atomicAdd(unsigned long long *place, unsigned long lon
     return old;
 }
 inline unsigned long long atomicMax(unsigned long long *place, unsigned long long v) { return std::exchange(*place, std::max(*place, v)); }
+inline unsigned atomicMin(unsigned *place, unsigned v) { return std::exchange(*place, std::min(*place, v)); }
 inline unsigned long long atomicMin(unsigned long long *place, unsigned long long v) { return std::exchange(*place, std::min(*place, v)); }
 template <class T> inline T __ldcg(const T *p) { return *p; }
 template <class T> inline T __ldg(const T *p) { return *p; }
