@@ -128,7 +128,7 @@
 #define RRB_INFO_THREADS                1013  /* threads in use */
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
                                                  RRBSOLVER_CUDA=off */
-#define RRB_INFO_LEVELS                 1100  /* red eliminations done */
+#define RRB_INFO_LEVELS                 1100  /* red eliminations in use */
 #define RRB_INFO_PRECISION              1101  /* the one in use */
 #define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
 #define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more */

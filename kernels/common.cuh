@@ -226,9 +226,9 @@ struct Standing {
     int32_t preconditioned;   // the tested norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
+    int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
     int32_t ring_used;
     int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
-    int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
     double sum;               // of the last dot product
     double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;

@@ -177,6 +177,10 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             v[7] = fixed(to_r2[S * p + c + n]);
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
+        } else if (t < THREADS) {
+            // Couplings to what lies beyond the nodes are zero: what is multiplied by them has to be a number.
+            keep(red1, (tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
+            keep(red2, tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
         }
         // Red nodes around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
         for (int e = t; e < AROUND; e += THREADS) {

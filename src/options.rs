@@ -284,7 +284,7 @@ results! {
     THREADS = 1013 "threads" Common false &[], "threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" Common false &[], "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
-    LEVELS = 1100 "levels" Rrb false &[], "red eliminations done";
+    LEVELS = 1100 "levels" Rrb false &[], "red eliminations in use";
     PRECISION = 1101 "precision" Rrb false PRECISIONS, "the one in use";
     CYCLE = 1102 "cycle" Rrb false CYCLES, "the one in use; amli and v are fixed linear M, k is not";
     COMPONENTS = 1103 "components" Rrb false &[], "connected components of two nodes or more";

@@ -449,6 +449,43 @@ fn second_factorizations() {
     assert!(norm2(&apart.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
 }
 
+/// What one solve leaves on the device does not reach the next: not a test that was met, nor numbers that were none.
+#[test]
+fn nothing_is_left_of_the_last_solve() {
+    if devices() == 0 {
+        return;
+    }
+    // Fused stages, then plain ones in the same arrays.
+    let (nx, ny) = (259, 241);
+    let b = random_rhs(nx * ny, 17);
+    let (regular, singular) = (random_m_matrix(nx, ny, false, 3), neumann_const(nx, ny));
+    let mean = b.iter().sum::<f64>() / b.len() as f64;
+    let compatible: Vec<f64> = b.iter().map(|v| v - mean).collect();
+    let options = "backend=cuda precision=f64 cycle=v levels=6 rel_tol=1e-4";
+    let device = Solver::of(&regular, options);
+    assert_eq!(device.solve_from_zero(&b).1, status::OK);
+    device.factorize(&singular).unwrap();
+    let (x, result) = device.solve_from_zero(&compatible);
+    assert_eq!(result, status::OK);
+    let other = Solver::of(&singular, options);
+    assert_eq!(other.solve_from_zero(&compatible), (x, status::OK));
+
+    // Tiles that stick out of the nodes on both sides.
+    let (nx, ny) = (131, 67);
+    let (a, b, guess) = (random_m_matrix(nx, ny, false, 3), random_rhs(nx * ny, 17), random_rhs(nx * ny, 5));
+    let device = Solver::of(&a, "backend=cuda rel_tol=1e-8");
+    let from = |x: &[f64]| {
+        let mut x = x.to_vec();
+        device.solve(&b, &mut x).map(|status| (status, x))
+    };
+    let first = from(&guess).unwrap();
+    assert_eq!(first.0, status::OK);
+    for _ in 0..2 {
+        from(&vec![f64::NAN; nx * ny]).unwrap_err().expect(status::NOT_FINITE, &["x"]);
+        assert_eq!(from(&guess).unwrap(), first);
+    }
+}
+
 /// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
 /// and errors those of any backend.
 #[test]

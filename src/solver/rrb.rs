@@ -275,7 +275,9 @@ impl Rrb {
                 rrb.doubts = DOUBTS;
             }
         }
-        if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V {
+        // An early end says nothing of other matrices, and leaves nothing to shorten.
+        let ended = rrb.backend.levels(&setup) < setup.levels;
+        if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V && !ended {
             // The V-cycle is best with its own levels, which are fewer.
             setup = made(setup.storage, plain)?;
             let result = rrb.backend.shorten(a, &setup, components);
@@ -285,7 +287,7 @@ impl Rrb {
         rrb.found = Found {
             asked,
             double: known.double || storage != Storage::F64 && setup.storage == Storage::F64,
-            plain: known.plain || cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V,
+            plain: known.plain || cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V && !ended,
         };
         rrb.last = Some(Last { asked, look, setup });
         rrb.done = Done {

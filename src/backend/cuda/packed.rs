@@ -294,9 +294,9 @@ struct Places {
     used: usize,
 }
 
-/// Planes of 1 / d on a grid: where M may end beyond the first grid, of b2 too.
-fn pivots(number: usize) -> usize {
-    if number == 0 { 3 } else { 4 }
+/// Planes of 1 / d on a grid: of b2 too where M may end there.
+fn pivots(shape: &Shape, number: usize) -> usize {
+    if shape.may_end && number > 0 { 4 } else { 3 }
 }
 
 /// Bytes of what only the factorization of a short format needs.
@@ -309,7 +309,8 @@ fn transient_bytes(shape: &Shape) -> usize {
         let len = Layout::new(grid, shape.source.block).len();
         let corners = number > 0 || shape.source.nine_points;
         if number > 0 || !shape.schur {
-            for planes in [pivots(number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4] {
+            for planes in [pivots(shape, number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4]
+            {
                 plan.take(planes * len);
             }
         }
@@ -347,7 +348,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         let setup = if shape.short() && own { &mut transient } else { &mut plan };
         let mut k = Grid {
             g,
-            h: setup.take(pivots(number) * len),
+            h: setup.take(pivots(shape, number) * len),
             s: if own { setup.take(8 * len) } else { source.m.straight },
             d: setup.take(4 * len),
             excess: if first { source.excess } else { setup.take(4 * len) },
@@ -359,7 +360,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         if shape.short() {
             // Of the first grid of S1, sweeps see the even level alone.
             let h = if own {
-                plan.bytes(pivots(number) * len * real)
+                plan.bytes(pivots(shape, number) * len * real)
             } else {
                 plan.bytes(len * real).wrapping_sub(before(real))
             };

@@ -408,6 +408,9 @@ impl Programs {
     fn turn_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(turn) = ops.iter().position(|op| op.flags & flag::TURN != 0) else { return };
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
+        if apart(&ops[turn], kind::REMAINDER) {
+            return;
+        }
         let Some(next) = (turn + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
         if apart(&ops[next], kind::ASCEND) {
             ops[turn].flags &= !flag::TURN;
@@ -625,7 +628,9 @@ impl Packed {
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
                 kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
-                    let (rest, turn) = (self.rest_args(), self.turn_args(how));
+                    // A kernel of its own sums and turns in one, or does neither.
+                    let turns = op.flags & flag::TURN != 0;
+                    let (rest, turn) = (self.rest_args(), self.turn_args(if turns { how } else { How::Nothing }));
                     let arguments = RemainderArgs { rest, partial, turn };
                     if self.short() {
                         launch::remainder_short(stream, &arguments)?;

@@ -80,6 +80,7 @@ impl Source {
         inspection: &mut Inspection,
     ) -> Result<()> {
         *self.findings = Findings::NONE;
+        self.summed = false;
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
         self.sum_rows(stream, look.questions.zero_row_sum)?;

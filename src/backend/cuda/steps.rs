@@ -685,7 +685,7 @@ impl Run<'_> {
         let ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
         loop {
             let s = &mut *self.k.scalars;
-            (s.code, s.done, s.ring_used) = (code::RUNNING, 0, 0);
+            (s.code, s.done, s.met, s.ring_used) = (code::RUNNING, 0, 0, 0);
             s.pause_at = renewal_at.min(s.iteration + lag);
             self.send_scalars()?;
             match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
