@@ -395,7 +395,7 @@ struct CoarseArgs {
     int weigh;          // couplings of the next grid against its centers, for `coupling` of this grid; -1: not
 };
 
-// |couplings| of a b1 node to its black neighbours, and their sum.
+// Sum of |couplings| of a b1 node to its black neighbours.
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
 // The next grid's matrix, spread over its colours, or in plain arrays for the remainder. Its center is in h of b2, inverted: from
