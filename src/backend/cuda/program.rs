@@ -278,8 +278,6 @@ impl Programs {
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
-        // Those that kernels of several steps go over.
-        let known = (grids + 1).min(k.grids.len());
         let mut together = Together { blocks: 0, cluster: 1, shared: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
@@ -289,7 +287,7 @@ impl Programs {
         }
         let mut crew = Crew::default();
         let base_with = |blocks: u32| {
-            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && known - *q <= MOST_GRIDS;
+            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
         if together.blocks > 0 && device.has_clusters() {
