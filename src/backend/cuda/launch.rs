@@ -1047,12 +1047,12 @@ kernels! {
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
     BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// The same from a guess: with r of S1 and |b - A x|^2.
-    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| begin_blocks(&a.k.g), OVER_AREA;
-    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| begin_blocks(&a.k.g), OVER_AREA;
+    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// |b - A x|^2 on all nodes.
-    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The same after red values of x.
-    Finish finish(EndArgs) = "rrb_finish_f64", |a| a.k.g.blocks(), OVER_AREA;
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// Sums of runs.
@@ -1145,8 +1145,8 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CREW_THREADS / 32)
 }
 
-/// Blocks of a start from a guess, three to a multiprocessor.
-fn begin_blocks(g: &Geometry) -> u32 {
+/// Blocks of a start from a guess, and of an end: three to a multiprocessor.
+fn end_blocks(g: &Geometry) -> u32 {
     g.blocks().min(MOST_BLOCKS / 4 * 3)
 }
 

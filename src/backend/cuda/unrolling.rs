@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn long_loops_are_cut_evenly() {
         let mut unrolling = Unrolling::new(4);
-        (0..3).for_each(|_| drop(unrolling.note(100)));
+        let due = [100; 3].map(|iterations| unrolling.note(iterations));
+        assert_eq!(due, [false, true, false]);
         assert_eq!(unrolling.body, 25);
     }
 }
