@@ -1,5 +1,6 @@
 // A run of steps of the preconditioner on small grids, or the whole iteration of a small problem, in one kernel whose blocks
-// all run at once and meet between the steps: a meeting takes a microsecond, a launch several. Where a device has clusters, the
+// all run at once and meet between the steps: a meeting takes a microsecond, a launch several. Further blocks, which meet nobody,
+// may do x += alpha p of the iteration before meanwhile. Where a device has clusters, the
 // blocks of the first one do the steps on grids that have as many tiles at most, and meet by the barrier of the cluster; the
 // others come to the next step of all, which for the remainder means that they have its rows at hand. Grids that have a place
 // for each of its threads are in its shared memory then (crew.cu).
@@ -20,8 +21,17 @@ template <class F> struct CycleArgs {
     int crew_base, last;    // grids that the crew has in its shared memory
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
-    int team;               // blocks that do the steps; those after them advance x meanwhile
+    int beside;             // the last blocks, which do x += alpha p meanwhile
     SchurArrays<typename F::Vector> v;
+
+    // An emulated device runs one block, which does that too.
+#ifdef RRB_EMULATED
+    int team() const { return 1; }
+    Team others() const { return {0, beside > 0}; }
+#else
+    __device__ int team() const { return int(gridDim.x) - beside; }
+    __device__ Team others() const { return {team(), int(gridDim.x)}; }
+#endif
 };
 
 // The whole iteration: repeated until its test ends it.
@@ -72,7 +82,7 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
 // they for it but by slots.
 template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
-    const Team team{a.team > a.crew ? a.crew : 0, a.team};
+    const Team team{a.team() > a.crew ? a.crew : 0, a.team()};
     const unsigned visit = ++state.visit;
     if (!team.is_mine()) return 0.0;
     Slot<Real> *slots = static_cast<Slot<Real> *>(a.slots);
@@ -107,7 +117,7 @@ template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State 
     const bool due = state.due;
     state.due = false;
     if (!due || state.whole) {
-        meet(a.meeting, state.phase, a.team);
+        meet(a.meeting, state.phase, a.team());
         if (due) take_turn(a, now);
         return;
     }
@@ -116,7 +126,7 @@ template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State 
     if (thread_of_block() == 0) arrive(&a.meeting->arrived);
     turn_of(a.turn);
     if (thread_of_block() == 0) {
-        while (look(&a.meeting->arrived) < a.team * state.phase) {}
+        while (look(&a.meeting->arrived) < a.team() * state.phase) {}
     }
     __syncthreads();
 }
@@ -133,8 +143,8 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
     } else if (op.kind == REMAINDER) {
         // By blocks that have nothing to do before it, as far as they are enough: they read its rows meanwhile.
         const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
-        const Team team{max(0, min(a.crew, a.team - needed)), a.team};
-        part = multiply_remainder(a.rest, team, [&] { meet(a.meeting, state.phase, a.team); });
+        const Team team{max(0, min(a.crew, a.team() - needed)), a.team()};
+        part = multiply_remainder(a.rest, team, [&] { meet(a.meeting, state.phase, a.team()); });
     } else if (aboard && mine) {
         if (op.flags & ENTERS) enter(crew);
         if (op.kind == DESCEND) part = descend_in_crew(crew, op, state.visit + 1);
@@ -144,8 +154,8 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
         // Beside the crew, as far as the others are enough.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
-        const bool beside = a.members > 0 && !(op.flags & CREW) && a.crew + tiles <= a.team;
-        part = do_step(k, op, {beside ? a.crew : 0, a.team});
+        const bool beside = a.members > 0 && !(op.flags & CREW) && a.crew + tiles <= a.team();
+        part = do_step(k, op, {beside ? a.crew : 0, a.team()});
     }
     if ((op.flags & RHO) && sums) state.rho += part;
     if ((op.flags & PART) && sums) {
@@ -153,11 +163,11 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
         if (thread_of_block() == 0) a.rho_partial[op.partial + blockIdx.x] = state.rho;
         state.rho = 0.0;
     }
-    const bool turns = (op.flags & TURN) && sums, turner = int(blockIdx.x) == a.team - 1;
+    const bool turns = (op.flags & TURN) && sums, turner = int(blockIdx.x) == a.team() - 1;
     if (turns && state.whole) {
         state.due = true;
     } else if (turns && aboard) {
-        bring_parts(a.meeting, ++state.turns, a.team);
+        bring_parts(a.meeting, ++state.turns, a.team());
         state.due = turner;
     }
     if (op.flags & CREW_MEETS) {
@@ -169,14 +179,15 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
-    if (int(blockIdx.x) >= a.team) return advance_x(a.v, {a.team, int(gridDim.x)});
+    if (a.others().is_mine()) advance_x(a.v, a.others());
+    if (int(blockIdx.x) >= a.team()) return;
     if (a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)) return;
     const Hand ops = take_in_hand(a);
     const Crew<F> crew = come_aboard(a);
     State state = begin_steps(a, false);
     for (int k = 0; k < a.count; ++k) take_step(a, crew, ops[k], state, *a.turn.scalars);
     if (state.due) turn_of(a.turn);
-    leave(a.meeting, state.phase, state.visit, a.team);
+    leave(a.meeting, state.phase, state.visit, a.team());
 }
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
@@ -185,6 +196,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     // The scalars: all blocks come to the same, from the same sums, and one writes them back.
     __shared__ Standing now;
     copy_standing(now, *c.turn.scalars);
+    __shared__ typename F::Vector p1[PLACES<TILE_X, TILE_Y>], p2[PLACES<TILE_X, TILE_Y>];
     const Hand ops = take_in_hand(c);
     if (how == LOOP && now.done) return;
     const Crew<F> crew = come_aboard(c);
@@ -198,13 +210,13 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 descend_first<1>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
-                if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team);
+                if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team());
             } else if (op.kind == ADVANCE_FIRST) {
-                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1>(a.first, now));
+                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1>(a.first, now, p1, p2));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
-                meet(c.meeting, state.phase, c.team);
-                const double sigma = sum_of(c.sigma_partial, c.team);
+                meet(c.meeting, state.phase, c.team());
+                const double sigma = sum_of(c.sigma_partial, c.team());
                 if (thread_of_block() == 0) end_of_iteration(now, sigma, how);
                 __syncthreads();
             } else {
@@ -213,12 +225,12 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         }
     } while (how == LOOP && now.code == RUNNING);
     if (state.due) {
-        meet(c.meeting, state.phase, c.team);
+        meet(c.meeting, state.phase, c.team());
         take_turn(c, now);
     }
     // Nobody begins to read them any more: all have met since.
     if (blockIdx.x == 0) copy_standing(*c.turn.scalars, now);
-    leave(c.meeting, state.phase, state.visit, c.team);
+    leave(c.meeting, state.phase, state.visit, c.team());
 }
 
 // One block for each multiprocessor: with two, registers are spilled, and meetings take longer.

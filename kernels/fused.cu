@@ -3,7 +3,7 @@
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
 // says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
-// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours. In single precision (Mixed) those of r, p,
+// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x. In single precision (Mixed) those of r, p,
 // q and S1 are floats.
 #include "common.cuh"
 
@@ -12,6 +12,8 @@ template <class Vector> constexpr int BATCH_OF = sizeof(double) / sizeof(Vector)
 // A tile of B0: more rows than a sweep's, since what lies around is computed twice; how many the launch says (src/backend/cuda/launch.rs).
 template <class Vector> constexpr int BIG_COLUMNS = BATCH_OF<Vector> * TILE_X;
 constexpr int MOST_ROWS = 24;
+// Places of it and around it.
+template <int COLUMNS, int ROWS> constexpr int PLACES = (COLUMNS + 2) * (ROWS + 2);
 
 // In single precision S1 / unit, with its row sums in place of the diagonal.
 template <class Vector> struct SchurArrays {
@@ -200,14 +202,14 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 }
 
 // B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
+// x alone, or nothing. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
 // where it has AT_ONCE of them. ONCE: see `read_once`.
-template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s) {
+template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F>
+__device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, typename F::Vector *p1, typename F::Vector *p2) {
     using Vector = typename F::Vector;
     constexpr int M = COLUMNS + 2;
     const int rows = min(a.rows, ROWS), inside = rows * COLUMNS, around = 2 * M + 2 * rows;
     const int beside = inside + around <= AT_ONCE ? inside : 0;
-    __shared__ Vector p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
     const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
     const bool with_x = step && a.with_x;
@@ -374,8 +376,9 @@ template <class F> __device__ inline void advance_first_step(const FirstArgs<F> 
     constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>, BATCH = BATCH_OF<typename F::Vector>;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
-    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH>(a, s)
-                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH>(a, s);
+    __shared__ typename F::Vector p1[PLACES<COLUMNS, MOST_ROWS>], p2[PLACES<COLUMNS, MOST_ROWS>];
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH>(a, s, p1, p2)
+                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH>(a, s, p1, p2);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
@@ -390,7 +393,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_firs
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step(a); }
 
 // x += alpha p, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
-// row. All of it is read and written once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
+// row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
 template <class Vector> __device__ inline void advance_x(const SchurArrays<Vector> &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     const Scalars &s = *a.scalars;

@@ -278,7 +278,7 @@ template <class Real> __device__ inline int64_t place_of_rest(const Rest<Real> &
 }
 
 // z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
-// Blocks before `first_block` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
+// Blocks before `team` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
 // it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
 template <int CHUNK, class Real, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Ready ready, Fill fill, Put put) {

@@ -57,15 +57,17 @@ impl Geometry {
         tiles(self.cx as usize, self.cy as usize)
     }
 
-    /// The same in tiles of so many rows; tiles that are wider leave some blocks without one.
-    fn big_tiles(&self, rows: i32) -> usize {
-        (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
+    /// Tiles of so many columns and rows.
+    fn big_tiles(&self, columns: u32, rows: i32) -> usize {
+        (self.cx as usize).div_ceil(columns as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
     /// Rows of a tile where what lies around it is computed twice (kernels/fused.cu): those with which most blocks are at work
     /// most of the time. Where each has many tiles, the first are as good as others.
-    pub fn big_rows(&self) -> i32 {
-        let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
+    pub fn big_rows(&self, single: bool) -> i32 {
+        // Two tiles side by side where CG is in single precision.
+        let columns = TILE.0 << u32::from(single);
+        let rounds = |rows| self.big_tiles(columns, rows).div_ceil(MOST_BLOCKS as usize);
         let time = |rows: i32| rounds(rows) * (rows as usize + 2);
         let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
         if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
@@ -622,7 +624,7 @@ pub struct CycleArgs {
     pub last: i32,
     pub members: i32,
     pub slots: Address,
-    pub team: i32,
+    pub beside: i32,
     pub v: SchurArrays,
 }
 
@@ -912,12 +914,12 @@ pub struct NormArgs {
 }
 
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
-/// formats of M; the third in these and with CG in single precision; so has the last, where that may make no difference.
+/// formats of M; the third in these and with CG in single precision, and so has the last, whose blocks meet.
 macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
      vectors { $($(#[doc = $vdoc:literal])* $vnumber:ident $vname:ident($varguments:ty) = $vsymbol:literal, |$va:ident| $vblocks:expr, $vblock:expr;)* }
-     together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal, $tsingle:literal;)* }) => {
+     together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number,)* }
         enum Formatted { $($fnumber,)* }
         enum Vectors { $($vnumber,)* $($tnumber,)* }
@@ -929,7 +931,7 @@ macro_rules! kernels {
             $($symbol,)*
             $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),)*
             $(concat!($vsymbol, "_f64"), concat!($vsymbol, "_f32"), concat!($vsymbol, "_bf16"), concat!($vsymbol, "_mixed"),)*
-            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"), $tsingle,)*
+            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"), concat!($tsymbol, "_mixed"),)*
         ];
 
         $($(#[doc = $doc])*
@@ -1101,14 +1103,14 @@ kernels! {
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
-    /// Up it, to x and p, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_tiles(a.rows).clamp(1, MOST_BLOCKS as usize) as u32, OVER_AREA;
+    /// Up it, to p, x where it is due, q = S1 p, sigma. Tiles that are wider leave blocks without one.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_tiles(TILE.0, a.rows).clamp(1, MOST_BLOCKS as usize) as u32, OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
-    Cycle cycle(CycleArgs) = "rrb_cycle", "rrb_cycle_mixed";
+    Cycle cycle(CycleArgs) = "rrb_cycle";
     /// The whole iteration of a small problem.
-    Solve solve(SolveArgs) = "rrb_solve", "rrb_solve_mixed";
+    Solve solve(SolveArgs) = "rrb_solve";
     }
 }
 

@@ -8,7 +8,6 @@ use super::launch::{
 };
 use super::program::Programs;
 use super::projection::Projection;
-use super::unrolling::Unrolling;
 use crate::backend::Setup;
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
@@ -258,7 +257,8 @@ pub struct Packed {
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
-    pub unrolling: Option<Unrolling>,
+    /// Iterations that the last loops took, the latest first.
+    pub taken: [usize; 4],
     /// b and x of the caller, row by row, where they are on the host.
     pub staging: Option<Memory>,
     pub watch: Watch,
@@ -272,8 +272,8 @@ pub struct Packed {
 
 /// The loop of PCG on the device.
 pub struct Recorded {
-    /// A graph; none where one kernel is the whole loop, or the host goes round.
-    pub graph: Option<Loop>,
+    /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes round.
+    pub graphs: Vec<(usize, Loop)>,
     /// Of the fused stages.
     pub fused: bool,
 }
@@ -530,7 +530,7 @@ impl Packed {
             scalars,
             projection: Projection::default(),
             recorded: None,
-            unrolling: None,
+            taken: [0; 4],
             staging: None,
             watch: Watch::new(device)?,
             grid_seconds: Vec::new(),

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Pieces of x += alpha p that a block has while others do the steps on small grids: 1.25 us each on an H200, and 20 us.
+/// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us, on an H200
+/// (docs/performance-gpu.md).
 const X_ROUNDS: u32 = 16;
 
 /// Blocks of a cluster, in the order of preference.
@@ -240,7 +241,7 @@ impl Crew {
     /// From as large a grid on as fits.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        if matches!(k.remainder, Remainder::Host(_)) {
+        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
             return Self::default();
         }
         let formats = k.shape.formats();
@@ -292,7 +293,7 @@ impl Programs {
             let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
-        // Where M ends early no grid is small enough for one.
+        // Where M ends early few grids are left for one: it does not pay.
         if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
@@ -329,9 +330,9 @@ impl Programs {
         let most = together.blocks;
         together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
         // The others are for x, where they are done with it by the time that the steps take.
-        let pieces = launch::blocks_of_x(&k.first.g);
-        let others = (most - together.blocks).min(pieces.next_multiple_of(together.cluster));
-        together.beside = if pieces <= others * X_ROUNDS { others } else { 0 };
+        let wanted = launch::blocks_of_x(&k.first.g);
+        let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
+        together.beside = if wanted <= others * X_ROUNDS { others } else { 0 };
         let steps = || Steps { alone: k.ends_early(), ..Steps::new(&k.sections_in_use(), grids, schur) };
         let mut ops = if schur { steps_of(steps(), true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
@@ -502,7 +503,7 @@ impl Packed {
             sigma_partial: self.partial,
             how: how as i32,
             once: i32::from(self.reads_once),
-            rows: self.first.g.big_rows(),
+            rows: self.first.g.big_rows(self.shape.single),
             with_x: i32::from(how == How::Loop),
             conditional: 0,
         }
@@ -535,7 +536,7 @@ impl Packed {
             last: self.grids.len() as i32 - 1,
             members: self.programs.crew.members as i32,
             slots: self.rest.slots,
-            team: self.programs.together.blocks as i32,
+            beside: 0,
             v: self.first,
         }
     }
@@ -560,7 +561,8 @@ impl Packed {
             return launch::solve(stream, self.shape.formats(), together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
-        let done = if self.grid_seconds.is_empty() {
+        // An iteration of the loop goes in one piece.
+        let done = if self.grid_seconds.is_empty() || how == How::Loop {
             self.run_ops(stream, &ops, range, how, input, conditional)
         } else {
             self.time_ops(stream, &ops, range, how, input)
@@ -618,7 +620,8 @@ impl Packed {
                 let together = self.programs.together;
                 let beside = if x_due { together.beside } else { 0 };
                 x_due &= beside == 0;
-                launch::cycle(stream, formats, Together { beside, ..together }, &self.cycle_args(n..n + joined, how))?;
+                let arguments = CycleArgs { beside: beside as i32, ..self.cycle_args(n..n + joined, how) };
+                launch::cycle(stream, formats, Together { beside, ..together }, &arguments)?;
                 n += joined;
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The steps of RRB-PCG on the device, and the loop that runs there by itself.
 //!
-//! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded once into a graph whose
+//! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded into a graph whose
 //! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/common.cuh, `turn` and
 //! `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is read when the
 //! loop ends or pauses.
@@ -15,7 +15,6 @@ use super::program::Part;
 use super::projection::Nodes;
 use super::setup::place_in;
 use super::staging::{Copies, Job};
-use super::unrolling::Unrolling;
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
@@ -29,10 +28,19 @@ use std::time::Instant;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
-/// Iterations in the body of the recorded loop, before it is known how many solves take. Fewer where few are to be expected, since M
-/// ends early, or where the loop ends for renewals too.
-const UNROLLED: usize = 4;
-const UNROLLED_SHORT: usize = 2;
+/// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve takes as many
+/// iterations as the last ones; the first where nothing is known. Few are to be expected where M ends early; a loop that ends for
+/// renewals takes other numbers each time.
+const BODIES: [usize; 4] = [4, 5, 6, 7];
+const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+const BODY_RENEWED: [usize; 1] = [2];
+
+/// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body that find
+/// the loop over (measured on an H200, docs/performance-gpu.md).
+fn lost(body: usize, iterations: usize) -> usize {
+    let rounds = iterations.div_ceil(body);
+    4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
+}
 
 /// Entries of the ring that come with the scalars; more are fetched when there are more.
 const FIRST_FETCH: usize = 64;
@@ -449,7 +457,7 @@ impl Packed {
         stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)
     }
 
-    /// Records the loop, where it is not recorded yet. Arrays keep their places from one factorization to the next.
+    /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from one factorization to the next.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|r| r.fused == fused) {
@@ -457,39 +465,35 @@ impl Packed {
         }
         self.recorded = None;
         if self.programs.whole(self) || without_graphs() {
-            self.recorded = Some(Recorded { graph: None, fused });
+            self.recorded = Some(Recorded { graphs: Vec::new(), fused });
             return Ok(());
         }
-        let start = Instant::now();
-        let body = self
-            .unrolling
-            .as_ref()
-            .map_or(if self.shape.single || self.ends_early() { UNROLLED_SHORT } else { UNROLLED }, |u| u.body);
-        let graph = Loop::record(device, |stream, conditional| {
-            if fused {
-                (0..body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
-            } else {
-                self.plain_iteration(stream, source, conditional)
-            }
-        })?;
-        self.recorded = Some(Recorded { graph: Some(graph), fused });
-        self.unrolling.get_or_insert_with(|| Unrolling::new(body)).recorded(start);
+        let bodies = match (fused, self.shape.single, self.ends_early()) {
+            (false, _, _) => &BODIES[..1],
+            (true, true, _) => &BODY_RENEWED[..],
+            (true, false, true) => &BODIES_SHORT[..],
+            (true, false, false) => &BODIES[..],
+        };
+        let mut graphs = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            let graph = Loop::record(device, |stream, conditional| {
+                if fused {
+                    (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
+                } else {
+                    self.plain_iteration(stream, source, conditional)
+                }
+            })?;
+            graphs.push((*body, graph));
+        }
+        self.recorded = Some(Recorded { graphs, fused });
         Ok(())
     }
 
-    /// After a loop of so many iterations: another body, where that is worth its recording. A loop that is renewed takes other numbers
-    /// each time, and one kernel or plain steps have one body. Where there is no memory for it, the one that is there stays.
-    fn fit_body(&mut self, device: &Arc<Device>, source: &Source, iterations: usize) {
-        let graph = self.recorded.as_ref().is_some_and(|r| r.fused && r.graph.is_some());
-        let Some(unrolling) = self.unrolling.as_mut().filter(|_| graph && !self.shape.single) else { return };
-        let body = unrolling.body;
-        if unrolling.note(iterations) {
-            let before = self.recorded.take();
-            if self.record(device, source).is_err() {
-                self.recorded = before;
-                self.unrolling = Some(Unrolling::kept(body));
-            }
-        }
+    /// The recorded loop for a solve like the last ones, that pauses after `most` iterations.
+    fn best_graph(&self, most: usize) -> Option<&Loop> {
+        let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
+        let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
+        self.recorded.as_ref()?.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
     }
 }
 
@@ -709,7 +713,7 @@ impl Run<'_> {
             (s.code, s.done, s.met, s.ring_used) = (code::RUNNING, 0, 0, 0);
             s.pause_at = renewal_at.min(s.iteration + lag);
             self.send_scalars()?;
-            match self.k.recorded.as_ref().and_then(|r| r.graph.as_ref()) {
+            match self.k.best_graph(lag as usize) {
                 Some(graph) => graph.launch(self.stream)?,
                 None => self.go_round()?,
             }
@@ -771,11 +775,11 @@ impl Run<'_> {
             self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
             let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
-            let whole_loop = s.code != code::PAUSED && iterations - test.iterations == used;
             let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
-            if whole_loop {
-                self.k.fit_body(self.stream.device(), self.source, used);
+            if s.code != code::PAUSED {
+                self.k.taken.rotate_right(1);
+                self.k.taken[0] = iterations - test.iterations;
             }
             let s = &*self.k.scalars;
             return match s.code {
