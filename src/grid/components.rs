@@ -169,15 +169,9 @@ const WORD: usize = u64::BITS as usize;
 for_each_isa! {
     /// Which of the values `first`, `first` + 1, ... are zero, or not there.
     fn zeros(values: &[f64], first: usize) -> u64 {
-        let values = &values[first.min(values.len())..];
+        let near = &values[first.min(values.len())..values.len().min(first + WORD)];
         let mut found = 0;
-        if let Some(values) = values.first_chunk::<WORD>() {
-            for k in 0..WORD {
-                found |= u64::from(values[k].to_bits() << 1 == 0) << k;
-            }
-            return found;
-        }
-        for (k, value) in values.iter().enumerate() {
+        for (k, value) in near.iter().enumerate() {
             found |= u64::from(value.to_bits() << 1 != 0) << k;
         }
         !found
