@@ -230,6 +230,7 @@ struct Standing {
     int32_t ring_used;
     int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
     double sum;               // of the last dot product
+    int64_t direction;        // which of the two p is current, and alpha that of
     double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;
     uint64_t not_finite;      // complement of the first place; 0: none
@@ -260,6 +261,15 @@ __device__ inline double block_sum(double v) {
     for (int k = 0; k < count; ++k) sum += warps[k];
     return sum;
 }
+
+// The blocks of a launch that do some of its work: those from `first` to `end`.
+struct Team {
+    int first, end;
+    __device__ int place() const { return int(blockIdx.x) - first; }
+    __device__ int size() const { return end - first; }
+    __device__ bool is_mine() const { return unsigned(place()) < unsigned(size()); }
+};
+__device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
@@ -348,6 +358,7 @@ __device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, i
 // The end of the way up, by one thread: <p, A p> is known.
 __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     s.sigma = sigma;
+    s.direction = s.parity;
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
@@ -378,10 +389,10 @@ enum Way { FORWARDS, BACKWARDS };
 
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.
 template <Way WAY = FORWARDS, class F>
-__device__ inline void over_area(const Geometry &g, F f) {
+__device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks()) {
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int k = blockIdx.x; k < tiles; k += gridDim.x) {
+    for (int k = team.is_mine() ? team.place() : tiles; k < tiles; k += team.size()) {
         const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
         const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
@@ -543,13 +554,13 @@ __device__ inline unsigned look(const unsigned *place) {
 }
 #endif
 
-// All blocks come here before any goes on.
-__device__ inline void meet(Meeting *m, unsigned &phase) {
+// All `count` blocks come here before any goes on.
+__device__ inline void meet(Meeting *m, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->arrived);
-        while (look(&m->arrived) < gridDim.x * phase) {}
+        while (look(&m->arrived) < count * phase) {}
     }
     __syncthreads();
 }
@@ -571,19 +582,19 @@ __device__ inline void prefetch(const void *place) {
 }
 
 // This block's parts of turn number `turns` are there. The last block waits for those of all.
-__device__ inline void bring_parts(Meeting *m, unsigned turns) {
+__device__ inline void bring_parts(Meeting *m, unsigned turns, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->summed);
-        while (blockIdx.x == gridDim.x - 1 && look(&m->summed) < gridDim.x * turns) {}
+        while (blockIdx.x == count - 1 && look(&m->summed) < count * turns) {}
     }
     __syncthreads();
 }
 
 // The last thing a block does: nobody waits any more when all have come.
-__device__ inline void leave(Meeting *m, unsigned phase, unsigned visit) {
+__device__ inline void leave(Meeting *m, unsigned phase, unsigned visit, unsigned count) {
     __syncthreads();
-    if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == gridDim.x * (phase + 1)) {
+    if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {
         m->arrived = 0;
         m->summed = 0;
         m->visit = visit;

@@ -184,7 +184,7 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
     __shared__ CrewPlace places[MOST_GRIDS];
     __shared__ int end;
     const int t = thread_of_block(), threads = blockDim.x, count = a.last + 1 - a.crew_base;
-    const int members = min(a.members, int(gridDim.x));
+    const int members = min(a.members, a.team);
     Crew<F> crew{a, places, int(blockIdx.x), members, 0};
     if (!crew.mine()) return crew;
     if (t <= members) {

@@ -20,6 +20,8 @@ template <class F> struct CycleArgs {
     int crew_base, last;    // grids that the crew has in its shared memory
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
+    int team;               // blocks that do the steps; those after them advance x meanwhile
+    SchurArrays<typename F::Vector> v;
 };
 
 // The whole iteration: repeated until its test ends it.
@@ -55,15 +57,14 @@ template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bo
     return {0, 0, *static_cast<volatile unsigned *>(&a.meeting->visit), 0.0, false, whole};
 }
 
-// One step but those of the first grid and of the remainder, by the blocks from `first_block` on where there are tiles; returns
-// this thread's part of rho.
-template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, int first_block) {
+// One step but those of the first grid and of the remainder, where there are tiles; returns this thread's part of rho.
+template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, Team team) {
     switch (op.kind) {
-    case DESCEND: return descend(k, op, first_block);
-    case ASCEND: return ascend(k, op, first_block);
-    case MULTIPLY_INNER: multiply_inner(k, op); return 0.0;
-    case DIRECT_INNER: direct_inner(k, op); return 0.0;
-    default: advance_inner(k, op); return 0.0;
+    case DESCEND: return descend(k, op, team);
+    case ASCEND: return ascend(k, op, team);
+    case MULTIPLY_INNER: multiply_inner(k, op, team); return 0.0;
+    case DIRECT_INNER: direct_inner(k, op, team); return 0.0;
+    default: advance_inner(k, op, team); return 0.0;
     }
 }
 
@@ -71,12 +72,12 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
 // they for it but by slots.
 template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
-    const int first = int(gridDim.x) > a.crew ? a.crew : 0;
+    const Team team{a.team > a.crew ? a.crew : 0, a.team};
     const unsigned visit = ++state.visit;
-    if (int(blockIdx.x) < first) return 0.0;
+    if (!team.is_mine()) return 0.0;
     Slot<Real> *slots = static_cast<Slot<Real> *>(a.slots);
     return multiply_remainder<128 / sizeof(Real)>(
-        a.rest, first, [] { __syncthreads(); },
+        a.rest, team, [] { __syncthreads(); },
         [&](Real *r) {
             // Two values a thread, asked for at once.
             static_assert(MOST_REMAINDER <= 2 * CREW_THREADS, "every value of r has a thread");
@@ -106,7 +107,7 @@ template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State 
     const bool due = state.due;
     state.due = false;
     if (!due || state.whole) {
-        meet(a.meeting, state.phase);
+        meet(a.meeting, state.phase, a.team);
         if (due) take_turn(a, now);
         return;
     }
@@ -115,7 +116,7 @@ template <class F> __device__ inline void meet_all(const CycleArgs<F> &a, State 
     if (thread_of_block() == 0) arrive(&a.meeting->arrived);
     turn_of(a.turn);
     if (thread_of_block() == 0) {
-        while (look(&a.meeting->arrived) < gridDim.x * state.phase) {}
+        while (look(&a.meeting->arrived) < a.team * state.phase) {}
     }
     __syncthreads();
 }
@@ -132,8 +133,8 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
     } else if (op.kind == REMAINDER) {
         // By blocks that have nothing to do before it, as far as they are enough: they read its rows meanwhile.
         const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
-        const int first = max(0, min(a.crew, int(gridDim.x) - needed));
-        part = multiply_remainder(a.rest, first, [&] { meet(a.meeting, state.phase); });
+        const Team team{max(0, min(a.crew, a.team - needed)), a.team};
+        part = multiply_remainder(a.rest, team, [&] { meet(a.meeting, state.phase, a.team); });
     } else if (aboard && mine) {
         if (op.flags & ENTERS) enter(crew);
         if (op.kind == DESCEND) part = descend_in_crew(crew, op, state.visit + 1);
@@ -143,8 +144,8 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
         // Beside the crew, as far as the others are enough.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
-        const bool beside = a.members > 0 && !(op.flags & CREW) && a.crew + tiles <= int(gridDim.x);
-        part = do_step(k, op, beside ? a.crew : 0);
+        const bool beside = a.members > 0 && !(op.flags & CREW) && a.crew + tiles <= a.team;
+        part = do_step(k, op, {beside ? a.crew : 0, a.team});
     }
     if ((op.flags & RHO) && sums) state.rho += part;
     if ((op.flags & PART) && sums) {
@@ -152,11 +153,11 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
         if (thread_of_block() == 0) a.rho_partial[op.partial + blockIdx.x] = state.rho;
         state.rho = 0.0;
     }
-    const bool turns = (op.flags & TURN) && sums, turner = blockIdx.x == gridDim.x - 1;
+    const bool turns = (op.flags & TURN) && sums, turner = int(blockIdx.x) == a.team - 1;
     if (turns && state.whole) {
         state.due = true;
     } else if (turns && aboard) {
-        bring_parts(a.meeting, ++state.turns);
+        bring_parts(a.meeting, ++state.turns, a.team);
         state.due = turner;
     }
     if (op.flags & CREW_MEETS) {
@@ -168,13 +169,14 @@ __device__ inline void take_step(const CycleArgs<F> &a, const Crew<F> &crew, con
 }
 
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
+    if (int(blockIdx.x) >= a.team) return advance_x(a.v, {a.team, int(gridDim.x)});
     if (a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)) return;
     const Hand ops = take_in_hand(a);
     const Crew<F> crew = come_aboard(a);
     State state = begin_steps(a, false);
     for (int k = 0; k < a.count; ++k) take_step(a, crew, ops[k], state, *a.turn.scalars);
     if (state.due) turn_of(a.turn);
-    leave(a.meeting, state.phase, state.visit);
+    leave(a.meeting, state.phase, state.visit, a.team);
 }
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
@@ -196,13 +198,13 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 descend_first<1>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
-                if (!(op.flags & UNMET)) meet(c.meeting, state.phase);
+                if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team);
             } else if (op.kind == ADVANCE_FIRST) {
                 const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1>(a.first, now));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
-                meet(c.meeting, state.phase);
-                const double sigma = sum_of(c.sigma_partial, gridDim.x);
+                meet(c.meeting, state.phase, c.team);
+                const double sigma = sum_of(c.sigma_partial, c.team);
                 if (thread_of_block() == 0) end_of_iteration(now, sigma, how);
                 __syncthreads();
             } else {
@@ -211,18 +213,19 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         }
     } while (how == LOOP && now.code == RUNNING);
     if (state.due) {
-        meet(c.meeting, state.phase);
+        meet(c.meeting, state.phase, c.team);
         take_turn(c, now);
     }
     // Nobody begins to read them any more: all have met since.
     if (blockIdx.x == 0) copy_standing(*c.turn.scalars, now);
-    leave(c.meeting, state.phase, state.visit);
+    leave(c.meeting, state.phase, state.visit, c.team);
 }
 
 // One block for each multiprocessor: with two, registers are spilled, and meetings take longer.
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
+extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_mixed(const __grid_constant__ CycleArgs<Mixed> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }

@@ -104,7 +104,7 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
 }
 
 // Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
-constexpr int BEGIN_RESIDENT = 3;
+constexpr int END_RESIDENT = 3;
 
 // The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
 // numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
@@ -225,8 +225,8 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, BEGIN_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
 
 // |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
 // max |x| to the scalars, which held zero; not if the loop goes on.
@@ -234,50 +234,82 @@ template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
-    const int64_t p = g.plane;
+    const int64_t p = g.plane, n = g.stride;
+    const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
     // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and a column
     // to the left.
     constexpr int ACROSS = TILE_X + 1;
     __shared__ double red1[HALO], red2[HALO];
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
+    const int ti = t % TILE_X, tj = t / TILE_X;
+    // Row of A but its diagonal, on red nodes, from black values.
+    const auto near_r1 = [&](int64_t c) {
+        return (fixed(to_r1[W * p + c]) * fixed(b2[c - 1]) + fixed(to_r1[E * p + c]) * fixed(b2[c])) +
+               (fixed(to_r1[S * p + c]) * fixed(b1[c]) + fixed(to_r1[N * p + c]) * fixed(b1[c + n]));
+    };
+    const auto near_r2 = [&](int64_t c) {
+        return (fixed(to_r2[W * p + c]) * fixed(b1[c]) + fixed(to_r2[E * p + c]) * fixed(b1[c + 1])) +
+               (fixed(to_r2[S * p + c]) * fixed(b2[c - n]) + fixed(to_r2[N * p + c]) * fixed(b2[c]));
+    };
+    const auto red = [&](int colour, int64_t c, double b, double near) {
+        return SUBSTITUTE ? fixed(a.k.h[colour * p + c]) * (b - near) : a.x[colour * p + c];
+    };
     double norm2 = 0.0;
     uint64_t largest = 0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int I0 = tile % across * TILE_X, J0 = tile / across * TILE_Y;
-        __syncthreads();
-        for (int e = t; e < HALO; e += THREADS) {
-            const auto red = [&](int colour, int I, int J) {
-                if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) return 0.0;
-                const int64_t c = g.at(I, J);
-                if (!SUBSTITUTE) return a.x[colour * p + c];
-                const double b = colour == R1 ? scaled(a, 2 * I - g.shift_x, 2 * J + 1 - g.shift_y)
-                                              : scaled(a, 2 * I + 1 - g.shift_x, 2 * J - g.shift_y);
-                const double near = colour == R1 ? straight_r1(a.k, a.x, c) : straight_r2(a.k, a.x, c);
-                return a.k.h[colour * p + c] * (b - near);
-            };
-            red1[e] = red(R1, I0 + e % ACROSS, J0 - 1 + e / ACROSS);
-            red2[e] = red(R2, I0 - 1 + e % ACROSS, J0 + e / ACROSS);
+        const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
+        const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
+        const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
+        const bool own = I < g.cx && J < g.cy;
+        const int64_t c = g.at(I, J);
+        double b[4] = {0, 0, 0, 0}, center[4], near[4], v[8], x_r1 = 0.0, x_r2 = 0.0, x_b1 = 0.0, x_b2 = 0.0;
+        // All reads of this place before it waits for those of others.
+        if (own) {
+            b[R1] = scaled(a, i, j + 1);
+            b[R2] = scaled(a, i + 1, j);
+            b[B1] = scaled(a, i, j);
+            b[B2] = scaled(a, i + 1, j + 1);
+            for (int colour = 0; colour < 4; ++colour) center[colour] = fixed(a.center[colour * p + c]);
+            straight_couplings(g, a.k.s, B1, c, v);
+            straight_couplings(g, a.k.s, B2, c, v + 4);
+            x_b1 = fixed(b1[c]);
+            x_b2 = fixed(b2[c]);
+            near[R1] = near_r1(c);
+            near[R2] = near_r2(c);
+            x_r1 = red(R1, c, b[R1], near[R1]);
+            x_r2 = red(R2, c, b[R2], near[R2]);
         }
         __syncthreads();
-        const int ti = t % TILE_X, tj = t / TILE_X, I = I0 + ti, J = J0 + tj;
-        if (I >= g.cx || J >= g.cy) continue;
-        const int64_t c = g.at(I, J);
-        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
-        const double *r1 = red1 + (tj + 1) * ACROSS + ti, *r2 = red2 + tj * ACROSS + ti + 1;
-        const double *center = a.center + c;
-        const double x1 = a.x[B1 * p + c], x2 = a.x[B2 * p + c];
-        double v[4];
-        const double on_r1 = scaled(a, i, j + 1) - (center[R1 * p] * r1[0] + straight_r1(a.k, a.x, c));
-        const double on_r2 = scaled(a, i + 1, j) - (center[R2 * p] * r2[0] + straight_r2(a.k, a.x, c));
-        straight_couplings(g, a.k.s, B1, c, v);
-        const double on_b1 = scaled(a, i, j) - (center[B1 * p] * x1 + ((v[0] * r2[-1] + v[1] * r2[0]) + (v[2] * r1[-ACROSS] + v[3] * r1[0])));
-        straight_couplings(g, a.k.s, B2, c, v);
-        const double on_b2 = scaled(a, i + 1, j + 1) - (center[B2 * p] * x2 + ((v[0] * r1[0] + v[1] * r1[1]) + (v[2] * r2[0] + v[3] * r2[ACROSS])));
-        norm2 += (on_r1 * on_r1 + on_r2 * on_r2) + (on_b1 * on_b1 + on_b2 * on_b2);
+        red1[at1] = x_r1;
+        red2[at2] = x_r2;
+        // Around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
+        for (int e = t; e < 2 * (TILE_X + TILE_Y); e += THREADS) {
+            const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
+            const int along = rows ? e % TILE_X : e % TILE_Y;
+            const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
+            double value = 0.0;
+            if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
+                const int64_t c = g.at(I, J);
+                const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
+                value = first ? red(R1, c, of, near_r1(c)) : red(R2, c, of, near_r2(c));
+            }
+            if (first) red1[(J - J0 + 1) * ACROSS + I - I0] = value;
+            else red2[(J - J0) * ACROSS + I - I0 + 1] = value;
+        }
+        __syncthreads();
+        if (!own) continue;
+        near[B1] = (v[0] * red2[at2 - 1] + v[1] * x_r2) + (v[2] * red1[at1 - ACROSS] + v[3] * x_r1);
+        near[B2] = (v[4] * x_r1 + v[5] * red1[at1 + 1]) + (v[6] * x_r2 + v[7] * red2[at2 + ACROSS]);
+        const double x[4] = {x_r1, x_r2, x_b1, x_b2};
+        double on[4];
+        for (int colour = 0; colour < 4; ++colour) {
+            on[colour] = b[colour] - (center[colour] * x[colour] + near[colour]);
+            if (SUBSTITUTE) largest = max(largest, magnitude(x[colour]));
+        }
+        norm2 += (on[R1] * on[R1] + on[R2] * on[R2]) + (on[B1] * on[B1] + on[B2] * on[B2]);
         if (SUBSTITUTE) {
-            a.x[R1 * p + c] = r1[0];
-            a.x[R2 * p + c] = r2[0];
-            largest = max(max(largest, max(magnitude(r1[0]), magnitude(r2[0]))), max(magnitude(x1), magnitude(x2)));
+            a.x[R1 * p + c] = x_r1;
+            a.x[R2 * p + c] = x_r2;
         }
     }
     if (SUBSTITUTE) note_largest(s, largest);
@@ -288,8 +320,8 @@ template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &
     if (t == 0) s.whole_norm2 = norm2;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true>(a); }
 
 // output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
 // come to its last iteration, and x fits.

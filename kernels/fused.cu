@@ -9,9 +9,9 @@
 
 // Places of a tile that a thread has at once, and those of a row of a tile: as many bytes on their way with floats as with doubles.
 template <class Vector> constexpr int BATCH_OF = sizeof(double) / sizeof(Vector);
-// A tile of B0: more rows than a sweep's, since what lies around is computed twice.
+// A tile of B0: more rows than a sweep's, since what lies around is computed twice; how many the launch says (src/backend/cuda/launch.rs).
 template <class Vector> constexpr int BIG_COLUMNS = BATCH_OF<Vector> * TILE_X;
-constexpr int BIG_ROWS = 16;
+constexpr int MOST_ROWS = 24;
 
 // In single precision S1 / unit, with its row sums in place of the diagonal.
 template <class Vector> struct SchurArrays {
@@ -34,6 +34,8 @@ template <class F> struct FirstArgs {
     double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
     int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
+    int rows;                     // of a tile of B0
+    int with_x;                   // B0 advances x too
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
@@ -197,27 +199,29 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #endif
 }
 
-// B0: z as above, x += alpha p, p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
+// B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
 // x alone. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
 // where it has AT_ONCE of them. ONCE: see `read_once`.
 template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s) {
     using Vector = typename F::Vector;
-    constexpr int M = COLUMNS + 2, AROUND = 2 * M + 2 * ROWS;
-    constexpr int BESIDE = ROWS * COLUMNS + AROUND <= AT_ONCE ? ROWS * COLUMNS : 0;
+    constexpr int M = COLUMNS + 2;
+    const int rows = min(a.rows, ROWS), inside = rows * COLUMNS, around = 2 * M + 2 * rows;
+    const int beside = inside + around <= AT_ONCE ? inside : 0;
     __shared__ Vector p1[(ROWS + 2) * M], p2[(ROWS + 2) * M];
     const Geometry &g = a.v.g;
     const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
-    if (loops && s.done) return 0.0;
+    const bool with_x = step && a.with_x;
+    if (loops && (s.done || (ended && !with_x))) return 0.0;
     const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
     const Vector beta = s.beta, of_z = Scales<Vector>::of_z(s.per_unit);
     const int parity = s.parity;
     const Vector *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
     Vector *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
-    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + ROWS - 1) / ROWS;
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
     double sigma = 0.0;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * ROWS;
+        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * rows;
         // As in the way down.
         if constexpr (BATCH == 1) {
             const auto one = [&](int di, int dj, bool own) {
@@ -226,13 +230,13 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
                 if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
                     const int64_t c = g.at(i, j);
                     const Vector o1 = step ? read_once<ONCE>(old1[c]) : Vector(0), o2 = step ? read_once<ONCE>(old2[c]) : Vector(0);
-                    const double x1 = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                    const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                     if (!ended) {
                         const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
                         v1 = step ? of_z * z1 + beta * o1 : of_z * z1;
                         v2 = step ? of_z * here + beta * o2 : of_z * here;
                     }
-                    if (own && step) {
+                    if (own && with_x) {
                         write_once<ONCE>(a.v.x_b1[c], x1 + alpha * o1);
                         write_once<ONCE>(a.v.x_b2[c], x2 + alpha * o2);
                     }
@@ -245,14 +249,14 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
                 p1[at] = v1;
                 p2[at] = v2;
             };
-            for (int e = t; e < ROWS * COLUMNS; e += threads) one(e % COLUMNS, e / COLUMNS, true);
+            for (int e = t; e < inside; e += threads) one(e % COLUMNS, e / COLUMNS, true);
             if (ended) continue;
-            for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
-                if (e < 2 * M) one(e % M - 1, e < M ? -1 : ROWS, false);
+            for (int e = t < beside ? around : t - beside; e < around; e += threads) {
+                if (e < 2 * M) one(e % M - 1, e < M ? -1 : rows, false);
                 else one((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
             }
             __syncthreads();
-            for (int e = t; e < ROWS * COLUMNS; e += threads) {
+            for (int e = t; e < inside; e += threads) {
                 const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
                 if (i >= g.cx || j >= g.cy) continue;
                 const int64_t c = g.at(i, j);
@@ -281,7 +285,7 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
                     if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
                     const int64_t c = at[u] = g.at(i, j);
                     o1[u] = step ? read_once<ONCE>(old1[c]) : Vector(0), o2[u] = step ? read_once<ONCE>(old2[c]) : Vector(0);
-                    x1[u] = own && step ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && step ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                    x1[u] = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                     if (ended) continue;
                     const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
                     v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
@@ -290,7 +294,7 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
 #pragma unroll
                 for (int u = 0; u < COUNT; ++u) {
                     const int64_t c = at[u];
-                    if (c >= 0 && own && step) {
+                    if (c >= 0 && own && with_x) {
                         write_once<ONCE>(a.v.x_b1[c], x1[u] + alpha * o1[u]);
                         write_once<ONCE>(a.v.x_b2[c], x2[u] + alpha * o2[u]);
                     }
@@ -304,25 +308,25 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
                     }
                 }
             };
-            for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            for (int first = t; first < inside; first += BATCH * threads) {
                 renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
                     const int e = first + u * threads;
                     di = e % COLUMNS;
                     dj = e / COLUMNS;
-                    return e < ROWS * COLUMNS;
+                    return e < inside;
                 });
             }
             if (ended) continue;
-            for (int e = t < BESIDE ? AROUND : t - BESIDE; e < AROUND; e += threads) {
+            for (int e = t < beside ? around : t - beside; e < around; e += threads) {
                 renew(Count<1>(), false, [&](int, int &di, int &dj) {
                     const bool across = e < 2 * M;
                     di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
-                    dj = across ? (e < M ? -1 : ROWS) : (e - 2 * M) / 2;
+                    dj = across ? (e < M ? -1 : rows) : (e - 2 * M) / 2;
                     return true;
                 });
             }
             __syncthreads();
-            for (int first = t; first < ROWS * COLUMNS; first += BATCH * threads) {
+            for (int first = t; first < inside; first += BATCH * threads) {
                 Vector q1[BATCH], q2[BATCH];
                 int64_t to[BATCH];
                 int in_tile[BATCH];
@@ -330,7 +334,7 @@ template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F> __d
                 for (int u = 0; u < BATCH; ++u) {
                     const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
                     in_tile[u] = (dj + 1) * M + di + 1;
-                    to[u] = e < ROWS * COLUMNS && i < g.cx && j < g.cy ? g.at(i, j) : -1;
+                    to[u] = e < inside && i < g.cx && j < g.cy ? g.at(i, j) : -1;
                     if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
                 }
 #pragma unroll
@@ -370,8 +374,8 @@ template <class F> __device__ inline void advance_first_step(const FirstArgs<F> 
     constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>, BATCH = BATCH_OF<typename F::Vector>;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
-    const double sigma = SHORT && a.once ? advance_first<COLUMNS, BIG_ROWS, THREADS, SHORT, BATCH>(a, s)
-                                           : advance_first<COLUMNS, BIG_ROWS, THREADS, false, BATCH>(a, s);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH>(a, s)
+                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH>(a, s);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
@@ -384,6 +388,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_firs
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step(a); }
+
+// x += alpha p, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
+// row. All of it is read and written once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
+template <class Vector> __device__ inline void advance_x(const SchurArrays<Vector> &a, Team team) {
+    constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
+    const Scalars &s = *a.scalars;
+    if (s.done) return;
+    // The turn may be under way: what it changes is not read here.
+    const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
+    const Vector *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
+    double *x[2] = {a.x_b1, a.x_b2};
+    const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH, all = pieces * a.g.cy;
+    // From the end, so that the first places of p are the last to be read, before the way up reads them.
+    for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
+        const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
+        const int64_t c = a.g.at(first, j);
+        double old[2][AT_ONCE];
+        Vector step[2][AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < 2 * AT_ONCE; ++u) {
+            if (first + u / 2 * 32 >= a.g.cx) continue;
+            old[u % 2][u / 2] = read_once<true>(x[u % 2][c + u / 2 * 32]);
+            step[u % 2][u / 2] = read_once<true>(p[u % 2][c + u / 2 * 32]);
+        }
+#pragma unroll
+        for (int u = 0; u < 2 * AT_ONCE; ++u) {
+            if (first + u / 2 * 32 < a.g.cx) write_once<true>(x[u % 2][c + u / 2 * 32], old[u % 2][u / 2] + alpha * step[u % 2][u / 2]);
+        }
+    }
+}
 
 template <class Vector> struct SchurArgs {
     SchurArrays<Vector> v;

@@ -13,9 +13,9 @@
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down, by the blocks from `first_block` on; returns this thread's part of rho. `over`: nobody needs it. That is known
+// Both levels down; returns this thread's part of rho. `over`: nobody needs it. That is known
 // once the first tile's values are on their way, not before, so that it costs no time.
-template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, int first_block = 0, bool over = false) {
+template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -23,8 +23,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    const int mine = int(blockIdx.x) - first_block;
-    for (int tile = mine < 0 ? across * down : mine; tile < across * down; tile += gridDim.x - first_block) {
+    for (int tile = team.is_mine() ? team.place() : across * down; tile < across * down; tile += team.size()) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -113,7 +112,7 @@ __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename 
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
-template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, int first_block = 0, bool over = false) {
+template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -121,8 +120,7 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    const int mine = int(blockIdx.x) - first_block;
-    for (int back = mine < 0 ? tiles : mine; back < tiles; back += gridDim.x - first_block) {
+    for (int back = team.is_mine() ? team.place() : tiles; back < tiles; back += team.size()) {
         const int tile = tiles - 1 - back, row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -203,7 +201,7 @@ __device__ inline void inner_rows(const typename F::Real *r1, const typename F::
 }
 
 // q = A_k d.
-template <class F> __device__ inline void multiply_inner(const Level<F> &k, const Op &op) {
+template <class F> __device__ inline void multiply_inner(const Level<F> &k, const Op &op, Team team) {
     using Real = typename F::Real;
     const int p = int(k.g.plane), n = k.g.stride;
     const Real alpha = Real(op.alpha);
@@ -223,22 +221,22 @@ template <class F> __device__ inline void multiply_inner(const Level<F> &k, cons
                 k.z[colour * p + c] = r[colour];
             }
         }
-    });
+    }, team);
 }
 
 // d = z or z + beta d, as a step of its own.
-template <class F> __device__ inline void direct_inner(const Level<F> &k, const Op &op) {
+template <class F> __device__ inline void direct_inner(const Level<F> &k, const Op &op, Team team) {
     using Real = typename F::Real;
     over_area(k.g, [&](int i, int j) {
         for (int colour = 0; colour < 4; ++colour) {
             const int64_t at = colour * k.g.plane + k.g.at(i, j);
             k.direction[at] = op.flags & WITH_BETA ? k.z[at] + Real(op.beta) * k.direction[at] : k.z[at];
         }
-    });
+    }, team);
 }
 
 // u, r and z from d and q, as a step of its own.
-template <class F> __device__ inline void advance_inner(const Level<F> &k, const Op &op) {
+template <class F> __device__ inline void advance_inner(const Level<F> &k, const Op &op, Team team) {
     using Real = typename F::Real;
     const Real alpha = Real(op.alpha);
     over_area(k.g, [&](int i, int j) {
@@ -251,7 +249,7 @@ template <class F> __device__ inline void advance_inner(const Level<F> &k, const
                 k.z[at] = r;
             }
         }
-    });
+    }, team);
 }
 
 template <class F> struct StepArgs {
@@ -273,7 +271,7 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0 && a.turn.how != NOTHING) foresee(a.turn);
-    part_of_rho(a, op, descend(a.k, op, a.beside, a.turn.how == LOOP && a.turn.scalars->done));
+    part_of_rho(a, op, descend(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && a.turn.scalars->done));
 }
 
 template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
@@ -282,14 +280,14 @@ template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
         if (a.turn.how != NOTHING) turn_of(a.turn);
         return;
     }
-    part_of_rho(a, op, ascend(a.k, op, a.beside, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
+    part_of_rho(a, op, ascend(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (op.kind == MULTIPLY_INNER) multiply_inner(a.k, op);
-    else if (op.kind == DIRECT_INNER) direct_inner(a.k, op);
-    else advance_inner(a.k, op);
+    if (op.kind == MULTIPLY_INNER) multiply_inner(a.k, op, all_blocks());
+    else if (op.kind == DIRECT_INNER) direct_inner(a.k, op, all_blocks());
+    else advance_inner(a.k, op, all_blocks());
 }
 
 extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }

@@ -281,11 +281,11 @@ template <class Real> __device__ inline int64_t place_of_rest(const Rest<Real> &
 // Blocks before `first_block` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
 // it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
 template <int CHUNK, class Real, class Ready, class Fill, class Put>
-__device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready, Fill fill, Put put) {
+__device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
-    const int own = int(blockIdx.x) - first_block, blocks = gridDim.x - first_block, rows = threads / 32;
+    const int own = team.place(), blocks = team.size(), rows = threads / 32;
     int row = own * rows + t / 32;
     const bool any = own >= 0 && own * rows < a.n;
     // The first before r is there, and the rest of the row is on its way then.
@@ -321,9 +321,9 @@ __device__ inline double multiply_remainder(const Rest<Real> &a, int first_block
 }
 
 // The same in device memory, by colour. A row, or half of it in double precision, at once.
-template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, int first_block, Ready ready) {
+template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Ready ready) {
     return multiply_remainder<128 / sizeof(Real)>(
-        a, first_block, ready,
+        a, team, ready,
         [&](Real *r) {
             for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_rest(a, k)];
         },
@@ -338,7 +338,7 @@ template <class Real> struct RemainderArgs {
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
 template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
-    double product = multiply_remainder(a.rest, 0, [] {});
+    double product = multiply_remainder(a.rest, all_blocks(), [] {});
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;

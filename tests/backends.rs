@@ -9,40 +9,12 @@ use common::problems::{
     rot, rot7, without_mean,
 };
 use common::{
-    PAPERS_NORM, Run, Solver, assert_same_to_rounding, bits, count_is_right, formats, key, max_abs, max_difference,
-    norm2, padded, plain_problems, run, status, unpadded,
+    EXTENTS, PAPERS_NORM, Run, Solver, assert_same_to_rounding, bits, count_is_right, formats, key, max_abs,
+    max_difference, norm2, padded, plain_problems, run, status, unpadded,
 };
 use proptest::prelude::*;
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
-
-/// Extents where something ends: one node, one block of the layout (16, 32) and one more or less, primes, lines.
-const EXTENTS: [(usize, usize); 24] = [
-    (1, 1),
-    (2, 1),
-    (1, 2),
-    (2, 2),
-    (3, 3),
-    (5, 5),
-    (17, 17),
-    (64, 64),
-    (65, 65),
-    (1, 64),
-    (64, 1),
-    (1, 17),
-    (97, 1),
-    (2, 65),
-    (65, 3),
-    (31, 37),
-    (15, 16),
-    (16, 15),
-    (33, 32),
-    (97, 101),
-    (40, 75),
-    (75, 40),
-    (128, 63),
-    (130, 5),
-];
 
 /// Same bits in everything that a solve gives.
 #[track_caller]

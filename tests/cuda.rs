@@ -5,7 +5,7 @@ mod common;
 
 use common::problems::{
     Random, Stencil, aniso, by_name, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson,
-    random_m_matrix, random_rhs, rot,
+    random_m_matrix, random_rhs, rot, side_by_side,
 };
 use common::{
     PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply, rrb_set_monitor,
@@ -436,12 +436,7 @@ fn second_factorizations() {
     // Half of the grid 45 decades below the other, apart from it.
     let (nx, ny) = (160, 110);
     let b = random_rhs(nx * ny, 17);
-    let mut apart = random_m_matrix(nx, ny, false, 5);
-    let far = |p: usize| p % nx < nx / 2;
-    (0..ny).for_each(|j| apart.decouple(nx / 2, j, 1.0));
-    for array in [&mut apart.center, &mut apart.east, &mut apart.north] {
-        array.iter_mut().enumerate().filter(|(p, _)| far(*p)).for_each(|(_, v)| *v *= 1e-45);
-    }
+    let apart = side_by_side(nx, ny, false, 1e-45);
     let device = Solver::of(&apart, "backend=cuda");
     assert_eq!(device.int(key::INFO_PRECISION), 1, "f64");
     let (x, result) = device.solve_from_zero(&b);

@@ -8,7 +8,7 @@ mod common;
 
 use common::problems::{
     Random, Stencil, aniso, by_name, inclusions, neumann_const, neumann_var, poisson, random_m_matrix, random_rhs,
-    without_mean,
+    side_by_side, without_mean,
 };
 use common::*;
 
@@ -48,26 +48,6 @@ fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
     }
     problems
 }
-
-/// Extents where something ends: one node, lines, one block of the layout and one more or less.
-const EXTENTS: [(usize, usize); 16] = [
-    (1, 1),
-    (2, 1),
-    (2, 2),
-    (3, 3),
-    (5, 5),
-    (17, 17),
-    (64, 64),
-    (65, 65),
-    (1, 64),
-    (97, 1),
-    (2, 65),
-    (65, 3),
-    (31, 37),
-    (40, 75),
-    (130, 5),
-    (97, 101),
-];
 
 /// Options of the k-th run: every spacing, number of inner iterations, depth and padding comes by.
 fn varied(k: usize) -> String {
@@ -281,17 +261,6 @@ fn norms_do_not_know_the_unit() {
     }
 }
 
-/// What rounding makes of |b - A x| in double precision: the rounding of every row's terms, whose errors know nothing of
-/// the residual, so that squares add.
-fn rounding(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
-    let mut terms: Vec<f64> = a.center.iter().zip(x).zip(b).map(|((c, x), b)| (c * x).abs() + b.abs()).collect();
-    for (p, q, v) in a.couplings() {
-        terms[p] += (v * x[q]).abs();
-        terms[q] += (v * x[p]).abs();
-    }
-    f64::EPSILON * norm2(&terms)
-}
-
 /// Success is what the caller's own matrix says, here in twice the precision. Where rounding or the format allows no more,
 /// the answer is "not converged", never an error and never a false success.
 #[test]
@@ -406,15 +375,11 @@ fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
 /// However small A is, a guess is as near as it is for A of size one.
 #[test]
 fn near_guesses_of_small_matrices() {
-    let scaled = |factor: f64| {
-        let mut a = poisson(130, 130);
-        [&mut a.center, &mut a.east, &mut a.north].into_iter().flatten().for_each(|v| *v *= factor);
-        a
-    };
     let b = random_rhs(130 * 130, 6);
     for (precision, cycle) in formats() {
         let counts = [1.0, 2f64.powi(-120)].map(|factor| {
-            let a = scaled(factor);
+            let mut a = poisson(130, 130);
+            a.scale(factor);
             let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} cycle={cycle}"));
             let (mut x, _) = solver.solve_from_zero(&b);
             let later: Vec<f64> = b.iter().map(|v| 1.001 * v).collect();
@@ -431,16 +396,9 @@ fn near_guesses_of_small_matrices() {
 fn contrasts_beyond_short_formats() {
     let (nx, ny) = (160, 110);
     for nine in [false, true] {
-        let mut a = random_m_matrix(nx, ny, nine, 5);
-        // Half of the grid 45 decades below the other, apart from it.
-        let far = |p: usize| p % nx < nx / 2;
-        (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
-        let arrays = [&mut a.center, &mut a.east, &mut a.north].into_iter();
-        for array in arrays.chain(a.corners.iter_mut().flat_map(|(ne, nw)| [ne, nw])) {
-            array.iter_mut().enumerate().filter(|(p, _)| far(*p)).for_each(|(_, v)| *v *= 1e-45);
-        }
+        let a = side_by_side(nx, ny, nine, 1e-45);
         let mut b = random_rhs(a.len(), 6);
-        b.iter_mut().enumerate().filter(|(p, _)| far(*p)).for_each(|(_, v)| *v *= 1e-45);
+        b.iter_mut().enumerate().filter(|(p, _)| p % nx < nx / 2).for_each(|(_, v)| *v *= 1e-45);
         for backend in ["reference", "cpu"] {
             for short in ["f32", "bf16"] {
                 let solver = Solver::new(nx, ny, &format!("backend={backend} threads=1 precision={short}"));

@@ -424,21 +424,21 @@ fn levels(sweep: &LevelSweep) -> String {
                 r.iterations.to_string(),
                 if r.kappa > 0.0 { digits(r.kappa) } else { "-".to_owned() },
                 digits(r.bound),
-                r.setup.milliseconds(),
-                r.solve.milliseconds(),
-                r.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
+                r.timed.setup.milliseconds(),
+                r.timed.solve.milliseconds(),
+                r.timed.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
             ]
         })
         .collect();
     let mut head = vec!["nodes", "levels", "iterations", "kappa", "Notay's bound", "setup ms", "solve ms"];
     head.push(COPIES);
-    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.copies.is_some()));
+    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.timed.copies.is_some()));
     format!("{}, {}:\n\n{}", sweep.problem, sweep.options, table(&head, &rows))
 }
 
 fn grids(sweep: &GridSweep) -> String {
     let natural = |levels: usize| {
-        sweep.rows.iter().find(|r| r.implementation == "S1" && r.levels == levels).map(|r| r.solve.median())
+        sweep.rows.iter().find(|r| r.implementation == "S1" && r.levels == levels).map(|r| r.timed.solve.median())
     };
     let rows: Vec<Vec<String>> = sweep
         .rows
@@ -449,16 +449,16 @@ fn grids(sweep: &GridSweep) -> String {
                 r.threads.to_string(),
                 r.levels.to_string(),
                 r.iterations.to_string(),
-                r.setup.milliseconds(),
-                r.solve.milliseconds(),
-                natural(r.levels).map_or("-".to_owned(), |s| digits(s / r.solve.median())),
-                r.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
+                r.timed.setup.milliseconds(),
+                r.timed.solve.milliseconds(),
+                natural(r.levels).map_or("-".to_owned(), |s| digits(s / r.timed.solve.median())),
+                r.timed.copies.as_ref().map_or("-".to_owned(), Samples::milliseconds),
             ]
         })
         .collect();
     let mut head = vec!["", "threads", "levels", "iterations", "setup ms", "solve ms", "times S1"];
     head.push(COPIES);
-    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.copies.is_some()));
+    let rows = only_where(&mut head, rows, sweep.rows.iter().any(|r| r.timed.copies.is_some()));
     format!("{0}, {1} x {1}, {2}:\n\n{3}", sweep.problem, sweep.n, sweep.options, table(&head, &rows))
 }
 

@@ -2,12 +2,13 @@
 //! on this machine, and the forms of the block product against each other.
 
 use crate::machine::cores;
+use crate::solver::checked;
 use crate::stream::{self, ceiling};
 use crate::timing::Samples;
 use clap::ValueEnum;
 use rrbsolver::ffi::{
-    rrbsolver_last_error, smoother_apply, smoother_create, smoother_destroy, smoother_exchange, smoother_get_real,
-    smoother_handle, smoother_residual, smoother_set_options, smoother_set_patches,
+    smoother_apply, smoother_create, smoother_destroy, smoother_exchange, smoother_get_real, smoother_handle,
+    smoother_residual, smoother_set_options, smoother_set_patches,
 };
 use rrbsolver::options::info;
 use serde::{Deserialize, Serialize};
@@ -162,17 +163,6 @@ impl Drop for Smoother {
     }
 }
 
-pub(crate) fn checked(status: i32) -> Result<(), String> {
-    if status >= 0 {
-        return Ok(());
-    }
-    let mut sentence = vec![0u8; 1024];
-    // SAFETY: the buffer has the length passed.
-    unsafe { rrbsolver_last_error(sentence.as_mut_ptr().cast(), sentence.len() as i64) };
-    let end = sentence.iter().position(|&c| c == 0).unwrap_or(0);
-    Err(String::from_utf8_lossy(&sentence[..end]).into_owned())
-}
-
 impl Smoother {
     pub(crate) fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
         let text = CString::new(format!("check_input=0 backend=cpu {options}"))
@@ -192,13 +182,13 @@ impl Smoother {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         // SAFETY: a live handle, and arrays of its patches' sizes.
-        checked(unsafe { smoother_apply(self.0, u.as_ptr(), f.as_ptr(), sweeps) })
+        checked(unsafe { smoother_apply(self.0, u.as_ptr(), f.as_ptr(), sweeps) }).map(drop)
     }
 
     fn exchange(&self, level: &mut Level) -> Result<(), String> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         // SAFETY: as for apply.
-        checked(unsafe { smoother_exchange(self.0, u.as_ptr()) })
+        checked(unsafe { smoother_exchange(self.0, u.as_ptr()) }).map(drop)
     }
 
     fn norm(&self, level: &mut Level) -> Result<f64, String> {

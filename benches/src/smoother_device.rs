@@ -3,6 +3,7 @@
 
 use crate::machine::cores;
 use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
+use crate::solver::checked;
 use crate::timing::Samples;
 use cudarc::driver::sys;
 use rrbsolver::ffi::{smoother_apply, smoother_device_pointers, smoother_exchange, smoother_upload};
@@ -26,9 +27,9 @@ impl Smoother {
         let mut on_device = (vec![null_mut(); u.len()], vec![null_mut(); u.len()]);
         // SAFETY: a live handle, arrays of its patches' sizes, and tables with a place for each.
         unsafe {
-            crate::smoother::checked(smoother_upload(self.0, u.as_ptr().cast(), f.as_ptr()))?;
+            checked(smoother_upload(self.0, u.as_ptr().cast(), f.as_ptr()))?;
             let tables = (on_device.0.as_mut_ptr(), on_device.1.as_mut_ptr());
-            crate::smoother::checked(smoother_device_pointers(self.0, tables.0, tables.1))?;
+            checked(smoother_device_pointers(self.0, tables.0, tables.1))?;
         }
         Ok(on_device)
     }
@@ -36,12 +37,12 @@ impl Smoother {
     /// Sweeps of the patches that are there.
     fn sweep(&self, sweeps: i32) -> Result<(), String> {
         // SAFETY: a live handle with resident patches.
-        crate::smoother::checked(unsafe { smoother_apply(self.0, null(), null(), sweeps) })
+        checked(unsafe { smoother_apply(self.0, null(), null(), sweeps) }).map(drop)
     }
 
     fn exchange_there(&self) -> Result<(), String> {
         // SAFETY: as above.
-        crate::smoother::checked(unsafe { smoother_exchange(self.0, null()) })
+        checked(unsafe { smoother_exchange(self.0, null()) }).map(drop)
     }
 }
 

@@ -22,7 +22,8 @@ impl Drop for Solver {
     }
 }
 
-fn checked(status: i32) -> Result<i32, String> {
+/// A status, or the sentence of a call that failed.
+pub(crate) fn checked(status: i32) -> Result<i32, String> {
     if status >= 0 {
         return Ok(status);
     }

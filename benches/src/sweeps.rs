@@ -12,6 +12,18 @@ use std::time::Instant;
 /// The papers' criterion.
 pub const PAPERS_NORM: &str = "norm=preconditioned reference=initial";
 
+/// Times of one solver on one problem.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Timed {
+    /// Factorization, in a handle that exists.
+    pub setup: Samples,
+    /// Solve.
+    pub solve: Samples,
+    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
+    #[serde(default)]
+    pub copies: Option<Samples>,
+}
+
 /// One number of levels on one grid.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelRow {
@@ -25,13 +37,9 @@ pub struct LevelRow {
     pub kappa: f64,
     /// Notay's bound.
     pub bound: f64,
-    /// Factorization, in a handle that exists.
-    pub setup: Samples,
-    /// Solve.
-    pub solve: Samples,
-    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
-    #[serde(default)]
-    pub copies: Option<Samples>,
+    /// Its times.
+    #[serde(flatten)]
+    pub timed: Timed,
 }
 
 /// Figures 5.1, 5.2 and table 5.3.
@@ -48,13 +56,6 @@ pub struct LevelSweep {
 /// sqrt(5) (sqrt(5) - 1)^(levels - 1), about 1.8 * 1.23^levels (report 16-06, section 2.5).
 pub fn notay_bound(levels: usize) -> f64 {
     5f64.sqrt() * (5f64.sqrt() - 1.0).powi(levels as i32 - 1)
-}
-
-/// Times of one solver on one problem.
-struct Timed {
-    setup: Samples,
-    solve: Samples,
-    copies: Option<Samples>,
 }
 
 /// Arrays of a problem on the device: matrix, b and x.
@@ -150,7 +151,7 @@ pub fn over_levels(
             if rows.iter().any(|r| r.n == n && r.levels == done) {
                 break;
             }
-            let Timed { setup, solve, copies } = time(&mut solver, &problem, repeats, &mut x)?;
+            let timed = time(&mut solver, &problem, repeats, &mut x)?;
             let iterations = solver.int(info::ITERATIONS) as usize;
             let mut closely = Solver::new(a.nx, a.ny, &format!("{text} rel_tol=1e-12"))?;
             closely.factorize(a)?;
@@ -163,9 +164,7 @@ pub fn over_levels(
                 iterations,
                 kappa: if low > 0.0 { high / low } else { 0.0 },
                 bound: notay_bound(done),
-                setup,
-                solve,
-                copies,
+                timed,
             });
         }
     }
@@ -186,13 +185,9 @@ pub struct GridRow {
     pub levels: usize,
     /// Iterations of a solve.
     pub iterations: usize,
-    /// Factorization, in a handle that exists.
-    pub setup: Samples,
-    /// Solve.
-    pub solve: Samples,
-    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
-    #[serde(default)]
-    pub copies: Option<Samples>,
+    /// Its times.
+    #[serde(flatten)]
+    pub timed: Timed,
 }
 
 /// Figures 5.3 to 5.6.
@@ -238,16 +233,14 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
             // Not that many exist on this grid.
             return Ok(());
         }
-        let Timed { setup, solve, copies } = time(&mut solver, &problem, plan.repeats, &mut x)?;
+        let timed = time(&mut solver, &problem, plan.repeats, &mut x)?;
         rows.push(GridRow {
             implementation: implementation.to_owned(),
             grids,
             threads: solver.int(info::THREADS) as usize,
             levels: solver.int(info::LEVELS) as usize,
             iterations: solver.int(info::ITERATIONS) as usize,
-            setup,
-            solve,
-            copies,
+            timed,
         });
         Ok(())
     };

@@ -96,6 +96,13 @@ pub struct PcgEnd {
     pub reason: StopReason,
 }
 
+/// Where r was b - A x itself last: <r, r> and r'M^-1 r there.
+struct Renewed {
+    norm2: f64,
+    rho: f64,
+    iterations: usize,
+}
+
 /// Iterates from x and r = b - A x, <r, r> = `norm2`, after `iterations` done before. Convergence seen on the recurred
 /// residual is confirmed on a recomputed one, where the test says so; where that misses it, or squares are rounding alone,
 /// the iteration starts again from it.
@@ -161,7 +168,7 @@ pub fn pcg(
             continue;
         }
         let recomputed = norm;
-        let (started, mut renewed) = (iterations, (norm2, rho, iterations));
+        let (started, mut last) = (iterations, Renewed { norm2, rho, iterations });
         // Largest <r, r> since, and what needs no renewal.
         let mut peak = norm2;
         let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
@@ -186,8 +193,8 @@ pub fn pcg(
                 renewal: RENEWAL,
                 peak,
                 low_peak,
-                low_rho: RENEWAL * renewed.1,
-                renewal_at: renewed.2 + RENEWAL_ITERATIONS,
+                low_rho: RENEWAL * last.rho,
+                renewal_at: last.iterations + RENEWAL_ITERATIONS,
                 confirms: test.confirms,
             };
             match s.iterate(&whole) {
@@ -206,15 +213,10 @@ pub fn pcg(
                             (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
                             reach = reach.max(rho);
                         }
-                        LoopEnding::Cut => {
-                            let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
-                            return ended(iterations, norm_at_the_end(s, test, norm), reason);
-                        }
-                        LoopEnding::Met if !test.confirms => {
-                            let reason = if stopped { StopReason::Monitor } else { StopReason::Converged };
-                            return ended(iterations, norm, reason);
-                        }
-                        LoopEnding::Met | LoopEnding::Spent => break,
+                        ending => match end_of_loop(s, test, ending, norm, stopped) {
+                            Some((norm, reason)) => return ended(iterations, norm, reason),
+                            None => break,
+                        },
                     }
                 }
             }
@@ -225,13 +227,12 @@ pub fn pcg(
             iterations += 1;
             let (mut drifted, mut gained, mut led_away) = (false, true, false);
             if renews {
-                let (last, again) = (renewed.0, renewed.2 > started);
-                let (recurred, square) = s.renew(alpha);
-                (renewed, peak) = ((square, f64::INFINITY, iterations), square);
-                alpha = 0.0;
-                drifted = renewed.0 > DRIFTED * recurred || DRIFTED * renewed.0 < recurred;
-                gained = renewed.0 <= GAINED * last;
-                led_away = again && renewed.0 > LED_AWAY * last;
+                let (recurred, square) = s.renew(alpha); // x += alpha p, r = b - A x
+                drifted = square > DRIFTED * recurred || DRIFTED * square < recurred;
+                gained = square <= GAINED * last.norm2;
+                led_away = last.iterations > started && square > LED_AWAY * last.norm2;
+                last = Renewed { norm2: square, rho: f64::INFINITY, iterations };
+                (peak, alpha) = (square, 0.0);
                 norm2 = s.descend(None);
             } else {
                 norm2 = s.descend(Some(alpha)); // r -= alpha q, <r, r>
@@ -260,15 +261,15 @@ pub fn pcg(
                 if !renews {
                     s.advance_solution(alpha); // x += alpha p, which the next stage would have done
                 }
-                if !met && !spent {
-                    let reason = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
-                    return ended(iterations, norm_at_the_end(s, test, norm), reason);
+                let ending = match (met, spent) {
+                    (true, _) => LoopEnding::Met,
+                    (_, true) => LoopEnding::Spent,
+                    _ => LoopEnding::Cut,
+                };
+                match end_of_loop(s, test, ending, norm, stopped) {
+                    Some((norm, reason)) => return ended(iterations, norm, reason),
+                    None => break,
                 }
-                if met && !test.confirms {
-                    // A stop at the same time counts if the caller finds the test missed.
-                    return ended(iterations, norm, if stopped { StopReason::Monitor } else { StopReason::Converged });
-                }
-                break;
             }
             drifted |= renews && rho_new > GROWN * rho;
             if drifted && !gained {
@@ -280,7 +281,7 @@ pub fn pcg(
             beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
             if renews {
-                renewed.1 = rho;
+                last.rho = rho;
             }
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
@@ -302,17 +303,30 @@ fn rounded(s: &dyn RrbSteps, square: f64) -> bool {
     square <= 0.0 && s.renews()
 }
 
-/// The tested norm of b - A x, which the recurred residual may have left behind; `recurred` where the caller looks.
-fn norm_at_the_end(s: &mut dyn RrbSteps, test: &Test, recurred: f64) -> f64 {
-    if !test.confirms {
-        return recurred;
+/// The tested norm and the reason with which a loop that ended so ends the solve; none where a start from a recomputed
+/// residual is to tell. A stop beside a met test counts if the caller finds that missed.
+fn end_of_loop(
+    s: &mut dyn RrbSteps,
+    test: &Test,
+    ending: LoopEnding,
+    recurred: f64,
+    stopped: bool,
+) -> Option<(f64, StopReason)> {
+    let reason = match ending {
+        LoopEnding::Cut => StopReason::MaxIter,
+        LoopEnding::Met if !test.confirms => StopReason::Converged,
+        _ => return None,
+    };
+    // Of b - A x, which the recurred residual may have left behind, where the caller does not look.
+    let mut norm = recurred;
+    if test.confirms {
+        norm = s.residual().sqrt();
+        if test.norm == Norm::Preconditioned {
+            s.descend(None);
+            norm = s.preconditioned_square().abs().sqrt();
+        }
     }
-    let norm2 = s.residual();
-    if test.norm == Norm::True2 {
-        return norm2.sqrt();
-    }
-    s.descend(None);
-    s.preconditioned_square().abs().sqrt()
+    Some((norm, if stopped { StopReason::Monitor } else { reason }))
 }
 
 /// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.

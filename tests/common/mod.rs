@@ -386,6 +386,45 @@ pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
 }
 
+/// What rounding makes of |b - A x| in double precision: the rounding of every row's terms, whose errors know nothing of
+/// the residual, so that squares add.
+pub fn rounding(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
+    let mut terms: Vec<f64> = a.center.iter().zip(x).zip(b).map(|((c, x), b)| (c * x).abs() + b.abs()).collect();
+    for (p, q, v) in a.couplings() {
+        terms[p] += (v * x[q]).abs();
+        terms[q] += (v * x[p]).abs();
+    }
+    f64::EPSILON * norm2(&terms)
+}
+
+/// Extents where something ends: one node, one block of the layout (16, 32) and one more or less, primes, lines.
+pub const EXTENTS: [(usize, usize); 24] = [
+    (1, 1),
+    (2, 1),
+    (1, 2),
+    (2, 2),
+    (3, 3),
+    (5, 5),
+    (17, 17),
+    (64, 64),
+    (65, 65),
+    (1, 64),
+    (64, 1),
+    (1, 17),
+    (97, 1),
+    (2, 65),
+    (65, 3),
+    (31, 37),
+    (15, 16),
+    (16, 15),
+    (33, 32),
+    (97, 101),
+    (40, 75),
+    (75, 40),
+    (128, 63),
+    (130, 5),
+];
+
 /// The context pointer of a callback.
 pub fn user<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()

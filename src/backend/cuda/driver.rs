@@ -274,7 +274,7 @@ impl Device {
     pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        let mut attributes = Together { blocks: cluster, cluster, shared }.attributes();
+        let mut attributes = Together { blocks: cluster, cluster, shared, beside: 0 }.attributes();
         let config = sys::CUlaunchConfig {
             gridDimX: cluster,
             gridDimY: 1,
@@ -365,6 +365,8 @@ pub struct Together {
     pub cluster: u32,
     /// Bytes of shared memory that the launch names.
     pub shared: u32,
+    /// Further blocks, for work of another kind.
+    pub beside: u32,
 }
 
 impl Together {
@@ -777,7 +779,7 @@ impl Stream {
         if together.cluster > 1 {
             let mut attributes = together.attributes();
             let config = sys::CUlaunchConfig {
-                gridDimX: together.blocks,
+                gridDimX: together.blocks + together.beside,
                 gridDimY: 1,
                 gridDimZ: 1,
                 blockDimX: block.0,
@@ -797,7 +799,7 @@ impl Stream {
         let result = unsafe {
             sys::cuLaunchCooperativeKernel(
                 function,
-                together.blocks,
+                together.blocks + together.beside,
                 1,
                 1,
                 block.0,

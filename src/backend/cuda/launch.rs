@@ -57,15 +57,23 @@ impl Geometry {
         tiles(self.cx as usize, self.cy as usize)
     }
 
-    /// The same in tiles of twice as many rows; tiles that are wider still leave some blocks without one.
-    pub fn big_blocks(&self) -> u32 {
-        let tiles = (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(BIG_ROWS);
-        tiles.clamp(1, MOST_BLOCKS as usize) as u32
+    /// The same in tiles of so many rows; tiles that are wider leave some blocks without one.
+    fn big_tiles(&self, rows: i32) -> usize {
+        (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
+    }
+
+    /// Rows of a tile where what lies around it is computed twice (kernels/fused.cu): those with which most blocks are at work
+    /// most of the time. Where each has many tiles, the first are as good as others.
+    pub fn big_rows(&self) -> i32 {
+        let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
+        let time = |rows: i32| rounds(rows) * (rows as usize + 2);
+        let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
+        if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
     }
 }
 
-/// Rows of a tile where what lies around it is computed twice: kernels/fused.cu.
-const BIG_ROWS: usize = 16;
+/// What there is, the first on large grids.
+const BIG_ROWS: [i32; 3] = [16, 8, 24];
 
 /// Blocks of a launch over nx x ny values.
 pub fn tiles(nx: usize, ny: usize) -> u32 {
@@ -262,6 +270,7 @@ pub struct Scalars {
     pub ring_used: i32,
     pub parity: i32,
     pub sum: f64,
+    pub direction: i64,
     pub b_norm2: f64,
     pub whole_norm2: f64,
     pub largest: u64,
@@ -298,6 +307,7 @@ impl Scalars {
         ring_used: 0,
         parity: 0,
         sum: 0.0,
+        direction: 0,
         b_norm2: 0.0,
         whole_norm2: 0.0,
         largest: 0,
@@ -568,6 +578,8 @@ pub struct FirstArgs {
     pub sigma_partial: Address,
     pub how: i32,
     pub once: i32,
+    pub rows: i32,
+    pub with_x: i32,
     pub conditional: u64,
 }
 
@@ -610,6 +622,8 @@ pub struct CycleArgs {
     pub last: i32,
     pub members: i32,
     pub slots: Address,
+    pub team: i32,
+    pub v: SchurArrays,
 }
 
 #[repr(C)]
@@ -1033,12 +1047,12 @@ kernels! {
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
     BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// The same from a guess: with r of S1 and |b - A x|^2.
-    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| begin_blocks(&a.k.g), OVER_AREA;
-    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| begin_blocks(&a.k.g), OVER_AREA;
+    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// |b - A x|^2 on all nodes.
-    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| a.k.g.blocks(), OVER_AREA;
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The same after red values of x.
-    Finish finish(EndArgs) = "rrb_finish_f64", |a| a.k.g.blocks(), OVER_AREA;
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// Sums of runs.
@@ -1088,11 +1102,11 @@ kernels! {
     /// Up it, to z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to x and p, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_blocks(), OVER_AREA;
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_tiles(a.rows).clamp(1, MOST_BLOCKS as usize) as u32, OVER_AREA;
     }
     together {
     /// A run of steps on small grids.
-    Cycle cycle(CycleArgs) = "rrb_cycle", "rrb_cycle_bf16";
+    Cycle cycle(CycleArgs) = "rrb_cycle", "rrb_cycle_mixed";
     /// The whole iteration of a small problem.
     Solve solve(SolveArgs) = "rrb_solve", "rrb_solve_mixed";
     }
@@ -1126,8 +1140,13 @@ pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> u32 {
     (g.blocks() + beside as u32).min(most)
 }
 
-/// Blocks of a start from a guess, three to a multiprocessor.
-fn begin_blocks(g: &Geometry) -> u32 {
+/// Blocks that x += alpha p gives one piece to each warp: kernels/fused.cu, `advance_x`.
+pub fn blocks_of_x(g: &Geometry) -> u32 {
+    ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CREW_THREADS / 32)
+}
+
+/// Blocks of a start from a guess, and of an end: three to a multiprocessor.
+fn end_blocks(g: &Geometry) -> u32 {
     g.blocks().min(MOST_BLOCKS / 4 * 3)
 }
 

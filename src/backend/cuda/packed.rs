@@ -8,6 +8,7 @@ use super::launch::{
 };
 use super::program::Programs;
 use super::projection::Projection;
+use super::unrolling::Unrolling;
 use crate::backend::Setup;
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
@@ -257,6 +258,7 @@ pub struct Packed {
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
+    pub unrolling: Option<Unrolling>,
     /// b and x of the caller, row by row, where they are on the host.
     pub staging: Option<Memory>,
     pub watch: Watch,
@@ -528,6 +530,7 @@ impl Packed {
             scalars,
             projection: Projection::default(),
             recorded: None,
+            unrolling: None,
             staging: None,
             watch: Watch::new(device)?,
             grid_seconds: Vec::new(),

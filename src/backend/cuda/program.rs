@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 use std::ops::Range;
 use std::time::Instant;
 
+/// Pieces of x += alpha p that a block has while others do the steps on small grids: 1.25 us each on an H200, and 20 us.
+const X_ROUNDS: u32 = 16;
+
 /// Blocks of a cluster, in the order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 
@@ -237,8 +240,7 @@ impl Crew {
     /// From as large a grid on as fits.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        // Where M ends early few grids are left: what comes aboard and leaves again at once is faster without.
-        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
+        if matches!(k.remainder, Remainder::Host(_)) {
             return Self::default();
         }
         let formats = k.shape.formats();
@@ -278,7 +280,7 @@ impl Programs {
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
-        let mut together = Together { blocks: 0, cluster: 1, shared: 0 };
+        let mut together = Together { blocks: 0, cluster: 1, shared: 0, beside: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
             for kernel in launch::meeting_kernels(k.shape.formats()) {
@@ -290,7 +292,8 @@ impl Programs {
             let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
-        if together.blocks > 0 && device.has_clusters() {
+        // Where M ends early no grid is small enough for one.
+        if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
                     let of = |kernel| device.together_in_clusters(kernel, launch::CREW_THREADS, cluster, shared);
@@ -300,7 +303,7 @@ impl Programs {
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
                 let blocks = with(0);
                 if blocks > 0 {
-                    together = Together { blocks, cluster, shared: 0 };
+                    together = Together { blocks, cluster, shared: 0, beside: 0 };
                     crew = Crew::choose(k, device, base_with(blocks), cluster);
                     if crew.members > 0 && with(crew.bytes) == blocks {
                         together.shared = crew.bytes;
@@ -323,7 +326,12 @@ impl Programs {
             _ if crew.base == base => 1,
             _ => tiles + beside,
         };
-        together.blocks = together.blocks.min(largest.max(rest).next_multiple_of(together.cluster));
+        let most = together.blocks;
+        together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
+        // The others are for x, where they are done with it by the time that the steps take.
+        let pieces = launch::blocks_of_x(&k.first.g);
+        let others = (most - together.blocks).min(pieces.next_multiple_of(together.cluster));
+        together.beside = if pieces <= others * X_ROUNDS { others } else { 0 };
         let steps = || Steps { alone: k.ends_early(), ..Steps::new(&k.sections_in_use(), grids, schur) };
         let mut ops = if schur { steps_of(steps(), true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
@@ -494,6 +502,8 @@ impl Packed {
             sigma_partial: self.partial,
             how: how as i32,
             once: i32::from(self.reads_once),
+            rows: self.first.g.big_rows(),
+            with_x: i32::from(how == How::Loop),
             conditional: 0,
         }
     }
@@ -525,6 +535,8 @@ impl Packed {
             last: self.grids.len() as i32 - 1,
             members: self.programs.crew.members as i32,
             slots: self.rest.slots,
+            team: self.programs.together.blocks as i32,
+            v: self.first,
         }
     }
 
@@ -544,7 +556,8 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.formats(), self.programs.together, &arguments);
+            let together = Together { beside: 0, ..self.programs.together };
+            return launch::solve(stream, self.shape.formats(), together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         let done = if self.grid_seconds.is_empty() {
@@ -596,11 +609,16 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let (storage, formats) = (self.shape.storage, self.shape.formats());
+        // x += alpha p beside the first kernel of several steps, or on the way up the first grid.
+        let mut x_due = how == How::Loop;
         let mut n = range.start;
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
-                launch::cycle(stream, formats, self.programs.together, &self.cycle_args(n..n + joined, how))?;
+                let together = self.programs.together;
+                let beside = if x_due { together.beside } else { 0 };
+                x_due &= beside == 0;
+                launch::cycle(stream, formats, Together { beside, ..together }, &self.cycle_args(n..n + joined, how))?;
                 n += joined;
                 continue;
             }
@@ -637,8 +655,9 @@ impl Packed {
                     }
                 }
                 kind::ADVANCE_FIRST => {
-                    let first = self.first_args(how, input);
-                    launch::advance_first(stream, formats, &FirstArgs { conditional, ..first })?;
+                    let with_x = i32::from(x_due);
+                    let first = FirstArgs { conditional, with_x, ..self.first_args(how, input) };
+                    launch::advance_first(stream, formats, &first)?;
                 }
                 kind::ASCEND_FIRST => launch::ascend_first(stream, formats, &self.first_args(how, input))?,
                 _ => launch::inner(stream, storage, &step())?,

@@ -15,6 +15,7 @@ use super::program::Part;
 use super::projection::Nodes;
 use super::setup::place_in;
 use super::staging::{Copies, Job};
+use super::unrolling::Unrolling;
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
 use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
@@ -28,8 +29,8 @@ use std::time::Instant;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
-/// Iterations in the body of the recorded loop: going round costs more than kernels that find the loop over. Less so where few
-/// iterations are to be expected, since M ends early, or where the loop ends for renewals too.
+/// Iterations in the body of the recorded loop, before it is known how many solves take. Fewer where few are to be expected, since M
+/// ends early, or where the loop ends for renewals too.
 const UNROLLED: usize = 4;
 const UNROLLED_SHORT: usize = 2;
 
@@ -459,16 +460,36 @@ impl Packed {
             self.recorded = Some(Recorded { graph: None, fused });
             return Ok(());
         }
+        let start = Instant::now();
+        let body = self
+            .unrolling
+            .as_ref()
+            .map_or(if self.shape.single || self.ends_early() { UNROLLED_SHORT } else { UNROLLED }, |u| u.body);
         let graph = Loop::record(device, |stream, conditional| {
             if fused {
-                let unrolled = if self.shape.single || self.ends_early() { UNROLLED_SHORT } else { UNROLLED };
-                (0..unrolled).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
+                (0..body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
             } else {
                 self.plain_iteration(stream, source, conditional)
             }
         })?;
         self.recorded = Some(Recorded { graph: Some(graph), fused });
+        self.unrolling.get_or_insert_with(|| Unrolling::new(body)).recorded(start);
         Ok(())
+    }
+
+    /// After a loop of so many iterations: another body, where that is worth its recording. A loop that is renewed takes other numbers
+    /// each time, and one kernel or plain steps have one body. Where there is no memory for it, the one that is there stays.
+    fn fit_body(&mut self, device: &Arc<Device>, source: &Source, iterations: usize) {
+        let graph = self.recorded.as_ref().is_some_and(|r| r.fused && r.graph.is_some());
+        let Some(unrolling) = self.unrolling.as_mut().filter(|_| graph && !self.shape.single) else { return };
+        let body = unrolling.body;
+        if unrolling.note(iterations) {
+            let before = self.recorded.take();
+            if self.record(device, source).is_err() {
+                self.recorded = before;
+                self.unrolling = Some(Unrolling::kept(body));
+            }
+        }
     }
 }
 
@@ -750,8 +771,13 @@ impl Run<'_> {
             self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
             let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
+            let whole_loop = s.code != code::PAUSED && iterations - test.iterations == used;
             let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
             let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
+            if whole_loop {
+                self.k.fit_body(self.stream.device(), self.source, used);
+            }
+            let s = &*self.k.scalars;
             return match s.code {
                 code::PAUSED if !stopped => {
                     self.ready = Ready::default();

@@ -460,6 +460,18 @@ pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Ste
     a
 }
 
+/// `random_m_matrix` with its left half multiplied by `factor`, and a column of land between the halves, so that they know
+/// nothing of each other.
+pub fn side_by_side(nx: usize, ny: usize, nine_point: bool, factor: f64) -> Stencil {
+    let mut a = random_m_matrix(nx, ny, nine_point, 5);
+    (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
+    let arrays = [&mut a.center, &mut a.east, &mut a.north].into_iter();
+    for array in arrays.chain(a.corners.iter_mut().flat_map(|(ne, nw)| [ne, nw])) {
+        array.iter_mut().enumerate().filter(|(p, _)| p % nx < nx / 2).for_each(|(_, v)| *v *= factor);
+    }
+    a
+}
+
 /// The equation that a variational Boussinesq wave model solves in every time step for the vertical structure psi of
 /// its flow (parabolic profile): M psi - div(N grad psi) = -div(h D grad phi) with M = 4/3 h, h D = 2/3 h^2 and
 /// N = 8/15 h^3, on square cells of side `cell` [m] with closed outer edges. `depth` [m] at the nodes; 0 or less is

@@ -104,7 +104,7 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
     bound.dedup();
     kappa.push(Series { name: "Notay's bound".to_owned(), points: bound, thin: true });
     // Beside those of the CPU.
-    let on_device = sweep.rows.iter().any(|r| r.copies.is_some());
+    let on_device = sweep.rows.iter().any(|r| r.timed.copies.is_some());
     let figure = |name: &str, title: String, y: &str, logarithmic, series| Figure {
         name: format!("{name}{}", if on_device { "_device" } else { "" }),
         title: format!("{title}{}", if on_device { ", on a device" } else { "" }),
@@ -119,7 +119,7 @@ fn of_levels(sweep: &LevelSweep) -> Vec<Figure> {
     vec![
         figure("figure_5_1", of("Condition number of M^-1 A"), "kappa", true, kappa),
         figure("figure_5_2", of("Iterations to 1e-6"), "iterations", false, by_size(|r| r.iterations as f64)),
-        figure("levels_time", of("Solve"), "ms", true, by_size(|r| 1e3 * r.solve.median())),
+        figure("levels_time", of("Solve"), "ms", true, by_size(|r| 1e3 * r.timed.solve.median())),
     ]
 }
 
@@ -183,7 +183,8 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
     };
     let with_device = sweep.rows.iter().any(|r| r.implementation == "S4 fused");
     let of_fused = |what: &str| format!("{what}, fused S3{}", if with_device { " and S4" } else { "" });
-    let against_natural = |r: &GridRow| natural(r.levels).map_or(0.0, |s1| s1.solve.median() / r.solve.median());
+    let against_natural =
+        |r: &GridRow| natural(r.levels).map_or(0.0, |s1| s1.timed.solve.median() / r.timed.solve.median());
     vec![
         figure(
             "figure_5_3",
@@ -192,7 +193,7 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
             "ms",
             true,
             &names,
-            by_levels(&|r| 1e3 * r.solve.median()),
+            by_levels(&|r| 1e3 * r.timed.solve.median()),
         ),
         figure(
             "figure_5_4",
@@ -210,9 +211,17 @@ fn of_grids(sweep: &GridSweep) -> Vec<Figure> {
             "ms",
             false,
             &[],
-            by_grids(|r| 1e3 * r.setup.median()),
+            by_grids(|r| 1e3 * r.timed.setup.median()),
         ),
-        figure("figure_5_6", &of_fused("Solve"), "levels", "ms", false, &[], by_grids(|r| 1e3 * r.solve.median())),
+        figure(
+            "figure_5_6",
+            &of_fused("Solve"),
+            "levels",
+            "ms",
+            false,
+            &[],
+            by_grids(|r| 1e3 * r.timed.solve.median()),
+        ),
     ]
 }
 
