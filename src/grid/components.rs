@@ -7,6 +7,7 @@
 use super::levels::Grid;
 use super::stencil::StencilView;
 use crate::error::{Error, Result, zeroed};
+use crate::isa::for_each_isa;
 use std::ops::Range;
 
 /// Row sums below this part of the center count as zero (`null_space = auto`).
@@ -147,8 +148,8 @@ const COUPLED: u8 = 1;
 /// A row of the component has a sum beyond the tolerance.
 const REGULAR: u8 = 2;
 
-/// Consecutive coupled nodes of rows, and which of them hang together. Every node lies in one run. Numbers fit
-/// 32 bits as those of nodes do.
+/// Consecutive coupled nodes of rows, and which of them hang together; with 5 points also consecutive lone nodes, which hang
+/// together with nothing. Every node lies in one run. Numbers fit 32 bits as those of nodes do.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,
@@ -160,6 +161,21 @@ pub(super) struct Runs {
     flags: Vec<u8>,
     /// Runs of row j: row_start[j] .. row_start[j + 1].
     row_start: Vec<u32>,
+}
+
+/// Nodes of a row that are looked at together.
+const WORD: usize = u64::BITS as usize;
+
+for_each_isa! {
+    /// Which of the values `first`, `first` + 1, ... are zero, or not there.
+    fn zeros(values: &[f64], first: usize) -> u64 {
+        let near = &values[first.min(values.len())..values.len().min(first + WORD)];
+        let mut found = 0;
+        for (k, value) in near.iter().enumerate() {
+            found |= u64::from(value.to_bits() << 1 != 0) << k;
+        }
+        !found
+    }
 }
 
 fn no_memory(_: std::collections::TryReserveError) -> Error {
@@ -215,35 +231,50 @@ impl Runs {
         self.start[k] as usize..end
     }
 
-    /// Adds the runs of the next row from its couplings to the east; `whole`: none of them is zero.
-    pub fn push_row(&mut self, east: &[f64], whole: bool) -> Result<()> {
+    /// Adds the runs of the next row, row j of `a`; `whole`: none of its couplings to the east is zero.
+    pub fn push_row(&mut self, a: &StencilView, j: usize, whole: bool) -> Result<()> {
         self.row_start.try_reserve(1).map_err(no_memory)?;
-        let mut start = 0;
-        if !whole {
-            // A word of bits at a time, so that open water between coasts costs no branches.
-            const WORD: usize = u64::BITS as usize;
-            for (k, couplings) in east.chunks(WORD).enumerate() {
-                let bit = |(b, &coupling): (usize, &f64)| u64::from(coupling == 0.0) << b;
-                let mut zeros = couplings.iter().enumerate().map(bit).fold(0, |word, bit| word | bit);
-                while zeros != 0 {
-                    let next = k * WORD + zeros.trailing_zeros() as usize + 1;
-                    self.push(start, next)?;
-                    start = next;
-                    zeros &= zeros - 1;
+        let (east, north) = (a.east_row(j), a.north_row(j));
+        let south = if j > 0 { a.north_row(j - 1) } else { &[] };
+        // Of the run to come: its start, and whether it is of lone nodes.
+        let (mut start, mut lone) = (0, false);
+        // Of the node before: it has no coupling to the east, it is lone.
+        let (mut zero_before, mut lone_before) = (1, 0);
+        // A word of bits at a time, so that open water between coasts costs no branches.
+        for first in (0..if whole { 0 } else { self.nx }).step_by(WORD) {
+            let zero = zeros(east, first);
+            let beside = zero << 1 | zero_before;
+            let mut lones = zero & beside;
+            if lones != 0 {
+                lones &= if a.corners.is_none() { zeros(north, first) & zeros(south, first) } else { 0 };
+            }
+            let mut starts = beside & !(lones & (lones << 1 | lone_before));
+            (zero_before, lone_before) = (zero >> (WORD - 1), lones >> (WORD - 1));
+            while starts != 0 {
+                let bit = starts.trailing_zeros() as usize;
+                let next = first + bit;
+                if next >= self.nx {
+                    break;
                 }
+                if next > 0 {
+                    self.push(start, next, lone)?;
+                }
+                (start, lone) = (next, lones >> bit & 1 == 1);
+                starts &= starts - 1;
             }
         }
-        self.push(start, self.nx)?;
+        self.push(start, self.nx, lone)?;
         self.row_start.push(self.start.len() as u32);
         Ok(())
     }
 
-    fn push(&mut self, start: usize, end: usize) -> Result<()> {
+    fn push(&mut self, start: usize, end: usize, lone: bool) -> Result<()> {
         self.start.try_reserve(1).map_err(no_memory)?;
         self.parent.try_reserve(1).map_err(no_memory)?;
         self.flags.try_reserve(1).map_err(no_memory)?;
         self.parent.push(self.start.len() as u32);
-        self.flags.push(if end - start > 1 { COUPLED } else { 0 });
+        // Nobody asks for sums of lone nodes.
+        self.flags.push(if lone { REGULAR } else { u8::from(end - start > 1) * COUPLED });
         self.start.push(start as u32);
         Ok(())
     }

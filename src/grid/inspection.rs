@@ -234,7 +234,7 @@ impl Part {
             self.note_couplings(*found, couplings);
         }
         // Nothing but negative numbers: no coupling is missing.
-        self.runs.push_row(entries[1], finite && found[1].max < 0.0)?;
+        self.runs.push_row(a, j, finite && found[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);
         }

@@ -1,13 +1,14 @@
-//! Where a factorization makes the first grid of S1: in the arrays that stay, or in windows on the rows in work.
+//! Where a factorization makes the first grid of S1: in the arrays that stay, or in windows on the rows in work; and windows
+//! for what it needs of other grids only while it runs.
 
 use super::area::{Area, Four};
 use super::format::Format;
 use super::memory::{copies_are_done, copy_past_caches};
 use super::neighbours::{Diagonal, Distant, Straight};
-use super::packed::Packed;
+use super::packed::{Packed, PackedGrid};
 use super::team::Me;
 use crate::error::{Error, Result};
-use crate::grid::layout::Colour;
+use crate::grid::layout::{Colour, Layout};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -167,6 +168,44 @@ impl<F: Format> Packed<F> {
             own_bytes: 0,
             members,
         })
+    }
+}
+
+/// From so many nodes on a grid keeps no rows that nobody reads after its factorization. The last grids, which may be left
+/// out or made into natural ones later, are smaller.
+const WORTH_PASSING: usize = 1 << 14;
+
+/// Windows of a grid that is not the first one of S1: on couplings at distance two and, where sweeps do not read them, on 1 / d.
+pub struct Passing {
+    inverse: bool,
+    /// For so many members; 0: they are not made yet.
+    members: usize,
+}
+
+impl Passing {
+    /// `inverse`: its place would be memory of its own.
+    pub fn new(layout: &Layout, last: bool, inverse: bool) -> Option<Self> {
+        (!last && layout.grid.nodes() >= WORTH_PASSING).then_some(Self { inverse, members: 0 })
+    }
+}
+
+impl<F: Format> PackedGrid<F> {
+    /// What such a grid needs for a team of `members`.
+    pub fn make_windows(&mut self, members: usize) -> Result<()> {
+        let members = if self.shared { members } else { 1 };
+        let Some(passing) = self.passing.as_mut().filter(|passing| passing.members != members) else { return Ok(()) };
+        let (rows, layout) = (self.layout.cy, &self.layout);
+        let of_row: Arc<[u32]> = slots(rows, members).into();
+        let slots_in_all = slots_of(rows, members).last().map_or(0, |slots| slots.end);
+        let window = || Area::own_window(layout, slots_in_all, &of_row);
+        passing.members = 0;
+        self.b1_distant = Distant { east: window()?, north: window()? };
+        self.b2_distant = Distant { east: window()?, north: window()? };
+        if passing.inverse {
+            self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
+        }
+        passing.members = members;
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ const LINE: usize = 64;
 const SETS: usize = 64;
 /// From this size on, blocks are mapped: their pages are zero without being written, so that the member that first
 /// writes a row has it in the memory next to it, and may be large ones, which costs a fraction of the page faults.
-const MAPPED: usize = 1 << 20;
+const MAPPED: usize = 1 << 18;
 
 /// A block of zeros.
 pub struct Memory {

@@ -4,7 +4,7 @@
 use super::area::{Area, Four, Number, Shared};
 use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
-use super::making::{Making, WORTH_WINDOWS};
+use super::making::{Making, Passing, WORTH_WINDOWS};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
 use super::projection::Projection;
 use super::team::Me;
@@ -98,11 +98,13 @@ pub struct PackedGrid<F: Format> {
     pub red_diagonal: Diagonal,
     /// b1 to b2; after the odd level those of the skew stencil.
     pub black_diagonal: Diagonal,
-    /// At distance two, after the odd level.
+    /// At distance two, after the odd level; with `passing` windows.
     pub b1_distant: Distant,
     pub b2_distant: Distant,
     /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
     pub inverse: Four,
+    /// Large grids keep no rows of the above that only the factorization reads.
+    pub passing: Option<Passing>,
     /// What sweeps read in place of the above, in short formats.
     pub own: F::Own,
     pub z: Four<F::Real>,
@@ -219,7 +221,8 @@ impl<F: Format> Packed<F> {
             if recurses {
                 sections.push(q);
             }
-            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses)?);
+            let last = q + 1 == shape.grids;
+            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses, last)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -279,6 +282,10 @@ impl<F: Format> Packed<F> {
             return Ok(false);
         }
         let last = &self.grids[grids - 1];
+        // Nor of a grid with windows.
+        if last.passing.is_some() {
+            return Ok(false);
+        }
         let (grid, embedding) = (last.layout.grid, last.embedding);
         let natural = NaturalLevels::new(grid.coarse(), embedding.coarse(grid), 2 * grids, levels, &cycle, false)?;
         self.natural = Mutex::new(natural);
@@ -321,6 +328,7 @@ impl<F: Format> Packed<F> {
         for grid in &mut self.grids {
             let layout = &grid.layout;
             grid.shared = layout.grid.nodes() >= WORTH_A_TEAM && layout.cy >= members;
+            grid.make_windows(members)?;
         }
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
@@ -461,17 +469,21 @@ impl<F: Format> PackedGrid<F> {
         shape: Shape,
         vectors: Option<(&Four, Option<&Four>)>,
         recurses: bool,
+        last: bool,
     ) -> Result<Self> {
         let first = vectors.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let own = F::own(&layout, own_reds)?;
+        let own_inverse = !first && F::short(&own).is_some();
+        let passing = if own_reds { Passing::new(&layout, last, own_inverse) } else { None };
         let (excess, inverse) = match (vectors, F::short(&own)) {
             (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
             (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
             (Some((x, Some(p))), Some(_)) => (x.again(), p.again()),
             (Some((x, _)), _) => (x.again(), Four::eliminated(&layout, true)?),
+            (None, Some(_)) if passing.is_some() => (Four::zeroed(&layout, true)?, Four::absent()?),
             (None, _) => (Four::zeroed(&layout, true)?, Four::eliminated(&layout, true)?),
         };
         // Those of S1 in single precision are made in windows.
@@ -487,8 +499,9 @@ impl<F: Format> PackedGrid<F> {
             straight: Straight::zeroed(&layout, own_reds)?,
             red_diagonal: Diagonal::zeroed(&layout, corners)?,
             black_diagonal: Diagonal::zeroed(&layout, wide)?,
-            b1_distant: Distant::zeroed(&layout, wide)?,
-            b2_distant: Distant::zeroed(&layout, wide)?,
+            b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            passing,
             z: Four::zeroed(&layout, own_reds)?,
             layout,
         })

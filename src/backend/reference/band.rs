@@ -34,46 +34,32 @@ for_each_isa! {
     }
 
     /// The same with four nodes that follow each other, `rest` and `excess` of the nodes behind the last one, whose rows
-    /// are loaded and stored once. The operations on each number are those of one node after the other.
+    /// are loaded and stored once: value s of a row of `rows` is the coupling to node s behind the last one, and behind
+    /// the band stand `LANES` zeros. The operations on each number are those of one node after the other.
     fn eliminate_four(rest: &mut [f64], excess: &mut [f64], rows: [&[f64]; 4], inverse: [f64; 4], handed: [f64; 4]) {
-        let w = rows[0].len();
+        let w = rows[0].len() - LANES;
         let [r0, r1, r2, r3] = rows;
         for s in 0..w {
-            // In row k of the four, node s behind the last one has the place s + 3 - k.
-            let inside = s + 4 < w;
-            if inside && r0[s + 3] != 0.0 && r1[s + 2] != 0.0 && r2[s + 1] != 0.0 && r3[s] != 0.0 {
-                let l = [r0[s + 3] * inverse[0], r1[s + 2] * inverse[1], r2[s + 1] * inverse[2], r3[s] * inverse[3]];
-                // The first row ends first.
-                let n = w - s - 4;
-                let target = &mut rest[s * w..][..n + 3];
-                let (t, last) = target.split_at_mut(n);
-                let (m0, m1, m2, m3) = (&r0[s + 4..][..n], &r1[s + 3..][..n], &r2[s + 2..][..n], &r3[s + 1..][..n]);
-                for i in 0..n {
-                    t[i] = t[i] - l[0] * m0[i] - l[1] * m1[i] - l[2] * m2[i] - l[3] * m3[i];
-                }
-                let (e1, e2, e3) = (&r1[w - 1..], &r2[w - 2..], &r3[w - 3..]);
-                last[0] = last[0] - l[1] * e1[0] - l[2] * e2[0] - l[3] * e3[0];
-                last[1] = last[1] - l[2] * e2[1] - l[3] * e3[1];
-                last[2] -= l[3] * e3[2];
-                excess[s] = excess[s] - l[0] * handed[0] - l[1] * handed[1] - l[2] * handed[2] - l[3] * handed[3];
+            if r0[s] == 0.0 && r1[s] == 0.0 && r2[s] == 0.0 && r3[s] == 0.0 {
                 continue;
             }
-            for (k, row) in rows.into_iter().enumerate() {
-                let p = s + 3 - k;
-                if p < w && row[p] != 0.0 {
-                    let l = row[p] * inverse[k];
-                    for (target, m) in rest[s * w..][..w - p - 1].iter_mut().zip(&row[p + 1..]) {
-                        *target -= l * m;
-                    }
-                    excess[s] -= l * handed[k];
-                }
+            let l = [r0[s] * inverse[0], r1[s] * inverse[1], r2[s] * inverse[2], r3[s] * inverse[3]];
+            // Whole vectors: what follows in the next row stays as it is.
+            let n = (w - s - 1).next_multiple_of(LANES);
+            let t = &mut rest[s * w..][..n];
+            let (m0, m1, m2, m3) = (&r0[s + 1..][..n], &r1[s + 1..][..n], &r2[s + 1..][..n], &r3[s + 1..][..n]);
+            for i in 0..n {
+                t[i] = t[i] - l[0] * m0[i] - l[1] * m1[i] - l[2] * m2[i] - l[3] * m3[i];
             }
+            excess[s] = excess[s] - l[0] * handed[0] - l[1] * handed[1] - l[2] * handed[2] - l[3] * handed[3];
         }
     }
 }
 
 /// Nodes that are taken out together.
 const TOGETHER: usize = 4;
+/// Numbers of the widest vector.
+const LANES: usize = 8;
 
 /// Neighbours that a half stencil couples a node to: east, north, northeast, northwest.
 const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
@@ -90,8 +76,10 @@ pub struct Band {
     node: Vec<(usize, usize)>,
     /// Number + 1 of the node at a place; 0: none.
     number: Vec<u32>,
-    /// Couplings of node k to k + 1 .. k + width.
+    /// Couplings of node k to k + 1 .. k + width; behind them room for whole vectors.
     couplings: Vec<f64>,
+    /// Four rows, see `eliminate_four`.
+    four: Vec<f64>,
     excess: Vec<f64>,
     inverse_pivot: Vec<f64>,
     z: Vec<f64>,
@@ -107,7 +95,8 @@ impl Band {
             place: zeroed(n, "the exact factor")?,
             node: zeroed(n, "the exact factor")?,
             number: zeroed(ring_len(grid), "the exact factor")?,
-            couplings: zeroed(n * width, "the exact factor")?,
+            couplings: zeroed(n * width + LANES, "the exact factor")?,
+            four: zeroed(TOGETHER * (width + LANES), "the exact factor")?,
             excess: zeroed(n, "the exact factor")?,
             inverse_pivot: zeroed(n, "the exact factor")?,
             z: zeroed(n + width, "the exact factor")?,
@@ -162,7 +151,12 @@ impl Band {
             }
             if together {
                 let (done, rest) = self.couplings.split_at_mut((first + TOGETHER) * w);
-                let row = |at: usize| &done[(first + at) * w..][..w];
+                for (at, row) in self.four.chunks_exact_mut(w + LANES).enumerate() {
+                    let (beside, behind) = done[(first + at) * w..][..w].split_at((TOGETHER - 1 - at).min(w));
+                    row[..behind.len()].copy_from_slice(behind);
+                    row[behind.len()..][..beside.len()].fill(0.0);
+                }
+                let row = |at: usize| &self.four[at * (w + LANES)..][..w + LANES];
                 let rows = [row(0), row(1), row(2), row(3)];
                 eliminate_four(rest, &mut self.excess[first + TOGETHER..], rows, inverse, handed);
             }
