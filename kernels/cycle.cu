@@ -21,15 +21,15 @@ template <class F> struct CycleArgs {
     int crew_base, last;    // grids that the crew has in its shared memory
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
-    int beside;             // the last blocks, which do x += alpha p meanwhile
+    int for_x;              // the last blocks, which do x += alpha p meanwhile
     SchurArrays<typename F::Vector> v;
 
     // An emulated device runs one block, which does that too.
 #ifdef RRB_EMULATED
     int team() const { return 1; }
-    Team others() const { return {0, beside > 0}; }
+    Team others() const { return {0, for_x > 0}; }
 #else
-    __device__ int team() const { return int(gridDim.x) - beside; }
+    __device__ int team() const { return int(gridDim.x) - for_x; }
     __device__ Team others() const { return {team(), int(gridDim.x)}; }
 #endif
 };

@@ -35,7 +35,7 @@ template <class F> struct FirstArgs {
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
-    int once;                     // the L2 cache holds what an iteration reads, but not with S1, x and the old p too
+    int once;                     // the L2 cache holds what an iteration reads, but not with what it reads once too
     int rows;                     // of a tile of B0
     int with_x;                   // B0 advances x too
     uint64_t conditional;         // handle of the WHILE node; 0: none
@@ -209,7 +209,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     using Vector = typename F::Vector;
     constexpr int M = COLUMNS + 2;
     const int rows = min(a.rows, ROWS), inside = rows * COLUMNS, around = 2 * M + 2 * rows;
-    const int beside = inside + around <= AT_ONCE ? inside : 0;
+    const int apart = inside + around <= AT_ONCE ? inside : 0;
     const Geometry &g = a.v.g;
     const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
     const bool with_x = step && a.with_x;
@@ -253,7 +253,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
             };
             for (int e = t; e < inside; e += threads) one(e % COLUMNS, e / COLUMNS, true);
             if (ended) continue;
-            for (int e = t < beside ? around : t - beside; e < around; e += threads) {
+            for (int e = t < apart ? around : t - apart; e < around; e += threads) {
                 if (e < 2 * M) one(e % M - 1, e < M ? -1 : rows, false);
                 else one((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
             }
@@ -319,7 +319,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
                 });
             }
             if (ended) continue;
-            for (int e = t < beside ? around : t - beside; e < around; e += threads) {
+            for (int e = t < apart ? around : t - apart; e < around; e += threads) {
                 renew(Count<1>(), false, [&](int, int &di, int &dj) {
                     const bool across = e < 2 * M;
                     di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;

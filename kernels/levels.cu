@@ -13,8 +13,8 @@
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down; returns this thread's part of rho. `over`: nobody needs it. That is known
-// once the first tile's values are on their way, not before, so that it costs no time.
+// Both levels down; returns this thread's part of rho. `over`: nobody needs it. That is known once the first tile's values are on
+// their way, not before, so that it costs no time.
 template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];

@@ -11,7 +11,7 @@ struct RenewalArgs {
     int how;
 };
 
-// The step that the next way up would do, x += alpha p, and |r - alpha q|^2 to `sum`.
+// The step that the next iteration would do, x += alpha p, and |r - alpha q|^2 to `sum`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_step_first_mixed(RenewalArgs a) {
     Scalars &s = *a.v.scalars;
     const int parity = s.parity;

@@ -274,7 +274,7 @@ impl Device {
     pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        let mut attributes = Together { blocks: cluster, cluster, shared, beside: 0 }.attributes();
+        let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
         let config = sys::CUlaunchConfig {
             gridDimX: cluster,
             gridDimY: 1,
@@ -366,7 +366,7 @@ pub struct Together {
     /// Bytes of shared memory that the launch names.
     pub shared: u32,
     /// Further blocks, for work of another kind.
-    pub beside: u32,
+    pub further: u32,
 }
 
 impl Together {
@@ -779,7 +779,7 @@ impl Stream {
         if together.cluster > 1 {
             let mut attributes = together.attributes();
             let config = sys::CUlaunchConfig {
-                gridDimX: together.blocks + together.beside,
+                gridDimX: together.blocks + together.further,
                 gridDimY: 1,
                 gridDimZ: 1,
                 blockDimX: block.0,
@@ -799,7 +799,7 @@ impl Stream {
         let result = unsafe {
             sys::cuLaunchCooperativeKernel(
                 function,
-                together.blocks + together.beside,
+                together.blocks + together.further,
                 1,
                 1,
                 block.0,

@@ -624,7 +624,7 @@ pub struct CycleArgs {
     pub last: i32,
     pub members: i32,
     pub slots: Address,
-    pub beside: i32,
+    pub for_x: i32,
     pub v: SchurArrays,
 }
 

@@ -281,7 +281,7 @@ impl Programs {
     /// Writes the steps down, and sends them.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
-        let mut together = Together { blocks: 0, cluster: 1, shared: 0, beside: 0 };
+        let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
         if k.shape.fusion {
             together.blocks = MOST_BLOCKS;
             for kernel in launch::meeting_kernels(k.shape.formats()) {
@@ -304,7 +304,7 @@ impl Programs {
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
                 let blocks = with(0);
                 if blocks > 0 {
-                    together = Together { blocks, cluster, shared: 0, beside: 0 };
+                    together = Together { blocks, cluster, shared: 0, further: 0 };
                     crew = Crew::choose(k, device, base_with(blocks), cluster);
                     if crew.members > 0 && with(crew.bytes) == blocks {
                         together.shared = crew.bytes;
@@ -317,22 +317,25 @@ impl Programs {
         }
         let base = base_with(together.blocks);
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
-        let beside = if together.cluster > 1 { together.cluster } else { 0 };
-        let rest =
-            if k.ends_early() { 1 } else { (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + beside };
+        let crew_blocks = if together.cluster > 1 { together.cluster } else { 0 };
+        let rest = if k.ends_early() {
+            1
+        } else {
+            (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + crew_blocks
+        };
         let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
         let largest = match crew.members {
             0 => tiles,
             _ if base == 0 => tiles,
             _ if crew.base == base => 1,
-            _ => tiles + beside,
+            _ => tiles + crew_blocks,
         };
         let most = together.blocks;
         together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
         // The others are for x, where they are done with it by the time that the steps take.
         let wanted = launch::blocks_of_x(&k.first.g);
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
-        together.beside = if wanted <= others * X_ROUNDS { others } else { 0 };
+        together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
         let steps = || Steps { alone: k.ends_early(), ..Steps::new(&k.sections_in_use(), grids, schur) };
         let mut ops = if schur { steps_of(steps(), true, recursion) } else { Vec::new() };
         let iteration = 0..ops.len();
@@ -536,7 +539,7 @@ impl Packed {
             last: self.grids.len() as i32 - 1,
             members: self.programs.crew.members as i32,
             slots: self.rest.slots,
-            beside: 0,
+            for_x: 0,
             v: self.first,
         }
     }
@@ -557,7 +560,7 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            let together = Together { beside: 0, ..self.programs.together };
+            let together = Together { further: 0, ..self.programs.together };
             return launch::solve(stream, self.shape.formats(), together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
@@ -618,10 +621,10 @@ impl Packed {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
                 let together = self.programs.together;
-                let beside = if x_due { together.beside } else { 0 };
-                x_due &= beside == 0;
-                let arguments = CycleArgs { beside: beside as i32, ..self.cycle_args(n..n + joined, how) };
-                launch::cycle(stream, formats, Together { beside, ..together }, &arguments)?;
+                let further = if x_due { together.further } else { 0 };
+                x_due &= further == 0;
+                let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
+                launch::cycle(stream, formats, Together { further, ..together }, &arguments)?;
                 n += joined;
                 continue;
             }
