@@ -1,9 +1,9 @@
 // A run of steps of the preconditioner on small grids, or the whole iteration of a small problem, in one kernel whose blocks
-// all run at once and meet between the steps: a meeting takes a microsecond, a launch several. Further blocks, which meet nobody,
-// may do x += alpha p of the iteration before meanwhile. Where a device has clusters, the
-// blocks of the first one do the steps on grids that have as many tiles at most, and meet by the barrier of the cluster; the
-// others come to the next step of all, which for the remainder means that they have its rows at hand. Grids that have a place
-// for each of its threads are in its shared memory then (crew.cu).
+// all run at once and meet between the steps: a meeting takes a microsecond, a launch several. Further blocks, which meet
+// nobody, may do x += alpha p of the iteration before meanwhile. Where a device has clusters, the blocks of the first one do
+// the steps on grids that have as many tiles at most, and meet by the barrier of the cluster; the others come to the next step
+// of all, which for the remainder means that they have its rows at hand. Grids that have a place for each of its threads are
+// in its shared memory then (crew.cu).
 #include "common.cuh"
 #include "crew.cu"
 
