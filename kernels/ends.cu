@@ -338,3 +338,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     t.scale = 1.0 / a.scale;
     transfer<true>(t);
 }
+
+struct SetOutArgs {
+    Scalars *scalars;
+    // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
+    double rel_tol, abs_tol, futile, vanishing, renewal, near;
+    int64_t max_iter, pause_at;
+    int preconditioned, of_initial;
+    int guess, renews;
+};
+
+// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would not begin the
+// loop, it is over. By one thread.
+extern "C" __global__ void __launch_bounds__(1) rrb_set_out_f64(SetOutArgs a) {
+    Scalars &s = *a.scalars;
+    const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
+    const double initial = a.preconditioned ? norm : a.guess ? sqrt(s.whole_norm2) : b;
+    const double reference = a.preconditioned || a.of_initial ? initial : b;
+    const double asked = fmax(a.rel_tol * reference, a.abs_tol), threshold = fmax(asked, a.futile * b);
+    const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
+    const bool begins = positive && norm > threshold && initial > asked && a.max_iter > 0;
+    s.threshold = threshold;
+    s.vanishing = a.vanishing * fmax(b, 1.0);
+    s.iteration = 0;
+    s.max_iter = a.max_iter;
+    s.pause_at = a.pause_at;
+    s.renewal = a.renewal;
+    s.peak = s.norm2;
+    s.low_peak = !a.renews ? INFINITY : a.preconditioned ? 0.0 : threshold * threshold / a.near;
+    s.low_rho = a.renews ? a.renewal * s.rho : 0.0;
+    s.preconditioned = a.preconditioned;
+    s.beta = 0.0;
+    s.code = begins ? RUNNING : PAUSED;
+    s.done = !begins;
+    s.met = 0;
+    s.ring_used = 0;
+}

@@ -558,9 +558,12 @@ fn one_solve_after_another() {
         let [new, oracle] =
             ["cuda", "reference"].map(|backend| Solver::of(&a, &format!("backend={backend} {options}")));
         let (expected, found, on_host) = (solve(&new), solve(&old), solve(&oracle));
-        assert!(expected.0 == found.0 && expected.1 == found.1, "{name}: {:?} {:?}", expected.1, found.1);
         let bits = |h: &[f64]| h.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&expected.2), bits(&found.2), "{name}");
+        // As it was not expected, and as it was: then the loop begins before the host has seen the start.
+        for found in [&found, &solve(&old)] {
+            assert!(expected.0 == found.0 && expected.1 == found.1, "{name}: {:?} {:?}", expected.1, found.1);
+            assert_eq!(bits(&expected.2), bits(&found.2), "{name}");
+        }
         assert_eq!(found.1, on_host.1, "{name}");
         assert!(found.2.len().abs_diff(on_host.2.len()) <= 1, "{name}");
         if found.1.is_err() {

@@ -284,6 +284,43 @@ pub struct LoopTest {
     pub confirms: bool,
 }
 
+/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Criterion {
+    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    pub preconditioned: bool,
+    /// Relative to the norm of the first residual, not of b.
+    pub of_initial: bool,
+    /// The tolerances.
+    pub rel_tol: f64,
+    /// As given: b and x are scaled.
+    pub abs_tol: f64,
+    /// Iterations at most.
+    pub max_iter: usize,
+    /// The recurred residual need be no smaller than this part of |b|.
+    pub futile: f64,
+    /// Norms of at most this part of max(|b|, 1) may have squares that vanish.
+    pub vanishing: f64,
+    /// `LoopTest::renewal`.
+    pub renewal: f64,
+    /// `LoopTest::low_peak` is the square of the threshold over this; zero in the preconditioned norm.
+    pub near: f64,
+    /// `LoopTest::renewal_at`.
+    pub renewal_at: usize,
+}
+
+impl Criterion {
+    /// The loop ends with a norm at most this.
+    pub fn threshold(&self, reference: f64, scale: f64) -> f64 {
+        (self.rel_tol * reference).max(self.abs_tol * scale)
+    }
+
+    /// `LoopTest::vanishing`, where nothing is singular.
+    pub fn vanishing(&self, b: f64) -> f64 {
+        self.vanishing * b.max(1.0)
+    }
+}
+
 /// How a loop of PCG ended; x has all steps, but for that along p where a renewal is due.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopEnd {
@@ -336,6 +373,8 @@ pub trait RrbSteps: PcgSteps {
     fn grid_seconds(&self) -> &[[f64; 2]] {
         &[]
     }
+    /// What the solve that follows will test, before `inspect`; not told where constants are projected out.
+    fn expect(&mut self, _criterion: &Criterion) {}
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.

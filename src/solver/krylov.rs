@@ -52,9 +52,9 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// which p is not conjugate, and steps along such a p may lead away for good; and where the square has become `LED_AWAY`
 /// times that of the renewal before. Nor is a square that is not positive a sign of an indefinite matrix there: it starts
 /// again.
-const RENEWAL: f64 = 1e-8;
-const RENEWAL_ITERATIONS: usize = 40;
-const NEAR: f64 = 1e-12;
+pub const RENEWAL: f64 = 1e-8;
+pub const RENEWAL_ITERATIONS: usize = 40;
+pub const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
 const GROWN: f64 = 2.0;
 const GAINED: f64 = 0.25;

@@ -748,6 +748,25 @@ pub struct EndArgs {
     pub scalars: Address,
 }
 
+/// Where the loop of PCG begins before the host has seen what it starts from.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SetOutArgs {
+    pub scalars: Address,
+    pub rel_tol: f64,
+    pub abs_tol: f64,
+    pub futile: f64,
+    pub vanishing: f64,
+    pub renewal: f64,
+    pub near: f64,
+    pub max_iter: i64,
+    pub pause_at: i64,
+    pub preconditioned: i32,
+    pub of_initial: i32,
+    pub guess: i32,
+    pub renews: i32,
+}
+
 /// Consecutive nodes of one row and colour in one singular component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -1057,6 +1076,8 @@ kernels! {
     Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
+    /// The loop's test, after a start.
+    SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (1, 1);
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);

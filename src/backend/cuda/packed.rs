@@ -1,7 +1,7 @@
 //! What the `cuda` backend keeps on the device: A by colour, the levels on r1/r2/b1/b2 grids down to the remainder, the
 //! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour here.
 
-use super::driver::{Device, Loop, Memory, Pinned, Stream, Watch};
+use super::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
     self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
     Matrix, Op, SEAM, Scalars, SchurArrays,
@@ -257,6 +257,8 @@ pub struct Packed {
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
+    /// What a start has found is on the host.
+    pub started: Event,
     /// Iterations that the last loops took, the latest first.
     pub taken: [usize; 4],
     /// b and x of the caller, row by row, where they are on the host.
@@ -530,6 +532,7 @@ impl Packed {
             scalars,
             projection: Projection::default(),
             recorded: None,
+            started: Event::new(device)?,
             taken: [0; 4],
             staging: None,
             watch: Watch::new(device)?,

@@ -8,7 +8,7 @@
 use super::driver::{Device, Loop, Stream};
 use super::launch::{
     self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, RenewalArgs,
-    Scalars, Step, TransferArgs, UpdateArgs, code,
+    Scalars, SetOutArgs, Step, TransferArgs, UpdateArgs, code,
 };
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
@@ -17,7 +17,7 @@ use super::setup::place_in;
 use super::staging::{Copies, Job};
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
-use crate::backend::{Arrays, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
+use crate::backend::{Arrays, Criterion, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
@@ -71,6 +71,10 @@ pub struct Run<'a> {
     /// What runs is a solve.
     solves: bool,
     begun: Option<Begun>,
+    /// What the solve tests, where the loop may begin before the host has seen the start.
+    criterion: Option<Criterion>,
+    /// The loop has begun so.
+    under_way: Option<Terms>,
     /// The start was that of `begin`: black values of b are those of S1, and the end is that of `rrb_finish`.
     joined: bool,
     /// The caller's x is there.
@@ -84,6 +88,82 @@ pub struct Run<'a> {
 pub struct Expected {
     scale: f64,
     guess: bool,
+}
+
+/// The loop's part of the scalars: what decides when it ends, and where it begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Terms {
+    threshold: f64,
+    vanishing: f64,
+    iteration: i64,
+    max_iter: i64,
+    pause_at: i64,
+    renewal: f64,
+    peak: f64,
+    low_peak: f64,
+    low_rho: f64,
+    preconditioned: i32,
+    rho: f64,
+    sigma: f64,
+    beta: f64,
+}
+
+impl Terms {
+    /// `renews`: the residual is renewed; `lag`: the host looks after so many iterations.
+    fn of(test: &LoopTest, renews: bool, lag: i64) -> Self {
+        let (low_peak, low_rho) = if renews { (test.low_peak, test.low_rho) } else { (f64::INFINITY, 0.0) };
+        let iteration = test.iterations as i64;
+        let &LoopTest { threshold, vanishing, renewal, peak, rho, sigma, beta, .. } = test;
+        Self {
+            threshold,
+            vanishing,
+            iteration,
+            max_iter: test.max_iter as i64,
+            pause_at: renewal_at(test.renewal_at, renews).min(iteration + lag),
+            renewal,
+            peak,
+            low_peak,
+            low_rho,
+            preconditioned: i32::from(test.preconditioned),
+            rho,
+            sigma,
+            beta,
+        }
+    }
+
+    /// Those on the device, as they were read.
+    fn read(s: &Scalars) -> Self {
+        let &Scalars { threshold, vanishing, iteration, max_iter, pause_at, renewal, peak, .. } = s;
+        let &Scalars { low_peak, low_rho, preconditioned, rho, sigma, beta, .. } = s;
+        Self {
+            threshold,
+            vanishing,
+            iteration,
+            max_iter,
+            pause_at,
+            renewal,
+            peak,
+            low_peak,
+            low_rho,
+            preconditioned,
+            rho,
+            sigma,
+            beta,
+        }
+    }
+
+    fn write(&self, s: &mut Scalars) {
+        (s.threshold, s.vanishing) = (self.threshold, self.vanishing);
+        (s.iteration, s.max_iter, s.pause_at) = (self.iteration, self.max_iter, self.pause_at);
+        (s.renewal, s.peak, s.low_peak, s.low_rho) = (self.renewal, self.peak, self.low_peak, self.low_rho);
+        s.preconditioned = self.preconditioned;
+        (s.rho, s.sigma, s.alpha, s.beta) = (self.rho, self.sigma, self.rho / self.sigma, self.beta);
+    }
+}
+
+/// The iteration after which the residual is renewed at the latest.
+fn renewal_at(iteration: usize, renews: bool) -> i64 {
+    if renews { i64::try_from(iteration).unwrap_or(i64::MAX) } else { i64::MAX }
 }
 
 /// What a start from the caller's arrays has found.
@@ -155,6 +235,7 @@ impl<'a> Run<'a> {
         let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
         let (solves, begun, joined, delivered, largest_is_zero) = (false, None, false, false, false);
+        let (criterion, under_way) = (None, None);
         Ok(Self {
             k,
             source,
@@ -173,6 +254,8 @@ impl<'a> Run<'a> {
             sending: false,
             solves,
             begun,
+            criterion,
+            under_way,
             joined,
             delivered,
             largest_is_zero,
@@ -657,6 +740,7 @@ impl PcgSteps for Run<'_> {
 impl Run<'_> {
     /// Makes r, and what follows it at a start. Returns <r, r>.
     fn start(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+        self.under_way = None;
         self.scalar(|s| {
             make(s)?;
             if s.k.recorded.is_none() || !s.ahead {
@@ -692,16 +776,11 @@ impl Run<'_> {
 
     /// Runs the recorded loop. The outer result is that of the driver.
     fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
-        let lag = if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 };
-        let renews = self.k.shape.single;
-        let renewal_at = if renews { i64::try_from(test.renewal_at).unwrap_or(i64::MAX) } else { i64::MAX };
-        let s = &mut *self.k.scalars;
-        (s.renewal, s.peak) = (test.renewal, test.peak);
-        (s.low_peak, s.low_rho) = if renews { (test.low_peak, test.low_rho) } else { (f64::INFINITY, 0.0) };
-        (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
-        (s.iteration, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
-        s.preconditioned = i32::from(test.preconditioned);
-        (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, test.beta);
+        let lag = self.lag();
+        let renewal_at = renewal_at(test.renewal_at, self.k.shape.single);
+        let terms = Terms::of(test, self.k.shape.single, lag);
+        let mut runs = self.is_under_way(&terms)?;
+        terms.write(&mut self.k.scalars);
         let mut iterations = test.iterations;
         let mut stopped = false;
         self.ready = Ready::default();
@@ -709,13 +788,15 @@ impl Run<'_> {
         let joined = self.joined && !test.confirms;
         let ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
         loop {
-            let s = &mut *self.k.scalars;
-            (s.code, s.done, s.met, s.ring_used) = (code::RUNNING, 0, 0, 0);
-            s.pause_at = renewal_at.min(s.iteration + lag);
-            self.send_scalars()?;
-            match self.k.best_graph(lag as usize) {
-                Some(graph) => graph.launch(self.stream)?,
-                None => self.go_round()?,
+            if !std::mem::take(&mut runs) {
+                let s = &mut *self.k.scalars;
+                (s.code, s.done, s.met, s.ring_used) = (code::RUNNING, 0, 0, 0);
+                s.pause_at = renewal_at.min(s.iteration + lag);
+                self.send_scalars()?;
+                match self.k.best_graph(lag as usize) {
+                    Some(graph) => graph.launch(self.stream)?,
+                    None => self.go_round()?,
+                }
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             let largest_is_zero = std::mem::take(&mut self.largest_is_zero);
@@ -800,6 +881,61 @@ impl Run<'_> {
         }
     }
 
+    /// Iterations between two looks of the host.
+    fn lag(&self) -> i64 {
+        if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 }
+    }
+
+    /// Whether the loop has begun with these terms. If it has with others, all is as at the start again.
+    fn is_under_way(&mut self, terms: &Terms) -> Result<bool> {
+        match (self.under_way.take(), *self.expected) {
+            (Some(known), _) if known == *terms => Ok(true),
+            (Some(_), Some(with)) => {
+                self.criterion = None;
+                self.begin(with)?;
+                self.begun = None;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// After a start is launched: launches the loop too, which the device decides upon. Whether it may have begun; then the host is
+    /// to wait for `started` alone.
+    fn set_out(&mut self, with: Expected) -> Result<bool> {
+        let whole = self.k.programs.whole(self.k);
+        let lag = self.lag();
+        let graph = self.k.best_graph(lag as usize);
+        // From a guess, the papers' norm is relative to one that has a start of its own.
+        let known = self.criterion.filter(|c| !(c.preconditioned && with.guess) && (whole || graph.is_some()));
+        let Some(c) = known else { return Ok(false) };
+        let renews = self.k.shape.single;
+        let arguments = SetOutArgs {
+            scalars: self.k.scalars_at,
+            rel_tol: c.rel_tol,
+            abs_tol: c.abs_tol * with.scale,
+            futile: c.futile,
+            vanishing: c.vanishing,
+            renewal: c.renewal,
+            near: c.near,
+            max_iter: c.max_iter as i64,
+            pause_at: renewal_at(c.renewal_at, renews).min(lag),
+            preconditioned: i32::from(c.preconditioned),
+            of_initial: i32::from(c.of_initial),
+            guess: i32::from(with.guess),
+            renews: i32::from(renews),
+        };
+        launch::set_out(self.stream, &arguments)?;
+        let bytes = offset_of!(Scalars, ring);
+        self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, bytes)?;
+        self.k.started.note(self.stream)?;
+        match self.k.best_graph(lag as usize) {
+            Some(graph) => graph.launch(self.stream)?,
+            None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
+        }
+        Ok(true)
+    }
+
     /// Whether a solve starts with `begin`: CG runs on S1 in fused stages, and the loop on the device.
     fn joins(&self) -> bool {
         self.solves && self.ahead && self.k.recorded.is_some() && self.k.fused()
@@ -839,7 +975,15 @@ impl Run<'_> {
         }
         self.largest_is_zero = true;
         self.k.start(self.stream, self.source)?;
-        let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = self.fetch()?;
+        self.under_way = None;
+        if self.set_out(with)? {
+            self.k.started.wait()?;
+            let s = &*self.k.scalars;
+            self.under_way = (s.code == code::RUNNING).then(|| Terms::read(s));
+        } else {
+            self.fetch()?;
+        }
+        let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = &*self.k.scalars;
         self.begun = Some(Begun { with, b_norm2, whole_norm2, start: Start { norm2, rho, sigma: Some(sigma) } });
         Ok(())
     }
@@ -984,6 +1128,10 @@ impl RrbSteps for Run<'_> {
 
     fn finish(&mut self) {
         self.step(|s| s.stream.wait());
+    }
+
+    fn expect(&mut self, criterion: &Criterion) {
+        self.criterion = Some(*criterion);
     }
 
     fn inspect(&mut self, guess: bool) -> Inputs {

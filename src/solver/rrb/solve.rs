@@ -1,13 +1,16 @@
 //! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every backend
 //! runs.
 
-use crate::backend::{Inputs, RrbSteps};
+use crate::backend::{Criterion, Inputs, RrbSteps};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::options::{Options, opt};
 use crate::report::{Outcome, StopReason};
-use crate::solver::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative, pcg};
+use crate::solver::krylov::{
+    Kept, NEAR, Norm, PcgEnd, RENEWAL, RENEWAL_ITERATIONS, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative,
+    pcg,
+};
 
 /// What a solve looks up, the same for every member of a team.
 pub struct Control<'a> {
@@ -44,6 +47,27 @@ impl<'a> Control<'a> {
     fn singular(&self) -> bool {
         self.components.singular() > 0
     }
+
+    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top, and
+    /// what meets the test is looked at on that.
+    fn checks(&self, s: &dyn RrbSteps) -> bool {
+        s.eliminates() && self.norm == Norm::True2
+    }
+
+    fn criterion(&self, checks: bool) -> Criterion {
+        Criterion {
+            preconditioned: self.norm == Norm::Preconditioned,
+            of_initial: self.reference_initial,
+            rel_tol: self.rel_tol,
+            abs_tol: self.abs_tol,
+            max_iter: self.max_iter,
+            futile: if checks { FUTILE } else { 0.0 },
+            vanishing: if self.short { FAR_IN_F32.recip() } else { SQUARES_VANISH },
+            renewal: RENEWAL,
+            near: NEAR,
+            renewal_at: RENEWAL_ITERATIONS,
+        }
+    }
 }
 
 /// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
@@ -66,6 +90,11 @@ const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
+    let checks = c.checks(s);
+    let criterion = c.criterion(checks);
+    if !c.singular() {
+        s.expect(&criterion);
+    }
     let inputs = check_inputs(s, c, true)?;
     if inputs.rhs_max == 0.0 {
         return Ok(zero_rhs(s));
@@ -122,17 +151,15 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             initial = rhs_norm;
         }
     }
-    // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top.
-    let checks = s.eliminates() && c.norm == Norm::True2;
     let reference = if c.reference_initial { initial } else { rhs_norm };
     let relative = |norm: f64| if reference > 0.0 { norm / reference } else { norm };
     let test = Test {
         norm: c.norm,
-        threshold: (c.rel_tol * reference).max(c.abs_tol * scale),
+        threshold: criterion.threshold(reference, scale),
         reference: if reference > 0.0 { reference } else { 1.0 },
         max_iter: c.max_iter,
         rounding,
-        vanishing: rounding.max(if c.short { FAR_IN_F32.recip() } else { SQUARES_VANISH } * given.sqrt().max(1.0)),
+        vanishing: rounding.max(criterion.vanishing(given.sqrt())),
         confirms: !checks,
     };
     let outcome = |iterations, reason, norm| Outcome {
@@ -167,7 +194,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut kept = f64::INFINITY;
     let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
     // On a singular system rounding leaves the recurred residual a constant, too.
-    let futile = if checks { (FUTILE * rhs_norm).max(rounding / 16.0) } else { 0.0 };
+    let futile = if checks { (criterion.futile * rhs_norm).max(rounding / 16.0) } else { 0.0 };
     let largest = loop {
         // Another time the residual on S1 must be smaller.
         let wanted = if missed < f64::INFINITY { WORTH_A_RESTART } else { 1.0 } * test.threshold;
