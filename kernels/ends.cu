@@ -341,6 +341,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
 
 struct SetOutArgs {
     Scalars *scalars;
+    uint64_t *found;        // all but the ring for the host, in its memory
     // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
     double rel_tol, abs_tol, futile, vanishing, renewal, near;
     int64_t max_iter, pause_at;
@@ -349,8 +350,8 @@ struct SetOutArgs {
 };
 
 // The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would not begin the
-// loop, it is over. By one thread.
-extern "C" __global__ void __launch_bounds__(1) rrb_set_out_f64(SetOutArgs a) {
+// loop, it is over. By one warp: the host waits for a word of its memory, not for a copy, which would come between start and loop.
+__device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
     const double initial = a.preconditioned ? norm : a.guess ? sqrt(s.whole_norm2) : b;
@@ -373,4 +374,11 @@ extern "C" __global__ void __launch_bounds__(1) rrb_set_out_f64(SetOutArgs a) {
     s.done = !begins;
     s.met = 0;
     s.ring_used = 0;
+}
+
+extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
+    if (thread_of_block() == 0) set_out(a);
+    __syncthreads();
+    const uint64_t *words = reinterpret_cast<const uint64_t *>(a.scalars);
+    for (int k = thread_of_block(); k < int(sizeof(Standing) / sizeof(uint64_t)); k += 32) a.found[k] = words[k];
 }

@@ -444,6 +444,11 @@ impl<T: Copy> Pinned<T> {
         unsafe { value_at.write(value) };
         Ok(Self { device: device.clone(), value: value_at })
     }
+
+    /// Its address, which with unified addressing is the same there.
+    pub fn on_device(&mut self) -> u64 {
+        self.value as u64
+    }
 }
 
 impl<T> std::ops::Deref for Pinned<T> {

@@ -753,6 +753,7 @@ pub struct EndArgs {
 #[derive(Clone, Copy, Debug)]
 pub struct SetOutArgs {
     pub scalars: Address,
+    pub found: Address,
     pub rel_tol: f64,
     pub abs_tol: f64,
     pub futile: f64,
@@ -1077,7 +1078,7 @@ kernels! {
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// The loop's test, after a start.
-    SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (1, 1);
+    SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Sums of runs.
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);

@@ -912,6 +912,7 @@ impl Run<'_> {
         let renews = self.k.shape.single;
         let arguments = SetOutArgs {
             scalars: self.k.scalars_at,
+            found: self.k.scalars.on_device(),
             rel_tol: c.rel_tol,
             abs_tol: c.abs_tol * with.scale,
             futile: c.futile,
@@ -926,8 +927,6 @@ impl Run<'_> {
             renews: i32::from(renews),
         };
         launch::set_out(self.stream, &arguments)?;
-        let bytes = offset_of!(Scalars, ring);
-        self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, bytes)?;
         self.k.started.note(self.stream)?;
         match self.k.best_graph(lag as usize) {
             Some(graph) => graph.launch(self.stream)?,
