@@ -339,6 +339,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
+// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. By one block.
+__device__ inline void report(const Scalars &s, uint64_t *found, int steps) {
+    const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
+    const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
+    for (int k = thread_of_block(); k < count; k += blockDim.x) found[k] = words[k];
+}
+
 struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found;        // all but the ring for the host, in its memory
@@ -350,7 +357,7 @@ struct SetOutArgs {
 };
 
 // The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would not begin the
-// loop, it is over. By one warp: the host waits for a word of its memory, not for a copy, which would come between start and loop.
+// loop, it is over. By one warp.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
@@ -379,6 +386,13 @@ __device__ inline void set_out(const SetOutArgs &a) {
 extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
     if (thread_of_block() == 0) set_out(a);
     __syncthreads();
-    const uint64_t *words = reinterpret_cast<const uint64_t *>(a.scalars);
-    for (int k = thread_of_block(); k < int(sizeof(Standing) / sizeof(uint64_t)); k += 32) a.found[k] = words[k];
+    report(*a.scalars, a.found, 0);
 }
+
+struct ReportArgs {
+    const Scalars *scalars;
+    uint64_t *found;
+    int steps;              // of the ring, at most
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) { report(*a.scalars, a.found, a.steps); }

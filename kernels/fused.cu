@@ -38,6 +38,7 @@ template <class F> struct FirstArgs {
     int once;                     // the L2 cache holds what an iteration reads, but not with what it reads once too
     int rows;                     // of a tile of B0
     int with_x;                   // B0 advances x too
+    int pairs;                    // x takes two steps at once
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
@@ -354,7 +355,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
 }
 
 // The end of an iteration, once <p, q> is known: by the last block.
-template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma) {
+template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma, bool pairs = false) {
     Scalars &s = *a.v.scalars;
     sigma = block_sum(sigma);
     if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
@@ -363,7 +364,7 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
     copy_standing(now, s);
     sigma = sum_of(partial, gridDim.x);
     if (thread_of_block() == 0) {
-        end_of_iteration(now, sigma, a.how);
+        end_of_iteration(now, sigma, a.how, pairs);
         if (a.how == LOOP && a.conditional) set_loop(a.conditional, now);
     }
     __syncthreads();
@@ -380,7 +381,7 @@ template <class F> __device__ inline void advance_first_step(const FirstArgs<F> 
     const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH>(a, s, p1, p2)
                                            : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH>(a, s, p1, p2);
     if (!ended) {
-        end_by_last(a, a.sigma_partial, sigma);
+        end_by_last(a, a.sigma_partial, sigma, a.pairs);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
         s.done = 1;
         if (a.conditional) set_loop(a.conditional, s);
@@ -394,13 +395,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_firs
 
 // x += alpha p, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
 // row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
-template <class Vector> __device__ inline void advance_x(const SchurArrays<Vector> &a, Team team) {
+// PAIR: the step along the p before first.
+template <bool PAIR, class Vector> __device__ inline void advance_x_by(const SchurArrays<Vector> &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
-    const Scalars &s = *a.scalars;
-    if (s.done) return;
     // The turn may be under way: what it changes is not read here.
-    const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
-    const Vector *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
+    const Scalars &s = *a.scalars;
+    const double of_p = Scales<Vector>::of_p(s.per_unit), alpha = s.alpha * of_p, alpha_before = PAIR ? s.alpha_before * of_p : 0.0;
+    const int64_t current = s.direction;
+    const Vector *p[2] = {a.p_b1[current], a.p_b2[current]}, *before[2] = {a.p_b1[current ^ 1], a.p_b2[current ^ 1]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH, all = pieces * a.g.cy;
     // From the end, so that the first places of p are the last to be read, before the way up reads them.
@@ -408,18 +410,46 @@ template <class Vector> __device__ inline void advance_x(const SchurArrays<Vecto
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
         double old[2][AT_ONCE];
-        Vector step[2][AT_ONCE];
+        Vector step[2][AT_ONCE], other[2][AT_ONCE];
 #pragma unroll
         for (int u = 0; u < 2 * AT_ONCE; ++u) {
             if (first + u / 2 * 32 >= a.g.cx) continue;
             old[u % 2][u / 2] = read_once<true>(x[u % 2][c + u / 2 * 32]);
             step[u % 2][u / 2] = read_once<true>(p[u % 2][c + u / 2 * 32]);
+            if constexpr (PAIR) other[u % 2][u / 2] = read_once<true>(before[u % 2][c + u / 2 * 32]);
         }
 #pragma unroll
         for (int u = 0; u < 2 * AT_ONCE; ++u) {
-            if (first + u / 2 * 32 < a.g.cx) write_once<true>(x[u % 2][c + u / 2 * 32], old[u % 2][u / 2] + alpha * step[u % 2][u / 2]);
+            if (first + u / 2 * 32 >= a.g.cx) continue;
+            double v = old[u % 2][u / 2];
+            if constexpr (PAIR) v += alpha_before * other[u % 2][u / 2];
+            write_once<true>(x[u % 2][c + u / 2 * 32], v + alpha * step[u % 2][u / 2]);
         }
     }
+}
+
+// Where steps come in pairs, in every other iteration; all that are due where the loop ends with it.
+template <class Vector> __device__ inline void advance_x(const SchurArrays<Vector> &a, Team team) {
+    const Scalars &s = *a.scalars;
+    if (s.done || (s.waits && !s.met)) return;
+    if constexpr (sizeof(Vector) == sizeof(double)) {
+        if (s.behind) return advance_x_by<true>(a, team);
+    }
+    advance_x_by<false>(a, team);
+}
+
+// After the loop: the step of x that was to be done with the next one.
+__device__ inline void catch_up(const SchurArrays<double> &a) {
+    const Scalars &s = *a.scalars;
+    const bool whole = s.code == SIGMA_VANISHED || s.code == SIGMA_BAD || s.code == PAUSED;
+    if (!(whole ? s.behind : s.waits && !s.met)) return;
+    const int64_t of = whole ? s.direction ^ 1 : s.direction;
+    const double alpha = whole ? s.alpha_before : s.alpha;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        a.x_b1[c] += alpha * a.p_b1[of][c];
+        a.x_b2[c] += alpha * a.p_b2[of][c];
+    });
 }
 
 template <class Vector> struct SchurArgs {
@@ -454,6 +484,8 @@ template <class Vector> __device__ inline void multiply_first(const SchurArgs<Ve
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs<double> a) { multiply_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_mixed(SchurArgs<float> a) { multiply_first(a); }
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_catch_up_f64(SchurArgs<double> a) { catch_up(a.v); }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs<double> a) {

@@ -480,10 +480,46 @@ fn loops_of_lengths(nx: usize, ny: usize, mass: f64, options: &str) {
     assert!(counts[0] < 7 && counts[1] > counts[0] && counts[1] > 2, "{nx}x{ny} {options}: {counts:?}");
 }
 
+/// x takes its steps two at a time, but for the last: whatever ends the loop, and after however many iterations, it has all of
+/// them. Compared with the plain steps, which take them one by one: the same iterates but for rounding.
+fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
+    let a = poisson(nx, ny);
+    let b = random_rhs(a.len(), 9);
+    for norm in ["true2", "preconditioned"] {
+        let [fused, plain] = ["on", "off"].map(|fusion| {
+            let shape = format!("precision=f64 cycle=v levels={levels} norm={norm} fusion={fusion}");
+            Solver::of(&a, &format!("backend=cuda {shape} rel_tol=1e-15 max_iter=9"))
+        });
+        plain.solve_from_zero(&b);
+        let history = plain.history();
+        let compare = |k: usize, end: &str, status: i32| {
+            let [(x, found), (expected, on_plain)] = [&fused, &plain].map(|solver| {
+                solver.options(end).unwrap();
+                solver.solve_from_zero(&b)
+            });
+            assert_eq!((found, on_plain), (status, status), "{nx}x{ny} {norm} {k} {end}");
+            assert_eq!((fused.iterations(), plain.iterations()), (k, k), "{nx}x{ny} {norm} {k} {end}");
+            let largest = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
+            let off = x.iter().zip(&expected).fold(0.0_f64, |m, (v, w)| m.max((v - w).abs()));
+            // Nine iterations of rounding; a step of x is 1e-3 of it and more.
+            assert!(off <= 1e-10 * largest, "{nx}x{ny} {norm} {k} {end}: {off:e} of {largest:e}");
+        };
+        for k in 1..=8 {
+            compare(k, &format!("rel_tol=1e-15 max_iter={k}"), status::NOT_CONVERGED);
+            // Where the residual falls below all before.
+            let before = history[..k].iter().copied().fold(f64::INFINITY, f64::min);
+            if history[k] < before {
+                compare(k, &format!("rel_tol={:e} max_iter=50", (before * history[k]).sqrt()), status::OK);
+            }
+        }
+    }
+}
+
 /// On an emulated device, which takes eight tiles for one kernel.
 #[test]
 fn loops_of_several_lengths() {
     if devices() > 0 {
+        x_has_all_steps(150, 131, 6);
         loops_of_lengths(150, 131, 0.0, "precision=f64 cycle=v levels=6");
         // M ends early.
         loops_of_lengths(150, 131, 1.0, "precision=f64");
@@ -494,6 +530,7 @@ fn loops_of_several_lengths() {
 #[test]
 fn loops_on_larger_grids() {
     if devices() > 0 {
+        x_has_all_steps(420, 350, 8);
         loops_of_lengths(420, 350, 0.0, "precision=f64 cycle=v levels=8");
         loops_of_lengths(420, 350, 0.0, "precision=bf16 cycle=amli levels=8");
         loops_of_lengths(420, 350, 1.0, "");

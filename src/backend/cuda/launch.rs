@@ -273,6 +273,9 @@ pub struct Scalars {
     pub parity: i32,
     pub sum: f64,
     pub direction: i64,
+    pub waits: i64,
+    pub behind: i64,
+    pub alpha_before: f64,
     pub b_norm2: f64,
     pub whole_norm2: f64,
     pub largest: u64,
@@ -310,6 +313,9 @@ impl Scalars {
         parity: 0,
         sum: 0.0,
         direction: 0,
+        waits: 0,
+        behind: 0,
+        alpha_before: 0.0,
         b_norm2: 0.0,
         whole_norm2: 0.0,
         largest: 0,
@@ -582,6 +588,7 @@ pub struct FirstArgs {
     pub once: i32,
     pub rows: i32,
     pub with_x: i32,
+    pub pairs: i32,
     pub conditional: u64,
 }
 
@@ -746,6 +753,15 @@ pub struct EndArgs {
     pub partial: Address,
     pub whole_partial: Address,
     pub scalars: Address,
+}
+
+/// What the host reads of the scalars: all but the ring, and so many steps of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ReportArgs {
+    pub scalars: Address,
+    pub found: Address,
+    pub steps: i32,
 }
 
 /// Where the loop of PCG begins before the host has seen what it starts from.
@@ -1025,6 +1041,8 @@ kernels! {
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     MultiplyFirstSingle multiply_first_single(SchurArgs) = "rrb_multiply_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
+    /// The step of x that the loop has left.
+    CatchUp catch_up(SchurArgs) = "rrb_catch_up_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// The same from A, where CG is in single precision; x += alpha p and |r - alpha q|^2 before it.
@@ -1077,6 +1095,8 @@ kernels! {
     Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
+    /// The scalars to the host.
+    Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
     /// The loop's test, after a start.
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Sums of runs.

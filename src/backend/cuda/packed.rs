@@ -4,7 +4,7 @@
 use super::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
     self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
-    Matrix, Op, SEAM, Scalars, SchurArrays,
+    Matrix, Op, ReportArgs, SEAM, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -609,10 +609,15 @@ impl Packed {
 
     /// Waits, and reads the scalars.
     pub fn fetch_scalars(&mut self, stream: &Stream) -> Result<&Scalars> {
-        let bytes = std::mem::offset_of!(Scalars, ring);
-        stream.fetch_start(&mut self.scalars, self.scalars_at, bytes)?;
+        self.report(stream, 0)?;
         stream.wait()?;
         Ok(&self.scalars)
+    }
+
+    /// Launches what brings the scalars here, with so many steps of the ring at most.
+    pub fn report(&mut self, stream: &Stream, steps: usize) -> Result<()> {
+        let (scalars, found) = (self.scalars_at, self.scalars.on_device());
+        launch::report(stream, &ReportArgs { scalars, found, steps: steps as i32 })
     }
 
     /// Bytes of device memory.

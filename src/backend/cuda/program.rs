@@ -508,8 +508,15 @@ impl Packed {
             once: i32::from(self.reads_once),
             rows: self.first.g.big_rows(self.shape.single),
             with_x: i32::from(how == How::Loop),
+            pairs: i32::from(self.steps_in_pairs()),
             conditional: 0,
         }
+    }
+
+    /// x takes two steps at once, every other iteration, which leaves the L2 cache to the couplings of the second grid in the others;
+    /// those of short formats stay there anyway.
+    pub fn steps_in_pairs(&self) -> bool {
+        self.fused() && !self.short() && self.programs.together.further > 0
     }
 
     /// The end of an iteration on S1.

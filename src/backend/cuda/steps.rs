@@ -798,6 +798,9 @@ impl Run<'_> {
                     None => self.go_round()?,
                 }
             }
+            if self.k.steps_in_pairs() {
+                launch::catch_up(self.stream, &self.k.schur_args(How::Loop, 0))?;
+            }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             let largest_is_zero = std::mem::take(&mut self.largest_is_zero);
             if test.confirms {
@@ -820,8 +823,7 @@ impl Run<'_> {
                 launch::load(self.stream, &b)?;
                 launch::residual(self.stream, &ProductArgs { how: How::Loop as i32, ..self.product(self.k.x, 0) })?;
             }
-            let whole = offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>();
-            self.stream.fetch_start(&mut self.k.scalars, self.k.scalars_at, whole)?;
+            self.k.report(self.stream, FIRST_FETCH)?;
             self.stream.wait()?;
             let used = self.k.scalars.ring_used as usize;
             if used > FIRST_FETCH {
