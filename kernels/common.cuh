@@ -211,7 +211,7 @@ struct Step {
     double norm, alpha, beta;
 };
 
-// The scalars of a solve, on the device. The host writes the first part before the loop.
+// The scalars of a solve, on the device. The host, or rrb_set_out, writes the first part before the loop.
 struct Standing {
     double per_unit;          // short formats keep M / unit
     double threshold;
@@ -228,7 +228,7 @@ struct Standing {
     double rho, sigma, alpha, beta, norm2, norm;
     int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
     int32_t ring_used;
-    int32_t parity;           // which of the two r of b1 is current; from here on the host only reads
+    int32_t parity;           // which of the two r of b1 is current; from here on they only read
     double sum;               // of the last dot product
     int64_t direction;        // which of the two p is current, and alpha that of
     int64_t waits;            // the step of x along it is done with that along the next p

@@ -1,6 +1,7 @@
 // The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
 // and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/steps.cu). Bytes per point: 56 at
-// the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x.
+// the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x. And what the host
+// would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
 #include "common.cuh"
 
 struct EndArgs {
@@ -339,6 +340,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
+// As in src/backend/cuda/steps.rs.
+constexpr double NEAR_SCALE = 256.0;
+
 // The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. By one block.
 __device__ inline void report(const Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
@@ -350,7 +354,7 @@ struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found;        // all but the ring for the host, in its memory
     // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
-    double rel_tol, abs_tol, futile, vanishing, renewal, near;
+    double scale, rel_tol, abs_tol, futile, vanishing, renewal, near;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
     int guess, renews;
@@ -365,7 +369,10 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double reference = a.preconditioned || a.of_initial ? initial : b;
     const double asked = fmax(a.rel_tol * reference, a.abs_tol), threshold = fmax(asked, a.futile * b);
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    const bool begins = positive && norm > threshold && initial > asked && a.max_iter > 0;
+    // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in `sum`.
+    const double largest = a.scale * s.sum;
+    const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && (s.largest_guess != 0) == (a.guess != 0) && s.not_finite == 0;
+    const bool begins = expected && positive && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
     s.iteration = 0;

@@ -393,9 +393,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_firs
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step(a); }
 
-// x += alpha p, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
+// A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
 // row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
-// PAIR: the step along the p before first.
+// PAIR: first the step along the p before.
 template <bool PAIR, class Vector> __device__ inline void advance_x_by(const SchurArrays<Vector> &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // The turn may be under way: what it changes is not read here.
@@ -438,13 +438,15 @@ template <class Vector> __device__ inline void advance_x(const SchurArrays<Vecto
     advance_x_by<false>(a, team);
 }
 
-// After the loop: the step of x that was to be done with the next one.
-__device__ inline void catch_up(const SchurArrays<double> &a) {
+// After the loop: the step of x that was to be done with the next one. Before a pause there is none.
+__device__ inline void last_step(const SchurArrays<double> &a) {
     const Scalars &s = *a.scalars;
-    const bool whole = s.code == SIGMA_VANISHED || s.code == SIGMA_BAD || s.code == PAUSED;
-    if (!(whole ? s.behind : s.waits && !s.met)) return;
-    const int64_t of = whole ? s.direction ^ 1 : s.direction;
-    const double alpha = whole ? s.alpha_before : s.alpha;
+    if (s.code == RUNNING || s.code == PAUSED) return;
+    // The loop has ended with its last p, or before it was made.
+    const bool directed = s.code == SIGMA_VANISHED || s.code == SIGMA_BAD;
+    if (!(directed ? s.behind : s.waits && !s.met)) return;
+    const int64_t of = directed ? s.direction ^ 1 : s.direction;
+    const double alpha = directed ? s.alpha_before : s.alpha;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         a.x_b1[c] += alpha * a.p_b1[of][c];
@@ -485,7 +487,7 @@ template <class Vector> __device__ inline void multiply_first(const SchurArgs<Ve
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs<double> a) { multiply_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_mixed(SchurArgs<float> a) { multiply_first(a); }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_catch_up_f64(SchurArgs<double> a) { catch_up(a.v); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_last_step_f64(SchurArgs<double> a) { last_step(a.v); }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs<double> a) {

@@ -541,9 +541,12 @@ fn loops_on_larger_grids() {
 /// and errors those of any backend.
 #[test]
 fn one_solve_after_another() {
-    if devices() == 0 {
-        return;
+    if devices() > 0 {
+        ["precision=f64 cycle=v levels=4", "precision=bf16 cycle=v levels=4"].map(solves_after_another);
     }
+}
+
+fn solves_after_another(options: &str) {
     let (nx, ny) = (37, 42);
     let a = random_m_matrix(nx, ny, false, 11);
     let b = random_rhs(a.len(), 11);
@@ -555,11 +558,12 @@ fn one_solve_after_another() {
     };
     let zero = vec![0.0; a.len()];
     let guess = random_rhs(a.len(), 12);
-    let options = "precision=f64 cycle=v levels=4";
     let (first, last) = (5, a.len() - 1);
     let cases = [
         ("plain", b.clone(), zero.clone(), ""),
         ("again", b.clone(), zero.clone(), ""),
+        ("twice as large", times(&b, 2.5), zero.clone(), ""),
+        ("as large again", b.clone(), zero.clone(), ""),
         ("a guess", b.clone(), guess.clone(), ""),
         ("a guess again", times(&b, 1.1), guess.clone(), ""),
         ("no guess", times(&b, 1.1), zero.clone(), ""),
@@ -574,6 +578,9 @@ fn one_solve_after_another() {
         ("zero", zero.clone(), guess.clone(), ""),
         ("far", b.clone(), times(&guess, 1e200), ""),
         ("after it", b.clone(), guess.clone(), ""),
+        ("far in single precision", b.clone(), times(&guess, 1e30), ""),
+        ("in the papers' norm too", b.clone(), times(&guess, 1e30), "norm=preconditioned"),
+        ("for a few iterations", b.clone(), times(&guess, 1e30), "norm=preconditioned abs_tol=1e-30 max_iter=3"),
         ("no iterations", b.clone(), guess.clone(), "max_iter=0"),
         ("few", b.clone(), guess.clone(), "max_iter=4"),
         ("none needed", b.clone(), guess.clone(), "rel_tol=0.99"),

@@ -377,6 +377,11 @@ pub trait RrbSteps: PcgSteps {
     fn expect(&mut self, _criterion: &Criterion) {}
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
+    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power of two. A larger
+    /// power leaves the same iterates: a backend may stay with what it has begun with.
+    fn scale(&self, nearest: f64, _guess: bool) -> f64 {
+        nearest
+    }
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
     fn load(&mut self, scale: f64, guess: bool) -> f64;
     /// Sum of b and of |b| over the singular component with the largest ratio, and its number.

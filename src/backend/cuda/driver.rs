@@ -423,7 +423,7 @@ impl Drop for Memory {
     }
 }
 
-/// Page-locked host memory that holds a `T`, for copies that do not wait.
+/// Page-locked host memory that holds a `T`, for copies that do not wait and for kernels.
 pub struct Pinned<T> {
     device: Arc<Device>,
     value: *mut T,
@@ -455,7 +455,7 @@ impl<T> std::ops::Deref for Pinned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: written in `new`; every copy into it is waited for before `self` is free again.
+        // SAFETY: written in `new`; every copy and every kernel that writes it is waited for, by stream or event, before this.
         unsafe { &*self.value }
     }
 }

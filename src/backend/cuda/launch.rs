@@ -770,6 +770,7 @@ pub struct ReportArgs {
 pub struct SetOutArgs {
     pub scalars: Address,
     pub found: Address,
+    pub scale: f64,
     pub rel_tol: f64,
     pub abs_tol: f64,
     pub futile: f64,
@@ -1042,7 +1043,7 @@ kernels! {
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     MultiplyFirstSingle multiply_first_single(SchurArgs) = "rrb_multiply_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
     /// The step of x that the loop has left.
-    CatchUp catch_up(SchurArgs) = "rrb_catch_up_f64", |a| a.v.g.blocks(), OVER_AREA;
+    LastStep last_step(SchurArgs) = "rrb_last_step_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// The same from A, where CG is in single precision; x += alpha p and |r - alpha q|^2 before it.

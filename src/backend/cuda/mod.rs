@@ -181,14 +181,18 @@ impl RrbBackend for Cuda {
                 let result = program(&mut run);
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
+                let queued = run.queued;
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may be under way; that they fail too adds nothing.
                     let _ = stream.wait();
                     return Err(error);
                 }
                 if result.is_err() {
-                    // Numbers too large, or none. The next solve may come on another stream.
+                    // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
+                }
+                if queued || result.is_err() {
+                    // The next call may come on another stream.
                     stream.wait()?;
                 }
                 result

@@ -257,7 +257,7 @@ pub struct Packed {
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
-    /// What a start has found is on the host.
+    /// Comes when what a start has found is in `scalars`, with the loop under way behind it.
     pub started: Event,
     /// Iterations that the last loops took, the latest first.
     pub taken: [usize; 4],

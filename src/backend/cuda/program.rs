@@ -346,7 +346,12 @@ impl Programs {
         if !programs.whole(k) {
             programs.turn_beside(k, &mut ops[programs.iteration.clone()]);
         }
-        let turn = ops[programs.iteration.clone()].iter().position(|op| op.flags & flag::TURN != 0);
+        let iteration = &ops[programs.iteration.clone()];
+        if programs.whole(k) || !iteration.iter().any(|op| programs.joins(k, op)) {
+            // Where there are no small grids to be beside of, x comes with the way up.
+            programs.together.further = 0;
+        }
+        let turn = iteration.iter().position(|op| op.flags & flag::TURN != 0);
         programs.down = turn.map_or(0, |turn| turn + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
@@ -567,8 +572,7 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            let together = Together { further: 0, ..self.programs.together };
-            return launch::solve(stream, self.shape.formats(), together, &arguments);
+            return launch::solve(stream, self.shape.formats(), self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         // An iteration of the loop goes in one piece.

@@ -75,6 +75,8 @@ pub struct Run<'a> {
     criterion: Option<Criterion>,
     /// The loop has begun so.
     under_way: Option<Terms>,
+    /// It may be on the stream still.
+    pub queued: bool,
     /// The start was that of `begin`: black values of b are those of S1, and the end is that of `rrb_finish`.
     joined: bool,
     /// The caller's x is there.
@@ -166,6 +168,10 @@ fn renewal_at(iteration: usize, renews: bool) -> i64 {
     if renews { i64::try_from(iteration).unwrap_or(i64::MAX) } else { i64::MAX }
 }
 
+/// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the next would else
+/// be begun with anew each time that it passes a power of two. (So in kernels/ends.cu.)
+const NEAR_SCALE: f64 = 256.0;
+
 /// What a start from the caller's arrays has found.
 #[derive(Clone, Copy)]
 struct Begun {
@@ -235,7 +241,7 @@ impl<'a> Run<'a> {
         let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
         let (solves, begun, joined, delivered, largest_is_zero) = (false, None, false, false, false);
-        let (criterion, under_way) = (None, None);
+        let (criterion, under_way, queued) = (None, None, false);
         Ok(Self {
             k,
             source,
@@ -256,6 +262,7 @@ impl<'a> Run<'a> {
             begun,
             criterion,
             under_way,
+            queued,
             joined,
             delivered,
             largest_is_zero,
@@ -799,7 +806,7 @@ impl Run<'_> {
                 }
             }
             if self.k.steps_in_pairs() {
-                launch::catch_up(self.stream, &self.k.schur_args(How::Loop, 0))?;
+                launch::last_step(self.stream, &self.k.schur_args(How::Loop, 0))?;
             }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             let largest_is_zero = std::mem::take(&mut self.largest_is_zero);
@@ -825,6 +832,7 @@ impl Run<'_> {
             }
             self.k.report(self.stream, FIRST_FETCH)?;
             self.stream.wait()?;
+            self.queued = false;
             let used = self.k.scalars.ring_used as usize;
             if used > FIRST_FETCH {
                 let bytes = offset_of!(Scalars, ring) + used * size_of::<Step>();
@@ -892,7 +900,8 @@ impl Run<'_> {
     fn is_under_way(&mut self, terms: &Terms) -> Result<bool> {
         match (self.under_way.take(), *self.expected) {
             (Some(known), _) if known == *terms => Ok(true),
-            (Some(_), Some(with)) => {
+            (Some(known), Some(with)) => {
+                debug_assert!(false, "the device set out with {known:?}, the host with {terms:?}");
                 self.criterion = None;
                 self.begin(with)?;
                 self.begun = None;
@@ -905,16 +914,16 @@ impl Run<'_> {
     /// After a start is launched: launches the loop too, which the device decides upon. Whether it may have begun; then the host is
     /// to wait for `started` alone.
     fn set_out(&mut self, with: Expected) -> Result<bool> {
-        let whole = self.k.programs.whole(self.k);
         let lag = self.lag();
-        let graph = self.k.best_graph(lag as usize);
+        let runs = self.k.programs.whole(self.k) || self.k.best_graph(lag as usize).is_some();
         // From a guess, the papers' norm is relative to one that has a start of its own.
-        let known = self.criterion.filter(|c| !(c.preconditioned && with.guess) && (whole || graph.is_some()));
+        let known = self.criterion.filter(|c| !(c.preconditioned && with.guess) && runs);
         let Some(c) = known else { return Ok(false) };
         let renews = self.k.shape.single;
         let arguments = SetOutArgs {
             scalars: self.k.scalars_at,
             found: self.k.scalars.on_device(),
+            scale: with.scale,
             rel_tol: c.rel_tol,
             abs_tol: c.abs_tol * with.scale,
             futile: c.futile,
@@ -930,6 +939,7 @@ impl Run<'_> {
         };
         launch::set_out(self.stream, &arguments)?;
         self.k.started.note(self.stream)?;
+        self.queued = true;
         match self.k.best_graph(lag as usize) {
             Some(graph) => graph.launch(self.stream)?,
             None => self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?,
@@ -1166,6 +1176,11 @@ impl RrbSteps for Run<'_> {
         })
         .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
+    fn scale(&self, nearest: f64, guess: bool) -> f64 {
+        let near = |with: &Expected| with.guess == guess && (nearest..=NEAR_SCALE * nearest).contains(&with.scale);
+        self.begun.map(|begun| begun.with).filter(near).map_or(nearest, |with| with.scale)
+    }
+
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let known = std::mem::take(&mut self.ready).b_norm2;
         self.scale = scale;
@@ -1299,7 +1314,16 @@ impl RrbSteps for Run<'_> {
     }
 
     fn clear_solution(&mut self) {
-        self.step(|s| s.stream.fill(s.k.x, 0, 32 * s.source.layout.len()));
+        // With x goes what the loop has made of it and the other vectors, if it has begun; from a guess r is made anew after this.
+        let began = self.under_way.take().is_some();
+        self.step(|s| {
+            if let Some(with) = s.expected.filter(|with| began && !with.guess) {
+                s.criterion = None;
+                s.begin(with)?;
+                s.begun = None;
+            }
+            s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())
+        });
     }
 
     fn solution_max(&mut self) -> f64 {

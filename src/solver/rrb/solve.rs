@@ -101,9 +101,9 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     finite("max |b|", inputs.rhs_max)?;
     // A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
-    let scale = power_of_two_below(inputs.rhs_max).recip();
     // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
     let guess = inputs.guess_max != 0.0;
+    let scale = s.scale(power_of_two_below(inputs.rhs_max).recip(), guess);
     if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
         return Err(Error::Range {
             name: "x",
