@@ -175,17 +175,26 @@ impl<F: Format> Packed<F> {
 /// out or made into natural ones later, are smaller.
 const WORTH_PASSING: usize = 1 << 14;
 
-/// Windows of a grid that is not the first one of S1: on couplings at distance two and, where sweeps do not read them, on 1 / d.
+/// Windows of a grid that is not the first one of S1: on couplings at distance two; on others that rows of A are copied to in
+/// the same sweep; and where sweeps read short formats, on those in f64 and 1 / d.
 pub struct Passing {
+    /// Its place would be memory of its own.
     inverse: bool,
+    red_diagonal: bool,
+    straight_and_black: bool,
     /// For so many members; 0: they are not made yet.
     members: usize,
 }
 
 impl Passing {
-    /// `inverse`: its place would be memory of its own.
-    pub fn new(layout: &Layout, last: bool, inverse: bool) -> Option<Self> {
-        (!last && layout.grid.nodes() >= WORTH_PASSING).then_some(Self { inverse, members: 0 })
+    /// `first`: rows come from A; `short`: sweeps read short formats.
+    pub fn new(layout: &Layout, first: bool, short: bool, nine_points: bool, last: bool) -> Option<Self> {
+        (!last && layout.grid.nodes() >= WORTH_PASSING).then_some(Self {
+            inverse: !first && short,
+            red_diagonal: first && nine_points,
+            straight_and_black: first && short,
+            members: 0,
+        })
     }
 }
 
@@ -203,6 +212,13 @@ impl<F: Format> PackedGrid<F> {
         self.b2_distant = Distant { east: window()?, north: window()? };
         if passing.inverse {
             self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
+        }
+        if passing.red_diagonal {
+            self.red_diagonal = Diagonal { of: four(window)? };
+        }
+        if passing.straight_and_black {
+            self.straight = Straight { r1: four(window)?, r2: four(window)? };
+            self.black_diagonal = Diagonal { of: four(window)? };
         }
         passing.members = members;
         Ok(())

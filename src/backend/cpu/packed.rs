@@ -476,8 +476,8 @@ impl<F: Format> PackedGrid<F> {
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let own = F::own(&layout, own_reds)?;
-        let own_inverse = !first && F::short(&own).is_some();
-        let passing = if own_reds { Passing::new(&layout, last, own_inverse) } else { None };
+        let short = F::short(&own).is_some();
+        let passing = if own_reds { Passing::new(&layout, first, short, corners, last) } else { None };
         let (excess, inverse) = match (vectors, F::short(&own)) {
             (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
             (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
@@ -488,6 +488,8 @@ impl<F: Format> PackedGrid<F> {
         };
         // Those of S1 in single precision are made in windows.
         let wide = !(first && shape.schur && F::SINGLE);
+        let passes = passing.is_some();
+        let short_passes = first && passes && short;
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         Ok(Self {
             own,
@@ -496,11 +498,11 @@ impl<F: Format> PackedGrid<F> {
             embedding,
             shared: false,
             excess,
-            straight: Straight::zeroed(&layout, own_reds)?,
-            red_diagonal: Diagonal::zeroed(&layout, corners)?,
-            black_diagonal: Diagonal::zeroed(&layout, wide)?,
-            b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
-            b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            straight: Straight::zeroed(&layout, own_reds && !short_passes)?,
+            red_diagonal: Diagonal::zeroed(&layout, corners && !(first && passes))?,
+            black_diagonal: Diagonal::zeroed(&layout, wide && !short_passes)?,
+            b1_distant: Distant::zeroed(&layout, wide && !passes)?,
+            b2_distant: Distant::zeroed(&layout, wide && !passes)?,
             passing,
             z: Four::zeroed(&layout, own_reds)?,
             layout,
