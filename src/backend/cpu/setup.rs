@@ -33,6 +33,7 @@ use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
 use super::packed::{Packed, PackedGrid, Shape};
+use super::passing::Part;
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -181,7 +182,11 @@ impl<F: Format> Packed<F> {
         }
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
-            Levels::new(self, q, setup, context).form(me, &mut scratch, watch);
+            let levels = Levels::new(self, q, setup, context);
+            match self.grids[q].part(me.index) {
+                Some(done) => levels.form_rest(me, done, &mut scratch),
+                None => levels.form(me, &mut scratch, watch),
+            }
             if let Some(watch) = watch {
                 me.barrier();
                 if watch.is_over() {
@@ -386,10 +391,10 @@ impl<'a, F: Format> Levels<'a, F> {
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
-                self.coarse(row - 1, scratch);
+                self.hand_on(me, row - 1, scratch);
                 self.finish(row);
             }
-            self.coarse(last, scratch);
+            self.hand_on(me, last, scratch);
         }
         if let Some(watch) = watch {
             // Those that came early, in their turn.
@@ -405,6 +410,65 @@ impl<'a, F: Format> Levels<'a, F> {
             // SAFETY: the others are past this grid, too.
             unsafe { making.clear(me, grid.layout.cy) };
         }
+    }
+
+    /// Row J of the next grid's matrix, and what follows.
+    ///
+    /// # Safety
+    /// As for `coarse`; rows are handed on in order.
+    unsafe fn hand_on(&self, me: Me, row: usize, scratch: &mut [f64]) {
+        // SAFETY: as the caller promised.
+        unsafe { self.coarse(row, scratch) };
+        if let Some(part) = self.k.grids.get(self.q + 1).and_then(|next| next.part(me.index)) {
+            // SAFETY: as the caller promised; this grid has handed the row on just now.
+            unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(me, part, row, scratch) };
+        }
+    }
+
+    /// What natural row j, the next one that the grid before hands on, completes of this member's part.
+    ///
+    /// # Safety
+    /// This member must have handed on the natural rows before in order, and nobody may use rows of its part.
+    unsafe fn follow(&self, me: Me, part: &Part, j: usize, scratch: &mut [f64]) {
+        let (row, odd) = ((j + self.grid.layout.shift_y) / 2, (j + self.grid.layout.shift_y) % 2 == 1);
+        let to_do =
+            |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
+        // SAFETY: rows of the part are this member's, made of natural rows that it has handed on itself, and in this order each
+        // formula has what it needs: see `passing`.
+        unsafe {
+            if let Some(row) = to_do(&part.reds, 1) {
+                self.reds(row, scratch);
+            }
+            if let Some(row) = to_do(&part.blacks, 2) {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            }
+            if let Some(row) = to_do(&part.coarse, 3) {
+                self.hand_on(me, row, scratch);
+            }
+        }
+    }
+
+    /// Rows of this member that are not done in passing.
+    fn form_rest(&self, me: Me, done: &Part, scratch: &mut [f64]) {
+        let rows = self.grid.rows(me);
+        let left = |done: &Range<usize>| {
+            let done = done.clone();
+            rows.clone().filter(move |row| !done.contains(row))
+        };
+        // SAFETY: rows are this member's, the grid before is done, and barriers are between what members make and others read;
+        // rows next to those that are left are as the formulas want them, in slots of their own: see `passing`.
+        unsafe {
+            left(&done.reds).for_each(|row| self.reds(row, scratch));
+            self.grid.barrier(me);
+            left(&done.blacks).for_each(|row| {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            });
+            self.grid.barrier(me);
+            left(&done.coarse).for_each(|row| self.coarse(row, scratch));
+        }
+        self.grid.barrier(me);
     }
 
     /// # Safety
@@ -551,7 +615,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// As for `reds`.
     unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
-        let corners = (grid.red_diagonal.bytes() > 0).then_some(&grid.red_diagonal);
+        let corners = grid.corners.then_some(&grid.red_diagonal);
         // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
         for colour in [Colour::R2, Colour::R1] {
             // SAFETY: as the caller promised; the border is never written.
@@ -762,7 +826,7 @@ impl<'a, F: Format> Levels<'a, F> {
             diagonal: &coarse.excess,
             straight: &coarse.straight,
             corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
-            far: self.exact.is_some_and(Making::has_windows),
+            far: self.exact.is_some_and(Making::has_windows) && !coarse.follows(),
         };
         // SAFETY: as the caller promised.
         unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
