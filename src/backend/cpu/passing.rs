@@ -157,3 +157,53 @@ impl<F: Format> PackedGrid<F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::team::share;
+    use crate::grid::levels::Grid;
+
+    /// Whatever their shares, members do rows in passing that only they hand on, and nobody else uses rows that take turns.
+    #[test]
+    fn parts_are_of_rows_handed_on() {
+        for ny in (1..40).chain([64, 65, 97, 128, 301]) {
+            for members in 1..6 {
+                let mut before = Layout::new(Grid { nx: 9, ny }, 8);
+                let own_rows = |layout: &Layout, m: usize| share(layout.cy, m, members);
+                let mut handed: Vec<_> = (0..members).map(|m| own_rows(&before, m)).collect();
+                for range in &mut handed {
+                    let nodes = before.rows(Colour::B2);
+                    *range = range.start.max(nodes.start)..range.end.min(nodes.end);
+                }
+                for _ in 0..3 {
+                    let layout = Layout::new(before.grid.coarse(), 8);
+                    let parts: Vec<_> =
+                        (0..members).map(|m| Part::following(&layout, &own_rows(&layout, m), &handed[m])).collect();
+                    for (m, part) in parts.iter().enumerate() {
+                        let own = own_rows(&layout, m);
+                        // Natural rows that add to row J, where they are nodes.
+                        let of_row = |row: usize| (2 * row).saturating_sub(1)..2 * row + 2;
+                        let here = |j: usize| j < layout.shift_y || handed[m].contains(&(j - layout.shift_y));
+                        let is_there = |row: usize| own.contains(&row) && of_row(row).all(here);
+                        assert!(part.reds.clone().all(|row| row > 0 && (row - 1..row + 2).all(is_there)));
+                        let reds = |row: usize| part.reds.contains(&row);
+                        assert!(part.blacks.clone().all(|row| row > 0 && (row - 1..row + 2).all(reds)));
+                        let blacks = |row: usize| part.blacks.contains(&row);
+                        assert!(part.coarse.clone().all(|row| (row..row + 2).all(blacks)));
+                        // What is left uses rows J - 1 to J + 1.
+                        for done in [&part.reds, &part.blacks, &part.coarse] {
+                            let left = (0..layout.cy).filter(|row| !done.contains(row));
+                            let mut used = left.flat_map(|row| row.saturating_sub(1)..row + 2);
+                            assert!(part.turns.is_empty() || used.all(|row| !part.turns.contains(&row)));
+                        }
+                        // Seven rows are left, and half as many as were left of the grid before.
+                        assert!(part.coarse.len() + 14 >= own.len(), "{part:?} of {own:?}");
+                    }
+                    handed = parts.into_iter().map(|part| part.coarse).collect();
+                    before = layout;
+                }
+            }
+        }
+    }
+}

@@ -1174,6 +1174,101 @@ mod tests {
         }
     }
 
+    /// What a factorization leaves for sweeps on all grids, and the last of them for the natural one; factorized after another
+    /// matrix. Grids from so many nodes on have windows.
+    fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, members: usize, worth: usize) -> Vec<Vec<u64>> {
+        let mut inspection = Inspection::default();
+        inspection.start(1).unwrap();
+        inspection.look(0, a[1], 0..a[1].grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+        inspection.finish(a[1], true).unwrap();
+        let components = &inspection.components;
+        let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
+        k.prepare(setup, components, members).unwrap();
+        let mut team = Team::new(members).unwrap();
+        for a in a {
+            let context = PivotContext { a, components };
+            let share = |me: Me| k.factorize_share(me, setup, &context, None);
+            team.run(|me| drop(share(me)), share).unwrap().unwrap();
+        }
+        // The first grid does not follow; of the others all but the last one.
+        let follows = |q: usize| (1..k.grids.len() - 1).contains(&q) && worth == 0;
+        assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
+
+        fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
+            for row in grid.rows(c).filter(|_| area.bytes() > 0) {
+                // SAFETY: no run is on.
+                let values = unsafe { area.row(row, 0) };
+                // Zeros of either sign are the same.
+                found.extend(values[grid.columns(c)].iter().map(|v| (read(*v).wide() + 0.0).to_bits()));
+            }
+        }
+        let of_grid = |grid: &PackedGrid<F>| {
+            let (mut found, sweep, layout) = (Vec::new(), F::sweep(grid), &grid.layout);
+            let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
+            for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
+                straight.iter().for_each(|area| stored(c, area));
+            }
+            sweep.diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
+            if let Some(inner) = &grid.recursion {
+                Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
+                inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
+                inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            }
+            if std::ptr::eq(grid, &k.grids[k.grids.len() - 1]) {
+                add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);
+            }
+            found
+        };
+        assert_eq!(k.grids[0].passing.is_some(), worth == 0 && !k.shape.schur);
+        k.grids.iter().map(of_grid).collect()
+    }
+
+    #[test]
+    fn rows_that_follow_are_the_same() {
+        // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
+        let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
+        for (nx, ny) in sizes {
+            let grid = Grid { nx, ny };
+            let arrays = |seed: u64| {
+                let mut state = seed * 0x9e37_79b9 + 1;
+                let mut couplings = || (0..grid.nodes()).map(|_| -random(&mut state)).collect::<Vec<_>>();
+                let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
+                // Dominant, with row sums near nothing here and there.
+                let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
+                [center, east, north, northeast, northwest]
+            };
+            let (before, values) = (arrays(3), arrays(4));
+            for nine_points in [false, true] {
+                let [before, a] = [&before, &values].map(|arrays| {
+                    let [center, east, north, northeast, northwest] =
+                        arrays.each_ref().map(|values| View::new("an array", values, grid, nx));
+                    let corners = nine_points.then_some((northeast, northwest));
+                    StencilView { grid, center, east, north, corners }
+                });
+                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
+                let of =
+                    |storage, unit, single| Setup { grids: 4, levels: 9, cycle, single, ..setup(storage, 0.95, unit) };
+                let compare = |alone: Vec<Vec<u64>>, of_members: &dyn Fn(usize) -> Vec<Vec<u64>>, what: &str| {
+                    for members in [1, 2, 3, 5] {
+                        let found = of_members(members);
+                        assert_eq!(alone.len(), found.len());
+                        for (q, (alone, found)) in alone.iter().zip(&found).enumerate() {
+                            assert!(alone == found, "{what}, {nx} x {ny}, {members} members: grid {q}");
+                        }
+                    }
+                };
+                let a = [&before, &a];
+                let f64 = of(Storage::F64, 1.0, false);
+                let alone = left_for_sweeps::<Double>(a, &f64, 1, usize::MAX);
+                compare(alone, &|members| left_for_sweeps::<Double>(a, &f64, members, 0), "f64");
+                let bf16 = of(Storage::Bf16, 16.0, false);
+                let alone = left_for_sweeps::<Brain>(a, &bf16, 1, usize::MAX);
+                compare(alone, &|members| left_for_sweeps::<Brain>(a, &bf16, members, 0), "bf16");
+            }
+        }
+    }
+
     #[test]
     fn every_row_is_done_once() {
         for first in 0..3 {
