@@ -14,7 +14,7 @@
 //!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
+//! Large grids follow the one before row by row, see `passing`. Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
 //! between; the sweep over the others needs none. Each formula writes rows of this member, and of what others have
 //! made it reads what is complete since a barrier and not written before the next: that is what the unsafe blocks
 //! rest on.
@@ -82,7 +82,7 @@ impl Target<'_> {
     /// Spreads row j: diagonal, east, north, northeast, northwest.
     ///
     /// # Safety
-    /// No other member may use these arrays in this step but to spread other rows.
+    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for others.
     unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
@@ -98,7 +98,8 @@ impl Target<'_> {
         };
         // SAFETY: each row of each array gets values from one natural row alone, which one member spreads:
         // rows J of r1, b2 and row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others
-        // from j' = 2J. The caller promised that nobody reads them meanwhile.
+        // from j' = 2J. The caller promised that nobody else uses those meanwhile: members that follow use rows that they
+        // spread alone.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
@@ -815,7 +816,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of the next grid's matrix, spread over its colours.
     ///
     /// # Safety
-    /// As for `coarse_row`; nobody may use the next grid's matrix.
+    /// As for `coarse_row`; nobody may use what row J is spread to.
     unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
         let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
