@@ -1,14 +1,13 @@
-//! Where a factorization makes the first grid of S1: in the arrays that stay, or in windows on the rows in work; and windows
-//! for what it needs of other grids only while it runs.
+//! Where a factorization makes the first grid of S1: in the arrays that stay, or in windows on the rows in work.
 
 use super::area::{Area, Four};
 use super::format::Format;
 use super::memory::{copies_are_done, copy_past_caches};
 use super::neighbours::{Diagonal, Distant, Straight};
-use super::packed::{Packed, PackedGrid};
-use super::team::Me;
+use super::packed::Packed;
+use super::team::{Me, share};
 use crate::error::{Error, Result};
-use crate::grid::layout::{Colour, Layout};
+use crate::grid::layout::Colour;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -51,30 +50,34 @@ const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 /// Slots of each member.
 fn slots_of(rows: usize, members: usize) -> impl Iterator<Item = Range<usize>> {
     (0..members).scan(0, move |first, member| {
-        let share = rows * (member + 1) / members - rows * member / members;
         let start = *first;
-        *first += share.min(SLOTS);
+        *first += share(rows, member, members).len().min(SLOTS);
         Some(start..*first)
     })
 }
 
-/// Slot + 1 of each row -1 .. cy; 0 for the first and last, which are zero.
-fn slots(rows: usize, members: usize) -> Vec<u32> {
-    let mut of_row = vec![0];
-    for (member, slots) in slots_of(rows, members).enumerate() {
-        let share = rows * member / members..rows * (member + 1) / members;
-        for row in share.clone() {
-            let (k, left) = (row - share.start, share.end - row);
-            let slot = match k {
-                _ if share.len() <= SLOTS || k < FIRST_ROWS => k,
-                _ if left <= LAST_ROWS => SLOTS - left,
-                _ => FIRST_ROWS + k % ROWS_IN_WORK,
-            };
-            of_row.push((1 + slots.start + slot) as u32);
-        }
+/// Rows of a member that take turns in their slots.
+pub fn between(own: &Range<usize>) -> Range<usize> {
+    let first = own.start + FIRST_ROWS;
+    first..own.end.saturating_sub(LAST_ROWS).max(first)
+}
+
+/// Slot + 1 of each row -1 .. cy, and how many there are. Of the rows in a range of `turns` so many as are in work take turns
+/// in theirs; 0: zeros, below the first row, and above the last one, unless that has a slot too (`above`).
+pub fn slots(rows: usize, turns: impl Iterator<Item = Range<usize>> + Clone, above: bool) -> (Vec<u32>, usize) {
+    let (mut of_row, mut count) = (vec![0], 0);
+    for row in 0..rows + usize::from(above) {
+        let slot = match turns.clone().find(|turn| turn.contains(&row)) {
+            Some(turn) if row >= turn.start + ROWS_IN_WORK => of_row[1 + row - ROWS_IN_WORK],
+            _ => {
+                count += 1;
+                count as u32
+            }
+        };
+        of_row.push(slot);
     }
-    of_row.push(0);
-    of_row
+    of_row.resize(rows + 2, 0);
+    (of_row, count)
 }
 
 impl<F: Format> Packed<F> {
@@ -100,7 +103,8 @@ impl<F: Format> Packed<F> {
             return self.making_in_place(members);
         }
 
-        let of_row: Arc<[u32]> = slots(rows, members).into();
+        let turns = (0..members).map(|member| between(&share(rows, member, members)));
+        let of_row: Arc<[u32]> = slots(rows, turns, false).0.into();
         let (mut windows, mut own_bytes) = (Vec::new(), 0);
         for k in 0..count {
             let host = k.checked_div(each).and_then(|host| hosts.get(host));
@@ -171,50 +175,12 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// From so many nodes on a grid keeps no rows that nobody reads after its factorization. The last grids, which may be left
-/// out or made into natural ones later, are smaller.
-const WORTH_PASSING: usize = 1 << 14;
-
-/// Windows of a grid that is not the first one of S1: on couplings at distance two and, where sweeps do not read them, on 1 / d.
-pub struct Passing {
-    inverse: bool,
-    /// For so many members; 0: they are not made yet.
-    members: usize,
-}
-
-impl Passing {
-    /// `inverse`: its place would be memory of its own.
-    pub fn new(layout: &Layout, last: bool, inverse: bool) -> Option<Self> {
-        (!last && layout.grid.nodes() >= WORTH_PASSING).then_some(Self { inverse, members: 0 })
-    }
-}
-
-impl<F: Format> PackedGrid<F> {
-    /// What such a grid needs for a team of `members`.
-    pub fn make_windows(&mut self, members: usize) -> Result<()> {
-        let members = if self.shared { members } else { 1 };
-        let Some(passing) = self.passing.as_mut().filter(|passing| passing.members != members) else { return Ok(()) };
-        let (rows, layout) = (self.layout.cy, &self.layout);
-        let of_row: Arc<[u32]> = slots(rows, members).into();
-        let slots_in_all = slots_of(rows, members).last().map_or(0, |slots| slots.end);
-        let window = || Area::own_window(layout, slots_in_all, &of_row);
-        passing.members = 0;
-        self.b1_distant = Distant { east: window()?, north: window()? };
-        self.b2_distant = Distant { east: window()?, north: window()? };
-        if passing.inverse {
-            self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
-        }
-        passing.members = members;
-        Ok(())
-    }
-}
-
 /// Windows for excess, 1 / d and couplings at distance two; for A; and for the diagonal couplings of S1.
 const WINDOWS_OF_M: usize = 11;
 const WINDOWS_OF_A: usize = 12;
 const WINDOWS_OF_S1: usize = 4;
 
-fn four(mut next: impl FnMut() -> Result<Area>) -> Result<[Area; 4]> {
+pub fn four(mut next: impl FnMut() -> Result<Area>) -> Result<[Area; 4]> {
     Ok([next()?, next()?, next()?, next()?])
 }
 

@@ -1,8 +1,8 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
 //! `team` has the threads, `memory` and `area` the arrays that they share, `neighbours` the geometry of the four
-//! colours, `format` the number formats of M, `packed` the data of a factorization, `making` where it is made; `setup`,
-//! `steps`, `sweeps`, `cycle` and `fused` what members do with it, `kernels` the loops over a row.
+//! colours, `format` the number formats of M, `packed` the data of a factorization, `making` and `passing` where it is made;
+//! `setup`, `steps`, `sweeps`, `cycle` and `fused` what members do with it, `kernels` the loops over a row.
 
 mod area;
 mod block_dense;
@@ -21,6 +21,7 @@ mod making;
 pub mod memory;
 mod neighbours;
 mod packed;
+mod passing;
 mod projection;
 mod setup;
 mod steps;

@@ -4,10 +4,11 @@
 use super::area::{Area, Four, Number, Shared};
 use super::format::{Format, Short};
 use super::fused::{Buffers, StageSums};
-use super::making::{Making, Passing, WORTH_WINDOWS};
+use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Diagonal, Distant, Rows, Straight};
+use super::passing::{Passing, WORTH_PASSING};
 use super::projection::Projection;
-use super::team::Me;
+use super::team::{Me, share};
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::storage::{Real, Storage};
@@ -94,16 +95,18 @@ pub struct PackedGrid<F: Format> {
     pub excess: Four,
     /// Straight couplings; absent on the first grid of S1, which takes those of A.
     pub straight: Straight,
-    /// r1 to r2, lumped away by the odd level; absent on the first grid of a 5-point matrix.
+    /// Red nodes are coupled: but on the first grid of a 5-point matrix.
+    pub corners: bool,
+    /// r1 to r2, lumped away by the odd level.
     pub red_diagonal: Diagonal,
     /// b1 to b2; after the odd level those of the skew stencil.
     pub black_diagonal: Diagonal,
-    /// At distance two, after the odd level; with `passing` windows.
+    /// At distance two, after the odd level.
     pub b1_distant: Distant,
     pub b2_distant: Distant,
     /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
     pub inverse: Four,
-    /// Large grids keep no rows of the above that only the factorization reads.
+    /// Large grids have windows in place of those of the above that only the factorization reads.
     pub passing: Option<Passing>,
     /// What sweeps read in place of the above, in short formats.
     pub own: F::Own,
@@ -208,6 +211,11 @@ pub struct Packed<F: Format> {
 
 impl<F: Format> Packed<F> {
     pub fn new(shape: Shape) -> Result<Self> {
+        Self::with_windows_from(shape, WORTH_PASSING)
+    }
+
+    /// Grids from so many nodes on keep no rows that nobody reads after their factorization.
+    pub fn with_windows_from(shape: Shape, worth_passing: usize) -> Result<Self> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
@@ -221,8 +229,8 @@ impl<F: Format> Packed<F> {
             if recurses {
                 sections.push(q);
             }
-            let last = q + 1 == shape.grids;
-            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses, last)?);
+            let passes = q + 1 < shape.grids && grid.nodes() >= worth_passing;
+            grids.push(PackedGrid::new(q, grid, embedding, shape, vectors.take(), recurses, passes)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -325,10 +333,12 @@ impl<F: Format> Packed<F> {
                 self.buffers.push(Mutex::new(Buffers::new(&self.grids[0].layout)?));
             }
         }
-        for grid in &mut self.grids {
+        for q in 0..self.grids.len() {
+            let (before, rest) = self.grids.split_at_mut(q);
+            let grid = &mut rest[0];
             let layout = &grid.layout;
             grid.shared = layout.grid.nodes() >= WORTH_A_TEAM && layout.cy >= members;
-            grid.make_windows(members)?;
+            grid.make_windows(before.last(), members)?;
         }
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
@@ -462,29 +472,30 @@ impl<F: Format> Packed<F> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// `vectors`: on the first grid, x and p.
+    /// `vectors`: on the first grid, x and p; `passes`: with windows.
     fn new(
+        q: usize,
         grid: Grid,
         embedding: Embedding,
         shape: Shape,
         vectors: Option<(&Four, Option<&Four>)>,
         recurses: bool,
-        last: bool,
+        passes: bool,
     ) -> Result<Self> {
         let first = vectors.is_some();
         let layout = Layout::new(grid, shape.block);
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let own = F::own(&layout, own_reds)?;
-        let own_inverse = !first && F::short(&own).is_some();
-        let passing = if own_reds { Passing::new(&layout, last, own_inverse) } else { None };
+        let passing = (passes && own_reds).then(|| Passing::new(q, !first, F::short(&own).is_some()));
+        let [sums, reds, straight, pivots] = passing.as_ref().map_or([true; 4], Passing::keeps);
+        let all = || if sums { Four::zeroed(&layout, true) } else { Four::absent() };
         let (excess, inverse) = match (vectors, F::short(&own)) {
             (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
             (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
             (Some((x, Some(p))), Some(_)) => (x.again(), p.again()),
             (Some((x, _)), _) => (x.again(), Four::eliminated(&layout, true)?),
-            (None, Some(_)) if passing.is_some() => (Four::zeroed(&layout, true)?, Four::absent()?),
-            (None, _) => (Four::zeroed(&layout, true)?, Four::eliminated(&layout, true)?),
+            (None, _) => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
         };
         // Those of S1 in single precision are made in windows.
         let wide = !(first && shape.schur && F::SINGLE);
@@ -496,9 +507,10 @@ impl<F: Format> PackedGrid<F> {
             embedding,
             shared: false,
             excess,
-            straight: Straight::zeroed(&layout, own_reds)?,
-            red_diagonal: Diagonal::zeroed(&layout, corners)?,
-            black_diagonal: Diagonal::zeroed(&layout, wide)?,
+            straight: Straight::zeroed(&layout, own_reds && straight)?,
+            corners,
+            red_diagonal: Diagonal::zeroed(&layout, corners && reds)?,
+            black_diagonal: Diagonal::zeroed(&layout, wide && straight)?,
             b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
             b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
             passing,
@@ -509,8 +521,13 @@ impl<F: Format> PackedGrid<F> {
 
     /// Rows J of the compute areas that are this member's.
     pub fn rows(&self, me: Me) -> std::ops::Range<usize> {
-        match (self.shared, me.index) {
-            (true, _) => me.share(self.layout.cy),
+        self.rows_of(me.index, me.members)
+    }
+
+    /// Those of a member.
+    pub fn rows_of(&self, member: usize, members: usize) -> std::ops::Range<usize> {
+        match (self.shared, member) {
+            (true, _) => share(self.layout.cy, member, members),
             (false, 0) => 0..self.layout.cy,
             (false, _) => 0..0,
         }

@@ -14,7 +14,7 @@
 //!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
+//! Large grids follow the one before row by row, see `passing`. Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
 //! between; the sweep over the others needs none. Each formula writes rows of this member, and of what others have
 //! made it reads what is complete since a barrier and not written before the next: that is what the unsafe blocks
 //! rest on.
@@ -33,6 +33,7 @@ use super::neighbours::{
     Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
 };
 use super::packed::{Packed, PackedGrid, Shape};
+use super::passing::Part;
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
 use crate::backend::storage::Real;
@@ -81,7 +82,7 @@ impl Target<'_> {
     /// Spreads row j: diagonal, east, north, northeast, northwest.
     ///
     /// # Safety
-    /// No other member may use these arrays in this step but to spread other rows.
+    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for others.
     unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
@@ -97,7 +98,8 @@ impl Target<'_> {
         };
         // SAFETY: each row of each array gets values from one natural row alone, which one member spreads:
         // rows J of r1, b2 and row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others
-        // from j' = 2J. The caller promised that nobody reads them meanwhile.
+        // from j' = 2J. The caller promised that nobody else uses those meanwhile: members that follow use rows that they
+        // spread alone.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
@@ -181,7 +183,11 @@ impl<F: Format> Packed<F> {
         }
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
-            Levels::new(self, q, setup, context).form(me, &mut scratch, watch);
+            let levels = Levels::new(self, q, setup, context);
+            match self.grids[q].part(me.index) {
+                Some(done) => levels.form_rest(me, done, &mut scratch),
+                None => levels.form(me, &mut scratch, watch),
+            }
             if let Some(watch) = watch {
                 me.barrier();
                 if watch.is_over() {
@@ -386,10 +392,10 @@ impl<'a, F: Format> Levels<'a, F> {
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
-                self.coarse(row - 1, scratch);
+                self.hand_on(me, row - 1, scratch);
                 self.finish(row);
             }
-            self.coarse(last, scratch);
+            self.hand_on(me, last, scratch);
         }
         if let Some(watch) = watch {
             // Those that came early, in their turn.
@@ -405,6 +411,65 @@ impl<'a, F: Format> Levels<'a, F> {
             // SAFETY: the others are past this grid, too.
             unsafe { making.clear(me, grid.layout.cy) };
         }
+    }
+
+    /// Row J of the next grid's matrix, and what follows.
+    ///
+    /// # Safety
+    /// As for `coarse`; rows are handed on in order.
+    unsafe fn hand_on(&self, me: Me, row: usize, scratch: &mut [f64]) {
+        // SAFETY: as the caller promised.
+        unsafe { self.coarse(row, scratch) };
+        if let Some(part) = self.k.grids.get(self.q + 1).and_then(|next| next.part(me.index)) {
+            // SAFETY: as the caller promised; this grid has handed the row on just now.
+            unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(me, part, row, scratch) };
+        }
+    }
+
+    /// What natural row j, the next one that the grid before hands on, completes of this member's part.
+    ///
+    /// # Safety
+    /// This member must have handed on the natural rows before in order, and nobody may use rows of its part.
+    unsafe fn follow(&self, me: Me, part: &Part, j: usize, scratch: &mut [f64]) {
+        let (row, odd) = ((j + self.grid.layout.shift_y) / 2, (j + self.grid.layout.shift_y) % 2 == 1);
+        let to_do =
+            |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
+        // SAFETY: rows of the part are this member's, made of natural rows that it has handed on itself, and in this order each
+        // formula has what it needs: see `passing`.
+        unsafe {
+            if let Some(row) = to_do(&part.reds, 1) {
+                self.reds(row, scratch);
+            }
+            if let Some(row) = to_do(&part.blacks, 2) {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            }
+            if let Some(row) = to_do(&part.coarse, 3) {
+                self.hand_on(me, row, scratch);
+            }
+        }
+    }
+
+    /// Rows of this member that are not done in passing.
+    fn form_rest(&self, me: Me, done: &Part, scratch: &mut [f64]) {
+        let rows = self.grid.rows(me);
+        let left = |done: &Range<usize>| {
+            let done = done.clone();
+            rows.clone().filter(move |row| !done.contains(row))
+        };
+        // SAFETY: rows are this member's, the grid before is done, and barriers are between what members make and others read;
+        // rows next to those that are left are as the formulas want them, in slots of their own: see `passing`.
+        unsafe {
+            left(&done.reds).for_each(|row| self.reds(row, scratch));
+            self.grid.barrier(me);
+            left(&done.blacks).for_each(|row| {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            });
+            self.grid.barrier(me);
+            left(&done.coarse).for_each(|row| self.coarse(row, scratch));
+        }
+        self.grid.barrier(me);
     }
 
     /// # Safety
@@ -551,7 +616,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// As for `reds`.
     unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
-        let corners = (grid.red_diagonal.bytes() > 0).then_some(&grid.red_diagonal);
+        let corners = grid.corners.then_some(&grid.red_diagonal);
         // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
         for colour in [Colour::R2, Colour::R1] {
             // SAFETY: as the caller promised; the border is never written.
@@ -751,7 +816,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of the next grid's matrix, spread over its colours.
     ///
     /// # Safety
-    /// As for `coarse_row`; nobody may use the next grid's matrix.
+    /// As for `coarse_row`; nobody may use what row J is spread to.
     unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
         let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
@@ -762,7 +827,7 @@ impl<'a, F: Format> Levels<'a, F> {
             diagonal: &coarse.excess,
             straight: &coarse.straight,
             corners: Some((&coarse.red_diagonal, &coarse.black_diagonal)),
-            far: self.exact.is_some_and(Making::has_windows),
+            far: self.exact.is_some_and(Making::has_windows) && !coarse.follows(),
         };
         // SAFETY: as the caller promised.
         unsafe { target.spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
@@ -1106,6 +1171,101 @@ mod tests {
             for (members, windows) in [(1, true), (members, false), (members, true)] {
                 let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members, windows);
                 assert!(single == other, "mixed, {nx} x {ny}, {members} members");
+            }
+        }
+    }
+
+    /// What a factorization leaves for sweeps on all grids, and the last of them for the natural one; factorized after another
+    /// matrix. Grids from so many nodes on have windows.
+    fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, members: usize, worth: usize) -> Vec<Vec<u64>> {
+        let mut inspection = Inspection::default();
+        inspection.start(1).unwrap();
+        inspection.look(0, a[1], 0..a[1].grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+        inspection.finish(a[1], true).unwrap();
+        let components = &inspection.components;
+        let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
+        k.prepare(setup, components, members).unwrap();
+        let mut team = Team::new(members).unwrap();
+        for a in a {
+            let context = PivotContext { a, components };
+            let share = |me: Me| k.factorize_share(me, setup, &context, None);
+            team.run(|me| drop(share(me)), share).unwrap().unwrap();
+        }
+        // The first grid does not follow; of the others all but the last one.
+        let follows = |q: usize| (1..k.grids.len() - 1).contains(&q) && worth == 0;
+        assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
+
+        fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
+            for row in grid.rows(c).filter(|_| area.bytes() > 0) {
+                // SAFETY: no run is on.
+                let values = unsafe { area.row(row, 0) };
+                // Zeros of either sign are the same.
+                found.extend(values[grid.columns(c)].iter().map(|v| (read(*v).wide() + 0.0).to_bits()));
+            }
+        }
+        let of_grid = |grid: &PackedGrid<F>| {
+            let (mut found, sweep, layout) = (Vec::new(), F::sweep(grid), &grid.layout);
+            let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
+            for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
+                straight.iter().for_each(|area| stored(c, area));
+            }
+            sweep.diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
+            if let Some(inner) = &grid.recursion {
+                Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
+                inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
+                inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            }
+            if std::ptr::eq(grid, &k.grids[k.grids.len() - 1]) {
+                add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);
+            }
+            found
+        };
+        assert_eq!(k.grids[0].passing.is_some(), worth == 0 && !k.shape.schur);
+        k.grids.iter().map(of_grid).collect()
+    }
+
+    #[test]
+    fn rows_that_follow_are_the_same() {
+        // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
+        let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
+        for (nx, ny) in sizes {
+            let grid = Grid { nx, ny };
+            let arrays = |seed: u64| {
+                let mut state = seed * 0x9e37_79b9 + 1;
+                let mut couplings = || (0..grid.nodes()).map(|_| -random(&mut state)).collect::<Vec<_>>();
+                let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
+                // Dominant, with row sums near nothing here and there.
+                let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
+                [center, east, north, northeast, northwest]
+            };
+            let (before, values) = (arrays(3), arrays(4));
+            for nine_points in [false, true] {
+                let [before, a] = [&before, &values].map(|arrays| {
+                    let [center, east, north, northeast, northwest] =
+                        arrays.each_ref().map(|values| View::new("an array", values, grid, nx));
+                    let corners = nine_points.then_some((northeast, northwest));
+                    StencilView { grid, center, east, north, corners }
+                });
+                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
+                let of =
+                    |storage, unit, single| Setup { grids: 4, levels: 9, cycle, single, ..setup(storage, 0.95, unit) };
+                let compare = |alone: Vec<Vec<u64>>, of_members: &dyn Fn(usize) -> Vec<Vec<u64>>, what: &str| {
+                    for members in [1, 2, 3, 5] {
+                        let found = of_members(members);
+                        assert_eq!(alone.len(), found.len());
+                        for (q, (alone, found)) in alone.iter().zip(&found).enumerate() {
+                            assert!(alone == found, "{what}, {nx} x {ny}, {members} members: grid {q}");
+                        }
+                    }
+                };
+                let a = [&before, &a];
+                let f64 = of(Storage::F64, 1.0, false);
+                let alone = left_for_sweeps::<Double>(a, &f64, 1, usize::MAX);
+                compare(alone, &|members| left_for_sweeps::<Double>(a, &f64, members, 0), "f64");
+                let bf16 = of(Storage::Bf16, 16.0, false);
+                let alone = left_for_sweeps::<Brain>(a, &bf16, 1, usize::MAX);
+                compare(alone, &|members| left_for_sweeps::<Brain>(a, &bf16, members, 0), "bf16");
             }
         }
     }

@@ -66,8 +66,13 @@ impl Me<'_> {
 
     /// The part of 0..n that is this member's: contiguous, the same in every step.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
-        n * self.index / self.members..n * (self.index + 1) / self.members
+        share(n, self.index, self.members)
     }
+}
+
+/// The part of 0..n that is a member's.
+pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> {
+    n * member / members..n * (member + 1) / members
 }
 
 /// Where a member can be in a stage, as far as its neighbours ask.
