@@ -542,7 +542,8 @@ fn loops_on_larger_grids() {
 #[test]
 fn one_solve_after_another() {
     if devices() > 0 {
-        ["precision=f64 cycle=v levels=4", "precision=bf16 cycle=v levels=4"].map(solves_after_another);
+        solves_after_another("precision=f64 cycle=v levels=4");
+        solves_after_another("precision=bf16 cycle=v levels=4");
     }
 }
 
