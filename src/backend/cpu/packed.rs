@@ -95,7 +95,7 @@ pub struct PackedGrid<F: Format> {
     pub excess: Four,
     /// Straight couplings; absent on the first grid of S1, which takes those of A.
     pub straight: Straight,
-    /// Red nodes are coupled: but on the first grid of a 5-point matrix.
+    /// Whether red nodes are coupled: not on the first grid of a 5-point matrix.
     pub corners: bool,
     /// r1 to r2, lumped away by the odd level.
     pub red_diagonal: Diagonal,

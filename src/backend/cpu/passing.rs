@@ -121,6 +121,7 @@ impl<F: Format> PackedGrid<F> {
             return Ok(());
         };
         let (layout, follows) = (&self.layout, passing.follows);
+        let &Passing { excess, red_diagonal, straight, inverse, .. } = passing;
         let parts: Vec<Part> = (0..members)
             .map(|member| {
                 let own = self.rows_of(member, members);
@@ -135,18 +136,22 @@ impl<F: Format> PackedGrid<F> {
         let (of_row, count) = slots(layout.cy, turns, follows);
         let of_row: Arc<[u32]> = of_row.into();
         let window = || Area::own_window(layout, count, &of_row);
-        if passing.excess {
+        if let Some(passing) = self.passing.as_mut() {
+            // Until all are made, none are right.
+            passing.parts = Vec::new();
+        }
+        if excess {
             let [r1, r2, b1, b2] = four(window)?;
             self.excess = Four { r1, r2, b1, b2 };
         }
-        if passing.red_diagonal && self.corners {
+        if red_diagonal && self.corners {
             self.red_diagonal = Diagonal { of: four(window)? };
         }
-        if passing.straight {
+        if straight {
             self.straight = Straight { r1: four(window)?, r2: four(window)? };
             self.black_diagonal = Diagonal { of: four(window)? };
         }
-        if passing.inverse {
+        if inverse {
             self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
         }
         self.b1_distant = Distant { east: window()?, north: window()? };

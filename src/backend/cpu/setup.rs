@@ -14,10 +14,11 @@
 //!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Large grids follow the one before row by row, see `passing`. Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
-//! between; the sweep over the others needs none. Each formula writes rows of this member, and of what others have
-//! made it reads what is complete since a barrier and not written before the next: that is what the unsafe blocks
-//! rest on.
+//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
+//! between; the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next
+//! grid that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
+//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. Up to three grids after
+//! the first one, large ones, follow the one before row by row, each member in rows that it has made alone: see `passing`.
 
 use super::area::{Area, Four};
 use super::cycle::Sections;
@@ -392,10 +393,10 @@ impl<'a, F: Format> Levels<'a, F> {
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
-                self.hand_on(me, row - 1, scratch);
+                self.hand_on(me, row - 1, watch, scratch);
                 self.finish(row);
             }
-            self.hand_on(me, last, scratch);
+            self.hand_on(me, last, watch, scratch);
         }
         if let Some(watch) = watch {
             // Those that came early, in their turn.
@@ -417,9 +418,13 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// As for `coarse`; rows are handed on in order.
-    unsafe fn hand_on(&self, me: Me, row: usize, scratch: &mut [f64]) {
+    unsafe fn hand_on(&self, me: Me, row: usize, watch: Option<&Watch>, scratch: &mut [f64]) {
         // SAFETY: as the caller promised.
         unsafe { self.coarse(row, scratch) };
+        if watch.is_some_and(Watch::is_over) {
+            // What would follow is thrown away, and might be refused before.
+            return;
+        }
         if let Some(part) = self.k.grids.get(self.q + 1).and_then(|next| next.part(me.index)) {
             // SAFETY: as the caller promised; this grid has handed the row on just now.
             unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(me, part, row, scratch) };
@@ -445,7 +450,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 self.dropped(row, scratch);
             }
             if let Some(row) = to_do(&part.coarse, 3) {
-                self.hand_on(me, row, scratch);
+                self.hand_on(me, row, None, scratch);
             }
         }
     }
