@@ -24,24 +24,21 @@ use super::area::{Area, Four};
 use super::cycle::Sections;
 use super::format::{Double, Format, Short};
 use super::kernels::{
-    Elimination, Kept, Link, OfDropped, OfReds, StoredPivot, coarse_couplings, deinterleave, distant_couplings,
-    exact_pivots, lose, pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store,
-    subtract, without_positive,
+    Elimination, Kept, Link, OfDropped, OfReds, StoredPivot, coarse_couplings, distant_couplings, exact_pivots, lose,
+    pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store, subtract,
+    without_positive,
 };
 use super::making::Making;
-use super::memory::deinterleave_past_caches;
-use super::neighbours::{
-    Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST,
-};
+use super::neighbours::{Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, Straight, WEST};
 use super::packed::{Packed, PackedGrid, Shape};
 use super::passing::Part;
+use super::spread::{Target, natural_rows};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
-use crate::backend::storage::Real;
 use crate::backend::{Pivot, PivotContext, PivotNode, Setup};
 use crate::error::{Error, Result};
 use crate::grid::inspection::{Inspection, Wanted};
-use crate::grid::layout::{Colour, Layout};
+use crate::grid::layout::Colour;
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index};
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -49,86 +46,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Columns of four rows that are worked on at a time, 8 kB.
 const COLUMNS_NEAR: usize = 256;
-
-/// The arrays that one row of a natural half stencil is spread over.
-struct Target<'a> {
-    layout: &'a Layout,
-    diagonal: &'a Four,
-    straight: &'a Straight,
-    /// r1 to r2, b1 to b2; absent with 5 points.
-    corners: Option<(&'a Diagonal, &'a Diagonal)>,
-    /// What is written is not read before much else has passed through the caches.
-    far: bool,
-}
-
-/// Values of one row of a natural array, the first at column `start`.
-pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
-
-/// Even entries i' = shift + k go to `even`, odd ones to `odd`.
-pub fn split<R: Real>((shift, values): NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
-    let mut k = 0;
-    if shift % 2 == 1 && !values.is_empty() {
-        odd[shift / 2] = values[0];
-        k = 1;
-    }
-    let first = (shift + k) / 2;
-    let values = &values[k..];
-    deinterleave(values, &mut even[first..], &mut odd[first..]);
-    if values.len() % 2 == 1 {
-        even[first + values.len() / 2] = values[values.len() - 1];
-    }
-}
-
-impl Target<'_> {
-    /// Spreads row j: diagonal, east, north, northeast, northwest.
-    ///
-    /// # Safety
-    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for others.
-    unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
-        let row = (j + self.layout.shift_y) / 2;
-        let odd_row = (j + self.layout.shift_y) % 2 == 1;
-        let [diagonal, east, north, northeast, northwest] =
-            rows.map(|(start, values)| (start + self.layout.shift_x, values));
-        let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
-        let split = |(shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]| {
-            let mut done = 0;
-            if self.far && shift == 0 {
-                done = deinterleave_past_caches(values, even, odd);
-            }
-            split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
-        };
-        // SAFETY: each row of each array gets values from one natural row alone, which one member spreads:
-        // rows J of r1, b2 and row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others
-        // from j' = 2J. The caller promised that nobody else uses those meanwhile: members that follow use rows that they
-        // spread alone.
-        unsafe {
-            if odd_row {
-                split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
-                split(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
-                split(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
-            } else {
-                split(diagonal, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
-                split(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
-                split(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
-            }
-            let Some((red, black)) = self.corners else { return };
-            let (red, black) = (&red.of, &black.of);
-            if odd_row {
-                split(northeast, red[NORTHEAST].row_mut(row, 0), black[SOUTHWEST].row_mut(row + 1, 1));
-                split(northwest, red[NORTHWEST].row_mut(row, 0), black[SOUTHEAST].row_mut(row + 1, 0));
-            } else {
-                split(northeast, black[NORTHEAST].row_mut(row, 0), red[SOUTHWEST].row_mut(row, 1));
-                split(northwest, black[NORTHWEST].row_mut(row, 0), red[SOUTHEAST].row_mut(row, 0));
-            }
-        }
-    }
-}
-
-/// Rows j of the natural grid that lie in rows J of the arrays.
-pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
-    let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
-    of(rows.start)..of(rows.end)
-}
 
 /// The look at a matrix while it is factorized, in the hope that it is like the last one.
 pub struct Watch<'a> {
@@ -914,8 +831,9 @@ mod tests {
     use crate::backend::cpu::area::Number;
     use crate::backend::cpu::format::{Brain, Mixed, Single};
     use crate::backend::cpu::team::Team;
-    use crate::backend::storage::Storage;
+    use crate::backend::storage::{Real, Storage};
     use crate::grid::inspection::Questions;
+    use crate::grid::layout::Layout;
     use crate::grid::levels::Grid;
     use crate::grid::stencil::View;
 

@@ -13,7 +13,7 @@ use super::kernels::{
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
 use super::projection::Nodes;
-use super::setup::{natural_rows, split};
+use super::spread::{natural_rows, split};
 use super::sweeps::{collect, colours_of_row, spread};
 use super::team::Me;
 use crate::backend::cycle::apply_section;

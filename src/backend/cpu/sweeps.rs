@@ -4,7 +4,7 @@ use super::area::{Four, Number};
 use super::format::Format;
 use super::kernels::{interleave, scale_in_place, scale_row, subtract, subtract_scaled};
 use super::packed::PackedGrid;
-use super::setup::split;
+use super::spread::split;
 use super::team::Me;
 use crate::backend::storage::Real;
 use crate::grid::layout::{Colour, Layout};

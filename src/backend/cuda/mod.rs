@@ -17,6 +17,7 @@ mod projection;
 mod setup;
 mod staging;
 mod steps;
+mod terms;
 
 use super::cycle::Recursion;
 use super::reference::Reference;
