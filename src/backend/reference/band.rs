@@ -37,21 +37,28 @@ for_each_isa! {
     /// are loaded and stored once: value s of a row of `rows` is the coupling to node s behind the last one, and behind
     /// the band stand `LANES` zeros. The operations on each number are those of one node after the other.
     fn eliminate_four(rest: &mut [f64], excess: &mut [f64], rows: [&[f64]; 4], inverse: [f64; 4], handed: [f64; 4]) {
-        let w = rows[0].len() - LANES;
-        let [r0, r1, r2, r3] = rows;
-        for s in 0..w {
+        let len = rows[0].len();
+        // Of one length for all, which is then checked once.
+        let [r0, r1, r2, r3] = [&rows[0][..len], &rows[1][..len], &rows[2][..len], &rows[3][..len]];
+        let w = len - LANES;
+        let count = excess.len().min(w);
+        for (s, e) in excess[..count].iter_mut().enumerate() {
+            let l = [r0[s] * inverse[0], r1[s] * inverse[1], r2[s] * inverse[2], r3[s] * inverse[3]];
+            *e = *e - l[0] * handed[0] - l[1] * handed[1] - l[2] * handed[2] - l[3] * handed[3];
+        }
+        for s in 0..count {
             if r0[s] == 0.0 && r1[s] == 0.0 && r2[s] == 0.0 && r3[s] == 0.0 {
                 continue;
             }
             let l = [r0[s] * inverse[0], r1[s] * inverse[1], r2[s] * inverse[2], r3[s] * inverse[3]];
             // Whole vectors: what follows in the next row stays as it is.
-            let n = (w - s - 1).next_multiple_of(LANES);
+            let (first, n) = (s + 1, (w - s - 1).next_multiple_of(LANES));
             let t = &mut rest[s * w..][..n];
-            let (m0, m1, m2, m3) = (&r0[s + 1..][..n], &r1[s + 1..][..n], &r2[s + 1..][..n], &r3[s + 1..][..n]);
+            let (m0, m1) = (&r0[first..first + n], &r1[first..first + n]);
+            let (m2, m3) = (&r2[first..first + n], &r3[first..first + n]);
             for i in 0..n {
                 t[i] = t[i] - l[0] * m0[i] - l[1] * m1[i] - l[2] * m2[i] - l[3] * m3[i];
             }
-            excess[s] = excess[s] - l[0] * handed[0] - l[1] * handed[1] - l[2] * handed[2] - l[3] * handed[3];
         }
     }
 }
