@@ -74,7 +74,12 @@ impl Storage {
 /// v in single precision; zero where it would lose its leading bit to underflow.
 #[inline(always)]
 pub fn flushed(v: f64) -> f32 {
-    let v = v as f32;
+    without_denormal(v as f32)
+}
+
+/// v, or zero where its leading bit is lost.
+#[inline(always)]
+pub fn without_denormal(v: f32) -> f32 {
     if v.abs() < f32::MIN_POSITIVE { 0.0 } else { v }
 }
 
@@ -84,12 +89,18 @@ pub fn flushed(v: f64) -> f32 {
 pub struct Bf16(u16);
 
 impl Bf16 {
-    /// The nearest one, ties to even. NaN stays NaN.
+    /// The nearest one, ties to even. A NaN that an operation made stays one: its lower half is zero. (One that was put
+    /// into a matrix is refused before.)
     #[inline(always)]
     pub fn new(v: f32) -> Self {
         let bits = v.to_bits();
-        let rounded = if v.is_nan() { bits | 0x40_0000 } else { bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) };
-        Self((rounded >> 16) as u16)
+        Self((bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16)
+    }
+
+    /// One that v is already.
+    #[inline(always)]
+    pub fn same(v: f32) -> Self {
+        Self((v.to_bits() >> 16) as u16)
     }
 
     /// Its value.

@@ -300,8 +300,9 @@ pub struct Extremes {
 
 /// Values that are looked at twice while they are in the nearest cache.
 const NEAR: usize = 512;
-/// Independent minima and maxima, enough for the latency of one in the widest vectors.
-const LANES: usize = 32;
+/// Independent minima and maxima, enough for the latency of one in the widest vectors, and few enough for the registers of
+/// narrower ones.
+const LANES: usize = 16;
 
 for_each_isa! {
     /// None where a value is not finite. That is asked first and by bit patterns: a comparison with NaN would raise

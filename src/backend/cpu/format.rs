@@ -6,7 +6,7 @@ use super::kernels::{difference_form, nine_points};
 use super::memory::{copy_past_caches, narrow_past_caches};
 use super::neighbours::{Diagonal, Rows, Straight};
 use super::packed::PackedGrid;
-use crate::backend::storage::{Bf16, Real, flushed};
+use crate::backend::storage::{Bf16, Real, without_denormal};
 use crate::error::Result;
 use crate::grid::layout::Layout;
 
@@ -35,8 +35,15 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn short(own: &Self::Own) -> Option<&Short<Self::Stored>>;
     /// A stored number, to compute with.
     fn read(v: Self::Stored) -> Self::Real;
-    /// The number that [`Storage::round`] gave, to store.
-    fn write(v: f64) -> Self::Stored;
+    /// What is stored of v.
+    #[inline(always)]
+    fn write(v: f64) -> Self::Stored {
+        Self::round(Self::Real::narrow(v))
+    }
+    /// What is stored of a number that sweeps could compute with.
+    fn round(v: Self::Real) -> Self::Stored;
+    /// The same of one that was stored and read.
+    fn same(v: Self::Real) -> Self::Stored;
     /// 1 / d from the stored pivot of a node and its couplings.
     fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
     /// An array of CG as one of doubles, the same memory, where it is one.
@@ -165,7 +172,13 @@ impl Format for Double {
         v
     }
 
-    fn write(v: f64) -> f64 {
+    #[inline(always)]
+    fn round(v: f64) -> f64 {
+        v
+    }
+
+    #[inline(always)]
+    fn same(v: f64) -> f64 {
         v
     }
 
@@ -197,7 +210,7 @@ pub struct Brain;
 pub struct Mixed;
 
 macro_rules! short_format {
-    ($name:ident, $stored:ty, $vectors:ident, |$v:ident| $read:expr, |$w:ident| $write:expr) => {
+    ($name:ident, $stored:ty, $vectors:ident, |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $same:expr) => {
         impl Format for $name {
             type Real = f32;
             type Stored = $stored;
@@ -230,8 +243,13 @@ macro_rules! short_format {
             }
 
             #[inline(always)]
-            fn write($w: f64) -> $stored {
-                $write
+            fn round($w: f32) -> $stored {
+                $round
+            }
+
+            #[inline(always)]
+            fn same($s: f32) -> $stored {
+                $same
             }
 
             #[inline(always)]
@@ -242,6 +260,6 @@ macro_rules! short_format {
     };
 }
 
-short_format!(Single, f32, double_vectors, |v| v, |w| flushed(w));
-short_format!(Brain, Bf16, double_vectors, |v| v.wide(), |w| Bf16::new(flushed(w)));
-short_format!(Mixed, Bf16, single_vectors, |v| v.wide(), |w| Bf16::new(flushed(w)));
+short_format!(Single, f32, double_vectors, |v| v, |w| without_denormal(w), |s| s);
+short_format!(Brain, Bf16, double_vectors, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
+short_format!(Mixed, Bf16, single_vectors, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));

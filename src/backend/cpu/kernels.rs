@@ -398,6 +398,9 @@ fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
     wide::<F>(F::write(v * per_unit), unit)
 }
 
+/// Numbers of a row that are converted together, so that those of the narrower type fill vectors too.
+const TOGETHER: usize = 128;
+
 /// a_0 + .. + a_3 at i.
 #[inline(always)]
 fn total4(a: &Rows, i: usize) -> f64 {
@@ -411,7 +414,8 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// The pivot of node i and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a stored one.
+/// The pivot of node i, what is stored of it, and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a stored
+/// one.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<E: Elimination>(
@@ -423,7 +427,7 @@ fn pivot<E: Elimination>(
     unit: f64,
     per_unit: f64,
     least: f64,
-) -> (Pivot, bool) {
+) -> (Pivot, StoredPivot<E>, bool) {
     let of = [
         E::coupling(kept[0][i], unit),
         E::coupling(kept[1][i], unit),
@@ -433,8 +437,9 @@ fn pivot<E: Elimination>(
     let lumped = total4(lumped, i);
     let center = Pivot::center(excess, of, lumped);
     let exact = Pivot::new(excess, of, lumped, lost);
-    let rounded = exact.keep(self::kept::<E::Format>(exact.stored, per_unit, unit));
-    (rounded, exact.beyond_doubt(center) & (rounded.d >= least))
+    let stored = E::Format::write(exact.stored * per_unit);
+    let rounded = exact.keep(wide::<E::Format>(stored, unit));
+    (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
 }
 
 /// keeps t - (a h) b - (c k) d.
@@ -514,8 +519,22 @@ for_each_isa! {
     fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
         // A power of two.
         let per_unit = unit.recip();
+        let mut narrow = [F::Real::default(); TOGETHER];
+        for (out, a) in out.chunks_mut(TOGETHER).zip(a.chunks(TOGETHER)) {
+            for (narrow, a) in narrow.iter_mut().zip(a) {
+                *narrow = F::Real::narrow(a * per_unit);
+            }
+            for (out, narrow) in out.iter_mut().zip(&narrow) {
+                *out = F::round(*narrow);
+            }
+        }
+    }
+
+    /// The same of numbers that are multiples of what is stored.
+    fn store_same<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        let per_unit = unit.recip();
         for (out, a) in out.iter_mut().zip(a) {
-            *out = F::write(a * per_unit);
+            *out = F::same(F::Real::narrow(a * per_unit));
         }
     }
 
@@ -552,7 +571,7 @@ for_each_isa! {
         let mut doubtful = 0;
         if stored.is_empty() {
             for i in 0..n {
-                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
+                let (pivot, _, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
                 inverse[i] = 1.0 / pivot.d;
                 handed[i] = pivot.excess * inverse[i];
                 doubtful |= u64::from(!beyond_doubt);
@@ -560,10 +579,10 @@ for_each_isa! {
         } else {
             let (stored, least) = (&mut stored[..n], Pivot::least(unit));
             for i in 0..n {
-                let (pivot, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+                let (pivot, kept, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
                 inverse[i] = 1.0 / pivot.d;
                 handed[i] = pivot.excess * inverse[i];
-                stored[i] = E::Format::write(pivot.stored * per_unit);
+                stored[i] = kept;
                 doubtful |= u64::from(!beyond_doubt);
             }
         }

@@ -148,6 +148,11 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
             unsafe { copy_lines(target, source) };
             return;
         }
+        if isa() == Isa::Avx2 {
+            // SAFETY: as above.
+            unsafe { copy_half_lines(target, source) };
+            return;
+        }
         for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
             // SAFETY: both have eight values; the target begins a cache line. SSE2 is there on every x86_64.
             unsafe {
@@ -171,6 +176,18 @@ fn copy_lines(target: &mut [f64], source: &[f64]) {
         assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
         // SAFETY: both have eight values; the target begins a cache line, as just checked.
         unsafe { _mm512_stream_pd(target.as_mut_ptr(), _mm512_loadu_pd(source.as_ptr())) };
+    }
+}
+
+/// The same in half lines.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn copy_half_lines(target: &mut [f64], source: &[f64]) {
+    use std::arch::x86_64::{_mm256_loadu_pd, _mm256_stream_pd};
+    assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+    for (target, source) in target.chunks_exact_mut(LINE / 16).zip(source.chunks_exact(LINE / 16)) {
+        // SAFETY: both have four values; the first target begins a cache line, as just checked, and half lines follow.
+        unsafe { _mm256_stream_pd(target.as_mut_ptr(), _mm256_loadu_pd(source.as_ptr())) };
     }
 }
 
@@ -225,6 +242,11 @@ pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     }
     #[cfg(target_arch = "x86_64")]
     if (target.as_ptr() as usize).is_multiple_of(16) && target.len().is_multiple_of(4) {
+        if isa() != Isa::Portable {
+            // SAFETY: as above; machines with AVX-512 have AVX2 too.
+            unsafe { narrow_quarter_lines(target, source, factor) };
+            return;
+        }
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
             // SAFETY: both have four values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
             unsafe {
@@ -258,6 +280,22 @@ fn narrow_lines(target: &mut [f32], source: &[f64], factor: f64) {
             let low = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr())));
             let high = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr().add(8))));
             _mm512_stream_ps(target.as_mut_ptr(), _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high));
+        }
+    }
+}
+
+/// The same four at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn narrow_quarter_lines(target: &mut [f32], source: &[f64], factor: f64) {
+    use std::arch::x86_64::{_mm_stream_ps, _mm256_cvtpd_ps, _mm256_loadu_pd, _mm256_mul_pd, _mm256_set1_pd};
+    assert!((target.as_ptr() as usize).is_multiple_of(16), "a quarter of a cache line");
+    let factor = _mm256_set1_pd(factor);
+    for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
+        // SAFETY: both have four values; the first target lies on a multiple of 16, as just checked, and such follow.
+        unsafe {
+            let product = _mm256_mul_pd(factor, _mm256_loadu_pd(source.as_ptr()));
+            _mm_stream_ps(target.as_mut_ptr(), _mm256_cvtpd_ps(product));
         }
     }
 }

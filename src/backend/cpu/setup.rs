@@ -25,7 +25,7 @@ use super::cycle::Sections;
 use super::format::{Double, Format, Short};
 use super::kernels::{
     Elimination, Kept, Link, OfDropped, OfReds, StoredPivot, coarse_couplings, distant_couplings, exact_pivots, lose,
-    pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store, subtract,
+    pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store, store_same, subtract,
     without_positive,
 };
 use super::making::Making;
@@ -497,8 +497,13 @@ impl<'a, F: Format> Levels<'a, F> {
             keep_all(&grid.black_diagonal.of, &inner.black_diagonal.of);
         }
         if let Some(short) = F::short(&grid.own).filter(|short| short.straight.bytes() > 0) {
-            keep_all(&grid.straight.r1, &short.straight.r1);
-            keep_all(&grid.straight.r2, &short.straight.r2);
+            // Rounded already.
+            let pairs = |s: &'a [Area; 4], t: &'a [Area<F::Stored>; 4]| s.iter().zip(t);
+            let (to1, to2) = (&short.straight.r1, &short.straight.r2);
+            for (source, target) in pairs(&grid.straight.r1, to1).chain(pairs(&grid.straight.r2, to2)) {
+                // SAFETY: as the caller promised.
+                unsafe { store_same::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
+            }
         }
     }
 
