@@ -35,6 +35,8 @@ use super::passing::Part;
 use super::spread::{Target, natural_rows};
 use super::team::Me;
 use crate::backend::cycle::{self, Cycle, Kind};
+use crate::backend::reference::band::Ends;
+use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::{Pivot, PivotContext, PivotNode, Setup};
 use crate::error::{Error, Result};
 use crate::grid::inspection::{Inspection, Wanted};
@@ -114,8 +116,8 @@ impl<F: Format> Packed<F> {
             }
         }
         let over = watch.is_some_and(Watch::is_over);
-        if me.index == 0 && !over {
-            self.note(self.factorize_natural(setup, context, &mut scratch));
+        if !over {
+            self.share_natural(me, setup, context, &mut scratch);
         }
         drop(scratch);
         me.barrier();
@@ -145,12 +147,39 @@ impl<F: Format> Packed<F> {
     /// The levels below the last grid.
     fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
         let mut natural = self.natural();
+        self.form_natural(&mut natural, setup, context, scratch);
+        natural.factorize(&self.below(setup), context, None)
+    }
+
+    /// The same by member 0, but for the ends of the exact factor, which two members take out.
+    fn share_natural(&self, me: Me, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
+        let mut begun = false;
+        if me.index == 0 {
+            let mut natural = self.natural();
+            self.form_natural(&mut natural, setup, context, scratch);
+            let result = natural.begin(&self.below(setup), context, None);
+            begun = result.is_ok();
+            self.note(result);
+        }
+        me.barrier();
+        let ends = self.natural().ends();
+        (me.index..Ends::COUNT).step_by(me.members).for_each(|k| ends.eliminate(k, context));
+        me.barrier();
+        if begun {
+            self.note(self.natural().finish(&self.below(setup), context));
+        }
+    }
+
+    fn form_natural(&self, natural: &mut NaturalLevels, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
         let last = self.grids.len() - 1;
         Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+    }
+
+    /// What is asked of the levels below.
+    fn below(&self, setup: &Setup) -> Setup {
         // Where finer grids recurse, they choose for all.
         let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
-        let below = Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup };
-        natural.factorize(&below, context, None)
+        Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
     }
 
     /// Bounds of the recursions, and the choice of the cycle.

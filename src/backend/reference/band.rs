@@ -7,14 +7,18 @@
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
 //! ```
 //!
-//! Cost n w^2 / 2 multiply-adds for half bandwidth w, 2 n w a solve.
+//! From both ends, where there are nodes enough: the first nodes in order, the last ones backwards, each end by itself, and
+//! then a band's width of nodes between them, which the ends have left with what they hand on: sums over either.
+//!
+//! Cost n w^2 / 2 multiply-adds for half bandwidth w, 2 n w a solve; half of it for two threads that take an end each.
 
 use crate::backend::sums::dot;
 use crate::backend::{Pivot, PivotContext};
-use crate::error::{Result, zeroed};
+use crate::error::{Error, Result, zeroed};
 use crate::grid::levels::{Embedding, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use crate::isa::for_each_isa;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 for_each_isa! {
     /// Takes a node out: row, its couplings, from those of the first `count` nodes behind it, `rest`, and their excesses.
@@ -30,6 +34,25 @@ for_each_isa! {
                 }
                 excess[p] -= l * handed;
             }
+        }
+    }
+
+    /// y = z / d, then z of later nodes without what y couples them to: `rows` of `width` couplings, node by node.
+    fn forward(z: &mut [f64], rows: &[f64], inverse: &[f64], width: usize) {
+        for (k, inverse) in inverse.iter().enumerate() {
+            let (done, later) = z.split_at_mut(k + 1);
+            done[k] *= inverse;
+            let y = done[k];
+            for (v, &c) in later.iter_mut().zip(&rows[k * width..][..width]) {
+                *v -= c * y;
+            }
+        }
+    }
+
+    /// z = y - (couplings to later nodes times their z) / d.
+    fn backward(z: &mut [f64], rows: &[f64], inverse: &[f64], width: usize) {
+        for (k, inverse) in inverse.iter().enumerate().rev() {
+            z[k] -= inverse * dot(&rows[k * width..][..width], &z[k + 1..]);
         }
     }
 
@@ -73,71 +96,63 @@ const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 /// The same on black nodes: two columns east, two rows north, and the diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
-/// The factor.
+/// Two ends are worth it from so many half bandwidths of nodes on.
+const WORTH_ENDS: usize = 5;
+
+/// Nodes in the order in which they are taken out, and those behind them that they are coupled to.
 #[derive(Default)]
-pub struct Band {
+struct Piece {
     width: usize,
-    /// Place of node k in a ringed array.
+    /// Nodes that are taken out.
+    count: usize,
+    /// Place in a ringed array, and node (i, j), of those.
     place: Vec<usize>,
-    /// Node (i, j) of node k.
     node: Vec<(usize, usize)>,
-    /// Number + 1 of the node at a place; 0: none.
-    number: Vec<u32>,
-    /// Couplings of node k to k + 1 .. k + width; behind them room for whole vectors.
+    /// Couplings of node k to k + 1 .. k + width, of nodes behind too; then room for whole vectors.
     couplings: Vec<f64>,
     /// Four rows, see `eliminate_four`.
     four: Vec<f64>,
     excess: Vec<f64>,
     inverse_pivot: Vec<f64>,
+    /// `width` values behind those of the nodes taken out.
     z: Vec<f64>,
+    /// To be taken out, not yet done.
+    waits: bool,
+    failure: Option<Error>,
 }
 
-impl Band {
-    /// Numbers the nodes.
-    pub fn new(remainder: Remainder) -> Result<Self> {
-        let (grid, n) = (remainder.grid, remainder.nodes());
-        let width = remainder.bandwidth();
-        let mut band = Self {
+impl Piece {
+    fn new(count: usize, behind: usize, width: usize) -> Result<Self> {
+        let name = "the exact factor";
+        Ok(Self {
             width,
-            place: zeroed(n, "the exact factor")?,
-            node: zeroed(n, "the exact factor")?,
-            number: zeroed(ring_len(grid), "the exact factor")?,
-            couplings: zeroed(n * width + LANES, "the exact factor")?,
-            four: zeroed(TOGETHER * (width + LANES), "the exact factor")?,
-            excess: zeroed(n, "the exact factor")?,
-            inverse_pivot: zeroed(n, "the exact factor")?,
-            z: zeroed(n + width, "the exact factor")?,
-        };
-        let black = (grid.ox() + grid.oy()) % 2;
-        let (lines, length) = if grid.nx <= grid.ny { (grid.ny, grid.nx) } else { (grid.nx, grid.ny) };
-        let mut k = 0;
-        for line in 0..lines {
-            for along in 0..length {
-                let (i, j) = if grid.nx <= grid.ny { (along, line) } else { (line, along) };
-                if remainder.skew && (i + j) % 2 != black {
-                    continue;
-                }
-                band.place[k] = ring_index(grid.nx, i, j);
-                band.node[k] = (i, j);
-                band.number[band.place[k]] = k as u32 + 1;
-                k += 1;
-            }
-        }
-        debug_assert_eq!(k, n);
-        Ok(band)
+            count,
+            place: zeroed(count, name)?,
+            node: zeroed(count, name)?,
+            couplings: zeroed((count + behind) * width + LANES, name)?,
+            four: zeroed(TOGETHER * (width + LANES), name)?,
+            excess: zeroed(count + behind, name)?,
+            inverse_pivot: zeroed(count, name)?,
+            z: zeroed(count + width, name)?,
+            waits: false,
+            failure: None,
+        })
     }
 
-    /// Factorizes the half stencil `a` (excess form) on the numbered nodes.
-    pub fn factorize(
-        &mut self,
-        a: &HalfStencil,
-        skew: bool,
-        level: usize,
-        embedding: Embedding,
-        context: &PivotContext,
-    ) -> Result<()> {
-        self.gather(a, skew);
-        let (n, w) = (self.place.len(), self.width);
+    /// No couplings and excesses.
+    fn clear(&mut self) {
+        self.couplings.fill(0.0);
+        self.excess.fill(0.0);
+        (self.waits, self.failure) = (true, None);
+    }
+
+    fn couple(&mut self, first: usize, distance: usize, value: f64) {
+        self.couplings[first * self.width + distance - 1] = value;
+    }
+
+    /// Takes the nodes out.
+    fn eliminate(&mut self, lies: &Lies, context: &PivotContext) -> Result<()> {
+        let (n, w) = (self.count, self.width);
         for first in (0..n).step_by(TOGETHER) {
             let (mut inverse, mut handed) = ([0.0; TOGETHER], [0.0; TOGETHER]);
             let together = first + TOGETHER <= n;
@@ -149,7 +164,7 @@ impl Band {
                 let pivot = Pivot::exact(self.excess[k], sum);
                 let floating = row.iter().all(|&c| c == 0.0);
                 let (i, j) = self.node[k];
-                let d = pivot.accepted(pivot.d, floating, || context.node(level, embedding.fine(i, j)))?.d;
+                let d = pivot.accepted(pivot.d, floating, || context.node(lies.level, lies.embedding.fine(i, j)))?.d;
                 (inverse[at], handed[at]) = (1.0 / d, pivot.excess);
                 self.inverse_pivot[k] = inverse[at];
                 // Of the nodes behind those of this group all together.
@@ -171,54 +186,204 @@ impl Band {
         Ok(())
     }
 
-    fn gather(&mut self, a: &HalfStencil, skew: bool) {
-        let (w, stride) = (self.width, ring_stride(a.nx) as isize);
-        self.couplings.fill(0.0);
+    /// Values of the nodes taken out; of those behind them nothing yet.
+    fn take(&mut self, z: &[f64]) {
+        let (own, behind) = self.z.split_at_mut(self.count);
+        for (v, &place) in own.iter_mut().zip(&self.place) {
+            *v = z[place];
+        }
+        behind.fill(0.0);
+    }
+
+    fn forward(&mut self) {
+        forward(&mut self.z, &self.couplings[..self.count * self.width], &self.inverse_pivot, self.width);
+    }
+
+    fn backward(&mut self) {
+        backward(&mut self.z, &self.couplings[..self.count * self.width], &self.inverse_pivot, self.width);
+    }
+
+    fn give(&self, z: &mut [f64]) {
+        for (v, &place) in self.z.iter().zip(&self.place) {
+            z[place] = *v;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        8 * (self.couplings.len() + self.excess.len() + self.inverse_pivot.len() + self.z.len() + self.four.len())
+            + 24 * self.place.len()
+    }
+}
+
+/// The level of the nodes, and where they lie.
+#[derive(Clone, Copy)]
+pub struct Lies {
+    pub level: usize,
+    pub embedding: Embedding,
+}
+
+/// The ends of a factor, for those who take them out.
+#[derive(Clone)]
+pub struct Ends {
+    pieces: Arc<[Mutex<Piece>; 2]>,
+    lies: Lies,
+}
+
+impl Ends {
+    pub const COUNT: usize = 2;
+
+    /// Takes end k out, if that is to be done.
+    pub fn eliminate(&self, k: usize, context: &PivotContext) {
+        let mut piece = lock(&self.pieces[k]);
+        if std::mem::take(&mut piece.waits) {
+            piece.failure = piece.eliminate(&self.lies, context).err();
+        }
+    }
+}
+
+fn lock(piece: &Mutex<Piece>) -> MutexGuard<'_, Piece> {
+    piece.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The factor.
+pub struct Band {
+    width: usize,
+    /// Number + 1 of the node at a place; 0: none.
+    number: Vec<u32>,
+    /// Place of node k in a ringed array.
+    place: Vec<usize>,
+    /// The second one without nodes, and none in the middle, where there are few.
+    ends: Arc<[Mutex<Piece>; 2]>,
+    middle: Piece,
+}
+
+impl Band {
+    /// Numbers the nodes.
+    pub fn new(remainder: Remainder) -> Result<Self> {
+        let (grid, n) = (remainder.grid, remainder.nodes());
+        let width = remainder.bandwidth();
+        let between = if width > 0 && n >= WORTH_ENDS * width { width } else { 0 };
+        let last = if between > 0 { (n - between) / 2 } else { 0 };
+        let first = n - between - last;
+        let mut place = zeroed(n, "the exact factor")?;
+        let mut number = zeroed(ring_len(grid), "the exact factor")?;
+        let mut pieces =
+            [Piece::new(first, between, width)?, Piece::new(last, between, width)?, Piece::new(between, 0, width)?];
+        let black = (grid.ox() + grid.oy()) % 2;
+        let (lines, length) = if grid.nx <= grid.ny { (grid.ny, grid.nx) } else { (grid.nx, grid.ny) };
+        let mut k = 0;
+        for line in 0..lines {
+            for along in 0..length {
+                let (i, j) = if grid.nx <= grid.ny { (along, line) } else { (line, along) };
+                if remainder.skew && (i + j) % 2 != black {
+                    continue;
+                }
+                place[k] = ring_index(grid.nx, i, j);
+                number[place[k]] = k as u32 + 1;
+                let (piece, at) = match k {
+                    k if k < first => (0, k),
+                    k if k < first + between => (2, k - first),
+                    k => (1, n - 1 - k),
+                };
+                (pieces[piece].place[at], pieces[piece].node[at]) = (place[k], (i, j));
+                k += 1;
+            }
+        }
+        debug_assert_eq!(k, n);
+        let [first, last, middle] = pieces;
+        Ok(Self { width, number, place, ends: Arc::new([Mutex::new(first), Mutex::new(last)]), middle })
+    }
+
+    /// Takes the half stencil `a` (excess form) on the numbered nodes: then come [`Ends::eliminate`] and `finish`.
+    pub fn begin(&mut self, a: &HalfStencil, skew: bool) {
+        let stride = ring_stride(a.nx) as isize;
+        let n = self.place.len();
+        let [first, last] = &*self.ends;
+        let (mut first, mut last, middle) = (lock(first), lock(last), &mut self.middle);
+        [&mut *first, &mut *last, &mut *middle].into_iter().for_each(Piece::clear);
+        // Where the middle begins, and what is behind it.
+        let (start, behind) = (first.count, n - last.count);
         let offsets = if skew { SKEW } else { STRAIGHT };
-        for k in 0..self.place.len() {
-            let place = self.place[k];
-            self.excess[k] = a.diagonal[place];
+        for (k, &place) in self.place.iter().enumerate() {
+            match k {
+                k if k < start => first.excess[k] = a.diagonal[place],
+                k if k < behind => middle.excess[k - start] = a.diagonal[place],
+                k => last.excess[n - 1 - k] = a.diagonal[place],
+            }
             let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
             for ((di, dj), value) in offsets.into_iter().zip(values) {
                 let other = self.number[(place as isize + dj * stride + di) as usize];
                 if other > 0 {
                     let l = other as usize - 1;
                     let (low, high) = (k.min(l), k.max(l));
-                    self.couplings[low * w + high - low - 1] = value;
+                    if low < start {
+                        first.couple(low, high - low, value);
+                    } else if high >= behind {
+                        last.couple(n - 1 - high, high - low, value);
+                    } else {
+                        middle.couple(low - start, high - low, value);
+                    }
                 }
             }
         }
     }
 
-    /// Solves in place on the numbered nodes of the ringed array `z`.
-    pub fn solve(&mut self, z: &mut [f64]) {
-        let (n, w) = (self.place.len(), self.width);
-        for (v, &place) in self.z.iter_mut().zip(&self.place) {
-            *v = z[place];
+    /// The ends, at `level`, where `embedding` says.
+    pub fn ends(&self, level: usize, embedding: Embedding) -> Ends {
+        Ends { pieces: Arc::clone(&self.ends), lies: Lies { level, embedding } }
+    }
+
+    /// Takes out what the ends have left.
+    pub fn finish(&mut self, level: usize, embedding: Embedding, context: &PivotContext) -> Result<()> {
+        let [first, last] = &*self.ends;
+        let (mut first, mut last, w) = (lock(first), lock(last), self.width);
+        if let Some(failure) = first.failure.take().or_else(|| last.failure.take()) {
+            return Err(failure);
         }
-        self.z[n..].fill(0.0);
-        for k in 0..n {
-            let (done, rest) = self.z.split_at_mut(k + 1);
-            done[k] *= self.inverse_pivot[k];
-            let y = done[k];
-            for (v, &c) in rest.iter_mut().zip(&self.couplings[k * w..][..w]) {
-                *v -= c * y;
+        let middle = &mut self.middle;
+        let count = middle.count;
+        let (rest, of_first) = (&last.couplings[last.count * w..], &first.couplings[first.count * w..]);
+        for k in 0..count {
+            middle.excess[k] += first.excess[first.count + k] + last.excess[last.count + count - 1 - k];
+            for distance in 1..count - k {
+                // The last end numbers backwards.
+                let from_last = rest[(count - 1 - k - distance) * w + distance - 1];
+                middle.couplings[k * w + distance - 1] += of_first[k * w + distance - 1] + from_last;
             }
         }
-        self.z[n..].fill(0.0);
-        for k in (0..n).rev() {
-            let later = dot(&self.couplings[k * w..][..w], &self.z[k + 1..]);
-            self.z[k] -= self.inverse_pivot[k] * later;
+        middle.eliminate(&Lies { level, embedding }, context)
+    }
+
+    /// Solves in place on the numbered nodes of the ringed array `z`.
+    pub fn solve(&mut self, z: &mut [f64]) {
+        let [first, last] = &*self.ends;
+        let (mut first, mut last, middle) = (lock(first), lock(last), &mut self.middle);
+        let count = middle.count;
+        first.take(z);
+        first.forward();
+        last.take(z);
+        last.forward();
+        middle.take(z);
+        for k in 0..count {
+            middle.z[k] += first.z[first.count + k] + last.z[last.count + count - 1 - k];
         }
-        for (v, &place) in self.z.iter().zip(&self.place) {
-            z[place] = *v;
-        }
+        middle.forward();
+        middle.z[count..].fill(0.0);
+        middle.backward();
+        let between = &middle.z[..count];
+        let (of_first, of_last) = (first.count, last.count);
+        first.z[of_first..].fill(0.0);
+        first.z[of_first..][..count].copy_from_slice(between);
+        // The last end numbers backwards.
+        last.z[of_last..][..count].iter_mut().zip(between.iter().rev()).for_each(|(v, z)| *v = *z);
+        first.backward();
+        last.backward();
+        [&*first, &*last, &*middle].into_iter().for_each(|piece| piece.give(z));
     }
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
-        8 * (self.couplings.len() + self.excess.len() + self.inverse_pivot.len() + self.z.len())
-            + 24 * self.place.len()
-            + 4 * self.number.len()
+        let ends: usize = self.ends.iter().map(|end| lock(end).bytes()).sum();
+        ends + self.middle.bytes() + 8 * self.place.len() + 4 * self.number.len()
     }
 }

@@ -5,7 +5,7 @@
 //! 2q + 2 does the same to the black nodes that are not kept; what is left is the half stencil of grid
 //! q + 1. (Report, section 2.2.)
 
-use super::band::Band;
+use super::band::{Band, Ends};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::backend::storage::Storage;
 use crate::backend::sums::dot;
@@ -338,6 +338,19 @@ impl NaturalLevels {
         context: &PivotContext,
         exact: Option<(&[f64], &mut HalfStencil)>,
     ) -> Result<()> {
+        self.begin(setup, context, exact)?;
+        let ends = self.ends();
+        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
+        self.finish(setup, context)
+    }
+
+    /// The same to where the exact factor is left: then come its `ends`, which may go to several threads, and `finish`.
+    pub fn begin(
+        &mut self,
+        setup: &Setup,
+        context: &PivotContext,
+        exact: Option<(&[f64], &mut HalfStencil)>,
+    ) -> Result<()> {
         let (centers, mut schur) = exact.unzip();
         for q in 0..self.grids.len() {
             let level = self.first_level + 2 * q + 1;
@@ -355,10 +368,26 @@ impl NaturalLevels {
         let last = self.grids.last().expect("there is always the remainder's grid");
         let skew = (self.levels - self.first_level) % 2 == 1;
         let remainder = if skew { &last.skew } else { &last.straight };
-        self.band.factorize(remainder, skew, self.levels + 1, last.embedding, context)?;
+        self.band.begin(remainder, skew);
+        Ok(())
+    }
+
+    /// The ends of the exact factor, to be taken out after `begin` and before `finish`.
+    pub fn ends(&self) -> Ends {
+        self.band.ends(self.levels + 1, self.embedding())
+    }
+
+    /// The rest of the exact factor, and the cycle.
+    pub fn finish(&mut self, setup: &Setup, context: &PivotContext) -> Result<()> {
+        self.band.finish(self.levels + 1, self.embedding(), context)?;
         self.stored = (setup.storage, setup.unit);
         self.recursion = cycle::prepare(self, &setup.cycle, 1.0);
         Ok(())
+    }
+
+    /// Where the remainder lies.
+    fn embedding(&self) -> Embedding {
+        self.grids.last().expect("there is always the remainder's grid").embedding
     }
 
     /// M z = z in place in `grids[0].z`.
