@@ -180,6 +180,15 @@ impl<T: Number> Area<T> {
         unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx) }
     }
 
+    /// The values of row J from I = 0 on, and the one behind them.
+    ///
+    /// # Safety
+    /// Nobody may write this row, and the border that it shares with the next one, while the slice is used.
+    pub unsafe fn longer_row(&self, row: usize) -> &[T] {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(self.start(row as isize, 0), self.cx + 1) }
+    }
+
     /// The cx values of row J from I = shift on, to write.
     ///
     /// # Safety

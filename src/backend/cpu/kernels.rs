@@ -1,7 +1,7 @@
 //! Loops over one row, compiled for several instruction sets (`crate::isa`).
 
 use super::format::{Double, Format};
-use super::neighbours::{EAST, NORTH, Rows};
+use super::neighbours::Rows;
 use crate::backend::storage::Real;
 use crate::backend::{Pivot, sums};
 use crate::isa::for_each_isa;
@@ -11,6 +11,12 @@ use std::marker::PhantomData;
 #[inline(always)]
 fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
     [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
+}
+
+/// n values of a row, and of the next column.
+#[inline(always)]
+fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
+    [&row[..n], &row[1..][..n]]
 }
 
 /// a_0 .. a_3 at i.
@@ -466,21 +472,19 @@ fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
     ]
 }
 
-/// What a row of the next grid's matrix is made from, at kept nodes.
+/// What a row of the next grid's matrix is made from, at kept nodes, whose dropped neighbours stand at their own column and
+/// the next one of the rows below (J) and above (J + 1).
 pub struct Kept<'a, T> {
-    /// Row sums.
-    pub excess: &'a [f64],
-    /// Excess / d of the dropped neighbours to the southwest, southeast, northwest and northeast.
-    pub handed: Rows<'a>,
-    /// Couplings to them.
-    pub diagonal: Rows<'a, T>,
-    /// Couplings at distance two.
-    pub distant: Rows<'a>,
-    /// 1 / d of the dropped neighbours to the southeast, northwest and northeast.
-    pub inverse: [&'a [f64]; 3],
-    /// Other couplings of the southeast one to the northeast, the northwest one to northwest and northeast, the
-    /// northeast one to southeast, northwest and northeast.
-    pub beyond: [&'a [T]; 6],
+    /// Excess / d of the dropped neighbours below and above.
+    pub handed: [&'a [f64]; 2],
+    /// 1 / d of them.
+    pub inverse: [&'a [f64]; 2],
+    /// Couplings of those below to the northwest and northeast.
+    pub below: [&'a [T]; 2],
+    /// Couplings of those above to the southwest, southeast, northwest and northeast.
+    pub above: [&'a [T]; 4],
+    /// Couplings at distance two, to the east and north.
+    pub distant: [&'a [f64]; 2],
 }
 
 for_each_isa! {
@@ -641,35 +645,38 @@ for_each_isa! {
         }
     }
 
-    /// Excess and couplings of a row of the next grid.
+    /// Excess, from that of the kept nodes, and couplings of a row of the next grid.
     fn coarse_couplings<F: Format>(
-        diagonal: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
-        of: Kept<F::Stored>, keeps: f64, loss: f64, unit: f64
+        excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        of: Kept<F::Stored>, keeps: f64, unit: f64
     ) {
-        let n = diagonal.len();
+        let n = excess.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
-        let (excess, handed, distant) = (&of.excess[..n], cut(of.handed, n), cut(of.distant, n));
-        let d = cut(of.diagonal, n);
-        let (h_se, h_nw, h_ne) = (&of.inverse[0][..n], &of.inverse[1][..n], &of.inverse[2][..n]);
-        let [se_ne, nw_nw, nw_ne, ne_se, ne_nw, ne_ne] = of.beyond;
-        let (se_ne, nw_nw, nw_ne) = (&se_ne[..n], &nw_nw[..n], &nw_ne[..n]);
-        let (ne_se, ne_nw, ne_ne) = (&ne_se[..n], &ne_nw[..n], &ne_ne[..n]);
+        let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
+        // At the dropped neighbours; with two names the coupling of the first one in the direction of the second.
+        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.handed[0], n), and_next(of.handed[1], n));
+        let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
+        let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
+        let [southwest, southeast, northwest_of, northeast_of] = of.above;
+        let ([_, ne_sw], [nw_se, ne_se]) = (and_next(southwest, n), and_next(southeast, n));
+        let ([nw_nw, ne_nw], [nw_ne, ne_ne]) = (and_next(northwest_of, n), and_next(northeast_of, n));
         let per_unit = unit.recip();
         for i in 0..n {
-            let a = [wide::<F>(d[0][i], unit), wide::<F>(d[1][i], unit), wide::<F>(d[2][i], unit), wide::<F>(d[3][i], unit)];
-            diagonal[i] = excess[i] - loss * total4(&distant, i) - sum4(a, &handed, i);
-            let (over_se, over_nw, over_ne) = (a[1] * h_se[i], a[2] * h_nw[i], a[3] * h_ne[i]);
-            let to_east = keeps * distant[EAST][i]
-                - over_ne * wide::<F>(ne_se[i], unit)
-                - over_se * wide::<F>(se_ne[i], unit);
-            let to_north = keeps * distant[NORTH][i]
-                - over_ne * wide::<F>(ne_nw[i], unit)
-                - over_nw * wide::<F>(nw_ne[i], unit);
+            let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
+            let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
+            excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
+            // Times the unit of what else is read.
+            let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
+            let over_ne = to_ne * h_ne[i] * unit;
+            let to_east =
+                keeps * distant_east[i] - over_ne * F::read(ne_se[i]).wide() - over_se * F::read(se_ne[i]).wide();
+            let to_north =
+                keeps * distant_north[i] - over_ne * F::read(ne_nw[i]).wide() - over_nw * F::read(nw_ne[i]).wide();
             east[i] = kept::<F>(to_east, per_unit, unit);
             north[i] = kept::<F>(to_north, per_unit, unit);
-            northeast[i] = -over_ne * wide::<F>(ne_ne[i], unit);
-            northwest[i] = -over_nw * wide::<F>(nw_nw[i], unit);
+            northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
+            northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
         }
     }
 }

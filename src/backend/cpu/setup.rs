@@ -29,7 +29,7 @@ use super::kernels::{
     without_positive,
 };
 use super::making::Making;
-use super::neighbours::{Diagonal, Distant, EAST, NORTH, NORTHEAST, NORTHWEST, Rows, SOUTH, SOUTHEAST, Straight, WEST};
+use super::neighbours::{Diagonal, Distant, EAST, NORTH, Rows, SOUTH, Straight, WEST};
 use super::packed::{Packed, PackedGrid, Shape};
 use super::passing::Part;
 use super::spread::{Target, natural_rows};
@@ -744,29 +744,27 @@ impl<'a, F: Format> Levels<'a, F> {
         let (d, h) = (self.diagonal(), &self.inverse.b1);
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
-        let (diagonal, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
+        let (excess, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
         // SAFETY: as the caller promised.
         unsafe {
-            let from = |k: usize, row: usize, shift: isize| d.of[k].row(row, shift);
+            let [southwest, southeast, northwest_of, northeast_of] = &d.of;
+            let distant = self.b2_distant.couplings(row);
+            let t = &self.excess.b1;
             let of = Kept {
-                excess: self.excess.b2.row(row, 0),
-                handed: self.excess.diagonal(Colour::B2, row),
-                diagonal: d.couplings(Colour::B2, row),
-                distant: self.b2_distant.couplings(row),
-                inverse: [h.row(row, 1), h.row(row + 1, 0), h.row(row + 1, 1)],
-                beyond: [
-                    from(NORTHEAST, row, 1),
-                    from(NORTHWEST, row + 1, 0),
-                    from(NORTHEAST, row + 1, 0),
-                    from(SOUTHEAST, row + 1, 1),
-                    from(NORTHWEST, row + 1, 1),
-                    from(NORTHEAST, row + 1, 1),
-                ],
+                handed: [t.longer_row(row), t.longer_row(row + 1)],
+                inverse: [h.longer_row(row), h.longer_row(row + 1)],
+                below: [northwest_of, northeast_of].map(|a| a.longer_row(row)),
+                above: [southwest, southeast, northwest_of, northeast_of].map(|a| a.longer_row(row + 1)),
+                distant: [distant[EAST], distant[NORTH]],
             };
+            excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
             let loss = (1.0 - keeps) * setup.lost();
-            coarse_couplings::<F>(diagonal, east, north, northeast, northwest, of, keeps, loss, setup.unit);
+            if loss > 0.0 {
+                lose(excess, loss, distant);
+            }
+            coarse_couplings::<F>(excess, east, north, northeast, northwest, of, keeps, setup.unit);
         }
-        [diagonal, east, north, northeast, northwest]
+        [excess, east, north, northeast, northwest]
     }
 
     /// Row J of the next grid's matrix, spread over its colours.

@@ -96,8 +96,10 @@ const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 /// The same on black nodes: two columns east, two rows north, and the diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
-/// Two ends are worth it from so many half bandwidths of nodes on.
-const WORTH_ENDS: usize = 5;
+/// From so many nodes on two ends are worth the waits of those who take them out, some microseconds.
+const WORTH_ENDS: usize = 512;
+/// Fewer half bandwidths of nodes would leave next to nothing to the ends.
+const WIDTHS: usize = 3;
 
 /// Nodes in the order in which they are taken out, and those behind them that they are coupled to.
 #[derive(Default)]
@@ -260,9 +262,14 @@ pub struct Band {
 impl Band {
     /// Numbers the nodes.
     pub fn new(remainder: Remainder) -> Result<Self> {
+        Self::with_ends_from(remainder, WORTH_ENDS)
+    }
+
+    /// The same with two ends from so many nodes on.
+    fn with_ends_from(remainder: Remainder, worth: usize) -> Result<Self> {
         let (grid, n) = (remainder.grid, remainder.nodes());
         let width = remainder.bandwidth();
-        let between = if width > 0 && n >= WORTH_ENDS * width { width } else { 0 };
+        let between = if n >= worth && n > WIDTHS * width { width } else { 0 };
         let last = if between > 0 { (n - between) / 2 } else { 0 };
         let first = n - between - last;
         let mut place = zeroed(n, "the exact factor")?;
@@ -385,5 +392,123 @@ impl Band {
     pub fn bytes(&self) -> usize {
         let ends: usize = self.ends.iter().map(|end| lock(end).bytes()).sum();
         ends + self.middle.bytes() + 8 * self.place.len() + 4 * self.number.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::inspection::{Inspection, Questions};
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::{StencilView, View};
+
+    /// A matrix with random couplings where there are nodes, and row sums of `excess`.
+    fn half_stencil(grid: Grid, skew: bool, excess: f64) -> HalfStencil {
+        let mut state = 7_u64;
+        let mut coupling = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            -0.1 - (state >> 40) as f64 / (1 << 24) as f64
+        };
+        let mut a = HalfStencil::zeroed(grid).unwrap();
+        let offsets = if skew { SKEW } else { STRAIGHT };
+        let inside = |i: isize, j: isize| (0..grid.nx as isize).contains(&i) && (0..grid.ny as isize).contains(&j);
+        for (i, j) in (0..grid.ny).flat_map(|j| (0..grid.nx).map(move |i| (i, j))) {
+            let place = ring_index(grid.nx, i, j);
+            a.diagonal[place] = excess;
+            let arrays = [&mut a.east, &mut a.north, &mut a.northeast, &mut a.northwest];
+            for (array, (di, dj)) in arrays.into_iter().zip(offsets) {
+                if inside(i as isize + di, j as isize + dj) {
+                    array[place] = coupling();
+                }
+            }
+        }
+        a
+    }
+
+    #[test]
+    fn two_ends_solve_what_one_does() {
+        let sizes = [(9, 9), (1, 40), (40, 1), (7, 23), (23, 7), (31, 31), (12, 64), (63, 63)];
+        for ((nx, ny), skew, regular) in
+            sizes.into_iter().flat_map(|size| [(size, false, true), (size, true, true), (size, false, false)])
+        {
+            let grid = Grid { nx, ny };
+            let a = half_stencil(grid, skew, if regular { 0.1 } else { 0.0 });
+            // Of what is asked where a pivot is zero: one piece, whose rows all sum to zero.
+            let (none, center) = (vec![0.0; grid.nodes()], vec![4.0; grid.nodes()]);
+            let coupled: Vec<f64> = none.iter().map(|_| -1.0).collect();
+            let mut center_of_neumann = center.clone();
+            for (i, j) in (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))) {
+                let sides = [i > 0, i + 1 < nx, j > 0, j + 1 < ny];
+                center_of_neumann[j * nx + i] = sides.iter().filter(|&&side| side).count() as f64;
+            }
+            let view = |name, values| View::new(name, values, grid, nx);
+            let of_context = StencilView {
+                grid,
+                center: view("center", &center_of_neumann),
+                east: view("east", &coupled),
+                north: view("north", &coupled),
+                corners: None,
+            };
+            let mut inspection = Inspection::default();
+            inspection.start(1).unwrap();
+            inspection.look(0, &of_context, 0..ny, &Questions { finite: true, zero_row_sum: 1e-12 });
+            inspection.finish(&of_context, true).unwrap();
+            let context = PivotContext { a: &of_context, components: &inspection.components };
+            let embedding = Embedding { x0: 0, y0: 0, step: 1 };
+            let remainder = Remainder { grid, skew };
+            let solved = |worth: usize| {
+                let mut band = Band::with_ends_from(remainder, worth).unwrap();
+                let mut z = vec![0.0; ring_len(grid)];
+                // Twice: nothing of the first matrix stays.
+                for _ in 0..2 {
+                    band.begin(&a, skew);
+                    (0..Ends::COUNT).rev().for_each(|k| band.ends(1, embedding).eliminate(k, &context));
+                    band.finish(1, embedding, &context).unwrap();
+                    z.fill(0.0);
+                    let count = band.place.len();
+                    for (k, &place) in band.place.iter().enumerate() {
+                        z[place] = if k % 2 == 0 { 1.0 } else { -1.0 };
+                        // Sums to zero.
+                        if k + 1 == count && count % 2 == 1 {
+                            z[place] = 0.0;
+                        }
+                    }
+                    band.solve(&mut z);
+                }
+                let values: Vec<f64> = band.place.iter().map(|&place| z[place]).collect();
+                let mean = if regular { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 };
+                (values.iter().map(|v| v - mean).collect::<Vec<_>>(), band.middle.count)
+            };
+            let ((one, without), (two, between)) = (solved(usize::MAX), solved(0));
+            let nodes = remainder.nodes();
+            let expected = if nodes > WIDTHS * remainder.bandwidth() { remainder.bandwidth() } else { 0 };
+            assert_eq!((without, between), (0, expected), "{nx} x {ny}");
+            let largest = one.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+            for (one, two) in one.iter().zip(&two) {
+                // Rounding of so many operations each.
+                assert!((one - two).abs() <= 1e-13 * nodes as f64 * largest, "{nx} x {ny}, skew {skew}: {one} {two}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_node_of_the_first_end_comes_first() {
+        let grid = Grid { nx: 9, ny: 40 };
+        let mut a = half_stencil(grid, false, 0.1);
+        for j in [3, 35] {
+            a.diagonal[ring_index(grid.nx, 4, j)] = -100.0;
+        }
+        let ones = vec![1.0; grid.nodes()];
+        let view = |name| View::new(name, &ones, grid, grid.nx);
+        let of_context =
+            StencilView { grid, center: view("center"), east: view("east"), north: view("north"), corners: None };
+        let context = PivotContext { a: &of_context, components: &Inspection::default().components };
+        let mut band = Band::with_ends_from(Remainder { grid, skew: false }, 0).unwrap();
+        let embedding = Embedding { x0: 0, y0: 0, step: 1 };
+        for _ in 0..2 {
+            band.begin(&a, false);
+            (0..Ends::COUNT).for_each(|k| band.ends(1, embedding).eliminate(k, &context));
+            assert!(matches!(band.finish(1, embedding, &context), Err(Error::Matrix { i: 4, j: 3, .. })));
+        }
     }
 }
