@@ -179,15 +179,18 @@ fn copy_lines(target: &mut [f64], source: &[f64]) {
     }
 }
 
-/// The same in half lines.
+/// The same in two halves.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn copy_half_lines(target: &mut [f64], source: &[f64]) {
     use std::arch::x86_64::{_mm256_loadu_pd, _mm256_stream_pd};
-    assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
-    for (target, source) in target.chunks_exact_mut(LINE / 16).zip(source.chunks_exact(LINE / 16)) {
-        // SAFETY: both have four values; the first target begins a cache line, as just checked, and half lines follow.
-        unsafe { _mm256_stream_pd(target.as_mut_ptr(), _mm256_loadu_pd(source.as_ptr())) };
+    for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
+        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
+        // SAFETY: both have eight values; the target begins a cache line, as just checked.
+        unsafe {
+            _mm256_stream_pd(target.as_mut_ptr(), _mm256_loadu_pd(source.as_ptr()));
+            _mm256_stream_pd(target.as_mut_ptr().add(4), _mm256_loadu_pd(source.as_ptr().add(4)));
+        }
     }
 }
 

@@ -151,8 +151,12 @@ impl<F: Format> Packed<F> {
         natural.factorize(&self.below(setup), context, None)
     }
 
-    /// The same by member 0, but for the ends of the exact factor, which two members take out.
+    /// The same by member 0, but for the ends of the exact factor, which two members clear and take out.
     fn share_natural(&self, me: Me, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
+        let ends = self.natural().ends();
+        let own_ends = || (me.index..Ends::COUNT).step_by(me.members);
+        own_ends().for_each(|k| ends.clear(k));
+        me.barrier();
         let mut begun = false;
         if me.index == 0 {
             let mut natural = self.natural();
@@ -162,8 +166,7 @@ impl<F: Format> Packed<F> {
             self.note(result);
         }
         me.barrier();
-        let ends = self.natural().ends();
-        (me.index..Ends::COUNT).step_by(me.members).for_each(|k| ends.eliminate(k, context));
+        own_ends().for_each(|k| ends.eliminate(k, context));
         me.barrier();
         if begun {
             self.note(self.natural().finish(&self.below(setup), context));

@@ -145,7 +145,7 @@ impl Piece {
     fn clear(&mut self) {
         self.couplings.fill(0.0);
         self.excess.fill(0.0);
-        (self.waits, self.failure) = (true, None);
+        (self.waits, self.failure) = (false, None);
     }
 
     fn couple(&mut self, first: usize, distance: usize, value: f64) {
@@ -234,6 +234,11 @@ pub struct Ends {
 impl Ends {
     pub const COUNT: usize = 2;
 
+    /// Room in end k for new numbers.
+    pub fn clear(&self, k: usize) {
+        lock(&self.pieces[k]).clear();
+    }
+
     /// Takes end k out, if that is to be done.
     pub fn eliminate(&self, k: usize, context: &PivotContext) {
         let mut piece = lock(&self.pieces[k]);
@@ -301,13 +306,15 @@ impl Band {
         Ok(Self { width, number, place, ends: Arc::new([Mutex::new(first), Mutex::new(last)]), middle })
     }
 
-    /// Takes the half stencil `a` (excess form) on the numbered nodes: then come [`Ends::eliminate`] and `finish`.
+    /// Takes the half stencil `a` (excess form) on the numbered nodes, after [`Ends::clear`]: then come [`Ends::eliminate`] and
+    /// `finish`.
     pub fn begin(&mut self, a: &HalfStencil, skew: bool) {
         let stride = ring_stride(a.nx) as isize;
         let n = self.place.len();
         let [first, last] = &*self.ends;
         let (mut first, mut last, middle) = (lock(first), lock(last), &mut self.middle);
-        [&mut *first, &mut *last, &mut *middle].into_iter().for_each(Piece::clear);
+        middle.clear();
+        (first.waits, last.waits) = (true, true);
         // Where the middle begins, and what is behind it.
         let (start, behind) = (first.count, n - last.count);
         let offsets = if skew { SKEW } else { STRAIGHT };
@@ -461,6 +468,7 @@ mod tests {
                 let mut z = vec![0.0; ring_len(grid)];
                 // Twice: nothing of the first matrix stays.
                 for _ in 0..2 {
+                    (0..Ends::COUNT).for_each(|k| band.ends(1, embedding).clear(k));
                     band.begin(&a, skew);
                     (0..Ends::COUNT).rev().for_each(|k| band.ends(1, embedding).eliminate(k, &context));
                     band.finish(1, embedding, &context).unwrap();
@@ -506,6 +514,7 @@ mod tests {
         let mut band = Band::with_ends_from(Remainder { grid, skew: false }, 0).unwrap();
         let embedding = Embedding { x0: 0, y0: 0, step: 1 };
         for _ in 0..2 {
+            (0..Ends::COUNT).for_each(|k| band.ends(1, embedding).clear(k));
             band.begin(&a, false);
             (0..Ends::COUNT).for_each(|k| band.ends(1, embedding).eliminate(k, &context));
             assert!(matches!(band.finish(1, embedding, &context), Err(Error::Matrix { i: 4, j: 3, .. })));

@@ -338,13 +338,15 @@ impl NaturalLevels {
         context: &PivotContext,
         exact: Option<(&[f64], &mut HalfStencil)>,
     ) -> Result<()> {
-        self.begin(setup, context, exact)?;
         let ends = self.ends();
+        (0..Ends::COUNT).for_each(|k| ends.clear(k));
+        self.begin(setup, context, exact)?;
         (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
         self.finish(setup, context)
     }
 
-    /// The same to where the exact factor is left: then come its `ends`, which may go to several threads, and `finish`.
+    /// The same to where the exact factor is left, once its `ends` are cleared: then these are taken out, by several threads
+    /// if need be, and `finish` comes.
     pub fn begin(
         &mut self,
         setup: &Setup,
@@ -372,7 +374,7 @@ impl NaturalLevels {
         Ok(())
     }
 
-    /// The ends of the exact factor, to be taken out after `begin` and before `finish`.
+    /// The ends of the exact factor.
     pub fn ends(&self) -> Ends {
         self.band.ends(self.levels + 1, self.embedding())
     }
