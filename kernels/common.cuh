@@ -394,6 +394,12 @@ __device__ inline int quotient(int n, int d) {
 // has left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
 
+// The same by blocks: the last one of a block's tiles, from which it goes back; -1: it has none.
+__device__ inline int last_tile(int tiles, Team team) {
+    const int place = team.is_mine() ? team.place() : tiles;
+    return place < tiles ? place + quotient(tiles - 1 - place, team.size()) * team.size() : -1;
+}
+
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks()) {
@@ -403,29 +409,6 @@ __device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks(
         const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
         const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
-    }
-}
-
-// The same in two parts, `load` and `store` of what it gave: all reads before the first write, for BATCH tiles side by side.
-template <Way WAY, int BATCH, class Load, class Store>
-__device__ inline void over_area_in_batches(const Geometry &g, Load load, Store store) {
-    constexpr int COLUMNS = BATCH * TILE_X;
-    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    for (int k = blockIdx.x; k < tiles; k += gridDim.x) {
-        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
-        decltype(load(0, 0)) v[BATCH];
-        int i[BATCH], j[BATCH];
-#pragma unroll
-        for (int u = 0; u < BATCH; ++u) {
-            i[u] = (tile - row * across) * COLUMNS + u * TILE_X + ti;
-            j[u] = tj < TILE_Y && i[u] < g.cx ? row * TILE_Y + tj : g.cy;
-            if (j[u] < g.cy) v[u] = load(i[u], j[u]);
-        }
-#pragma unroll
-        for (int u = 0; u < BATCH; ++u) {
-            if (j[u] < g.cy) store(i[u], j[u], v[u]);
-        }
     }
 }
 

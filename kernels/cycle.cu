@@ -207,7 +207,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first<1>(a.first, now, state.rho, norm2);
+                descend_first<1, false>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team());

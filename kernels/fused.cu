@@ -36,7 +36,7 @@ template <class F> struct FirstArgs {
     double *sigma_partial;
     int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
     int once;                     // the L2 cache holds what an iteration reads, but not with what it reads once too
-    int rows;                     // of a tile of B0
+    int rows, rows_down;          // of a tile of B0, of F0
     int with_x;                   // B0 advances x too
     int pairs;                    // x takes two steps at once
     uint64_t conditional;         // handle of the WHILE node; 0: none
@@ -46,81 +46,89 @@ template <int N> struct Count {
     static constexpr int value = N;
 };
 
-// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>.
-template <int BATCH, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
+// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers for all values of a place
+// at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from the last to the first: what it has left in the L2
+// cache, where it has few.
+template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     using Vector = typename F::Vector;
+    constexpr int COLUMNS = BATCH * TILE_X;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const bool update = a.how == LOOP || a.how == RENEWED;
-    if (a.how == LOOP && s.done) return;
+    const bool update = a.how == LOOP || a.how == RENEWED, over = a.how == LOOP && s.done;
     const Vector alpha = update ? Vector(s.alpha) : Vector(0);
     const int parity = s.parity;
     // The loop's turn flips the parity after this kernel.
-    const Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity];
+    const Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
     Vector *out1 = a.v.r_b1[parity ^ 1];
-    const Vector *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
     const Vector *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    // One place at a time where kernels have no registers to spare.
-    if constexpr (BATCH == 1) {
+    // Values sw, se, nw, ne of b1 and the one of b2.
+    struct Place {
+        int64_t c;  // -1: beside the area
+        Vector q[5], r[5];
+        Real h[4], d[4];
+    };
+    const auto couplings = [&](Place &v) {
+        const int64_t of[4] = {v.c, v.c + 1, v.c + n, v.c + n + 1};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            v.h[k] = fixed(h[of[k]]);
+            v.d[k] = F::read(d[(3 - k) * p + of[k]]);
+        }
+    };
+    const auto load = [&](int i, int j, Place &v) {
+        const int64_t c = v.c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
+        if (SPARE) couplings(v);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) v.q[k] = update ? q1[of[k]] : Vector(0);
+        v.q[4] = update ? q2[c] : Vector(0);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) v.r[k] = in1[of[k]];
+        v.r[4] = in2[c];
+    };
+    const auto store = [&](int i, int j, Place &v) {
+        if (update) {
+#pragma unroll
+            for (int k = 0; k < 5; ++k) v.r[k] -= alpha * v.q[k];
+            out1[v.c] = v.r[0];
+            a.v.r_b2[v.c] = v.r[4];
+        }
+        if (!SPARE) couplings(v);
+        const Real scaled = v.h[0] * Real(v.r[0]);
+        rho += double(v.r[0]) * scaled;
+        norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
+        const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
+        a.k.kept.put(i, j, Real(v.r[4]) - near);
+    };
+    if constexpr (!SPARE) {
         over_area<BACKWARDS>(g, [&](int i, int j) {
-            const int64_t c = g.at(i, j);
-            Vector sw = in1[c], se = in1[c + 1], nw = in1[c + n], ne = in1[c + n + 1], own = in2[c];
-            if (update) {
-                sw -= alpha * q1[c];
-                se -= alpha * q1[c + 1];
-                nw -= alpha * q1[c + n];
-                ne -= alpha * q1[c + n + 1];
-                own -= alpha * q2[c];
-                out1[c] = sw;
-                a.v.r_b2[c] = own;
-            }
-            const Real scaled = fixed(h[c]) * Real(sw);
-            rho += double(sw) * scaled;
-            norm2 += double(sw) * sw + double(own) * own;
-            const Real near = (F::read(d[NE * p + c]) * scaled + F::read(d[NW * p + c + 1]) * (fixed(h[c + 1]) * Real(se))) +
-                              (F::read(d[SE * p + c + n]) * (fixed(h[c + n]) * Real(nw)) + F::read(d[SW * p + c + n + 1]) * (fixed(h[c + n + 1]) * Real(ne)));
-            a.k.kept.put(i, j, Real(own) - near);
+            Place v;
+            load(i, j, v);
+            store(i, j, v);
         });
         return;
     }
-    // Values sw, se, nw, ne of b1 and the one of b2.
-    struct Loaded {
-        Vector r[5], q[5];
-        Real h[4], d[4];
-    };
-    over_area_in_batches<BACKWARDS, BATCH>(
-        g,
-        [&](int i, int j) {
-            const int64_t c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
-            Loaded v;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X, rows = a.rows_down;
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
+    for (int tile = last_tile(across * down, all_blocks()); tile >= 0; tile -= gridDim.x) {
+        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS + ti;
+        for (int j = (row + 1) * rows - TILE_Y + tj; j >= row * rows; j -= TILE_Y) {
+            Place places[BATCH];
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                v.r[k] = in1[of[k]];
-                v.q[k] = update ? q1[of[k]] : Vector(0);
-                v.h[k] = fixed(h[of[k]]);
-                v.d[k] = F::read(d[(3 - k) * p + of[k]]);
+            for (int u = 0; u < BATCH; ++u) {
+                const int i = i0 + u * TILE_X;
+                places[u].c = -1;
+                if (i < g.cx && j < g.cy) load(i, j, places[u]);
             }
-            v.r[4] = in2[c];
-            v.q[4] = update ? q2[c] : Vector(0);
-            return v;
-        },
-        [&](int i, int j, Loaded &v) {
-            const int64_t c = g.at(i, j);
-            if (update) {
+            if (over) return;
 #pragma unroll
-                for (int k = 0; k < 5; ++k) v.r[k] -= alpha * v.q[k];
-                out1[c] = v.r[0];
-                a.v.r_b2[c] = v.r[4];
+            for (int u = 0; u < BATCH; ++u) {
+                if (places[u].c >= 0) store(i0 + u * TILE_X, j, places[u]);
             }
-            const Real scaled = v.h[0] * Real(v.r[0]);
-            rho += double(v.r[0]) * scaled;
-            norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
-            const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
-            a.k.kept.put(i, j, Real(v.r[4]) - near);
-        });
+        }
+    }
 }
 
 // z on b1 from the kept values.
@@ -148,7 +156,7 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 
 template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first<BATCH_OF<typename F::Vector>>(a, *a.v.scalars, rho, norm2);
+    descend_first<BATCH_OF<typename F::Vector>, true>(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);

@@ -119,9 +119,9 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int p = int(g.plane), n = g.stride;
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
-    for (int back = team.is_mine() ? team.place() : tiles; back < tiles; back += team.size()) {
-        const int tile = tiles - 1 - back, row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
+    for (int tile = last_tile(across * down, team); tile >= 0; tile -= team.size()) {
+        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
         Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, to1[2] = {0, 0}, to2[2] = {0, 0}, here = 0, b1 = 0;

@@ -72,6 +72,18 @@ impl Geometry {
         let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
         if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
     }
+
+    /// Of the pass before it, which begins where that has ended: the same, where a block has few tiles of them.
+    pub fn big_rows_down(&self, single: bool) -> i32 {
+        let rows = self.big_rows(single);
+        let few = self.big_tiles(TILE.0, rows) <= 8 * MOST_BLOCKS as usize;
+        if few { rows } else { TILE.1 as i32 }
+    }
+
+    /// Blocks that go over tiles of so many rows. Tiles that are wider leave blocks without one.
+    pub fn first_blocks(&self, rows: i32) -> u32 {
+        self.big_tiles(TILE.0, rows).clamp(1, MOST_BLOCKS as usize) as u32
+    }
 }
 
 /// What there is, the first on large grids.
@@ -587,6 +599,7 @@ pub struct FirstArgs {
     pub how: i32,
     pub once: i32,
     pub rows: i32,
+    pub rows_down: i32,
     pub with_x: i32,
     pub pairs: i32,
     pub conditional: u64,
@@ -1143,11 +1156,11 @@ kernels! {
     }
     vectors {
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.blocks(), OVER_AREA;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA;
     /// Up it, to z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
-    /// Up it, to p, x where it is due, q = S1 p, sigma. Tiles that are wider leave blocks without one.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.big_tiles(TILE.0, a.rows).clamp(1, MOST_BLOCKS as usize) as u32, OVER_AREA;
+    /// Up it, to p, x where it is due, q = S1 p, sigma.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA;
     }
     together {
     /// A run of steps on small grids.

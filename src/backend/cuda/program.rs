@@ -460,7 +460,7 @@ impl Programs {
 
     /// Blocks whose parts of <r, r> there are.
     fn norm_count(&self, k: &Packed) -> u32 {
-        if self.whole(k) { self.together.blocks } else { k.grids[0].k.g.blocks() }
+        if self.whole(k) { self.together.blocks } else { k.first_blocks() }
     }
 
     fn range(&self, part: Part) -> Range<usize> {
@@ -478,12 +478,18 @@ fn beside(op: &Op) -> i32 {
 }
 
 impl Packed {
+    /// Of the passes over the first grid.
+    fn first_blocks(&self) -> u32 {
+        self.first.g.first_blocks(self.first.g.big_rows(self.shape.single))
+    }
+
     fn blocks_of(&self, op: &Op) -> u32 {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
             }
+            kind::DESCEND_FIRST => self.first_blocks(),
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }
@@ -512,6 +518,7 @@ impl Packed {
             how: how as i32,
             once: i32::from(self.reads_once),
             rows: self.first.g.big_rows(self.shape.single),
+            rows_down: self.first.g.big_rows_down(self.shape.single),
             with_x: i32::from(how == How::Loop),
             pairs: i32::from(self.steps_in_pairs()),
             conditional: 0,
