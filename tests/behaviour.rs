@@ -587,6 +587,31 @@ fn null_space_option() {
     }
 }
 
+/// Of several nodes that the exact factor refuses the first is named, whichever of its ends comes to one first, and whoever takes them out.
+/// 713 nodes are left here, those of rows 3, 7, 11 and so on.
+#[test]
+fn the_first_refused_node_is_named() {
+    let regular = neumann_const(130, 91).center.iter().map(|c| c + 0.1).collect::<Vec<_>>();
+    for rows in [[11, 87], [47, 87], [83, 87], [11, 47]] {
+        let mut a = neumann_const(130, 91);
+        a.center.clone_from(&regular);
+        for row in rows {
+            a.center[row * 130 + 67] -= 3.0;
+        }
+        for backend in BACKENDS {
+            let solver = Solver::new(130, 91, &format!("{backend} levels=4 precision=f64"));
+            let failure = solver.factorize(&a).unwrap_err();
+            failure.expect(status::MATRIX, &[&format!("(67, {})", rows[0]), "level 5", "pivot"]);
+            // Nothing of it stays.
+            a.center.clone_from(&regular);
+            assert_eq!(solver.factorize(&a), Ok(status::OK), "{backend}");
+            for row in rows {
+                a.center[row * 130 + 67] -= 3.0;
+            }
+        }
+    }
+}
+
 #[test]
 fn version_and_status_texts() {
     let text = |p| {

@@ -100,6 +100,7 @@ impl Bf16 {
     /// One that v is already.
     #[inline(always)]
     pub fn same(v: f32) -> Self {
+        debug_assert!(v.to_bits() & 0xffff == 0 || v.is_nan(), "rounded before");
         Self((v.to_bits() >> 16) as u16)
     }
 

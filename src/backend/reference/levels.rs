@@ -5,13 +5,13 @@
 //! 2q + 2 does the same to the black nodes that are not kept; what is left is the half stencil of grid
 //! q + 1. (Report, section 2.2.)
 
-use super::band::{Band, Ends};
+use super::band::{Band, Ends, Site};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::backend::storage::Storage;
 use crate::backend::sums::dot;
 use crate::backend::{Pivot, PivotContext, Setup};
-use crate::error::{Result, zeroed};
-use crate::grid::levels::{Embedding, Grid};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::levels::{Embedding, Grid, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use std::ops::Range;
 
@@ -37,6 +37,7 @@ pub struct NaturalLevels {
     pub grids: Vec<NaturalGrid>,
     first_level: usize,
     levels: usize,
+    remainder: Remainder,
     band: Band,
     /// First grid of each section, and what recursions need there.
     sections: Vec<Section>,
@@ -283,6 +284,12 @@ fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
     excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
 }
 
+/// The matrix on the nodes that the levels leave.
+fn remainder_of(grids: &[NaturalGrid], remainder: Remainder) -> &HalfStencil {
+    let last = grids.last().expect("there is always the remainder's grid");
+    if remainder.skew { &last.skew } else { &last.straight }
+}
+
 impl NaturalLevels {
     /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says. `schur`: sweeps
     /// are on black nodes alone, from the second level on.
@@ -315,6 +322,7 @@ impl NaturalLevels {
             grids,
             first_level,
             levels,
+            remainder: grid.remainder(local),
             band: Band::new(grid.remainder(local))?,
             sections,
             first_recursion,
@@ -367,29 +375,39 @@ impl NaturalLevels {
                 fine[q].eliminate_dropped(level + 1, setup, context, &mut coarse[0].straight)?;
             }
         }
-        let last = self.grids.last().expect("there is always the remainder's grid");
-        let skew = (self.levels - self.first_level) % 2 == 1;
-        let remainder = if skew { &last.skew } else { &last.straight };
-        self.band.begin(remainder, skew);
+        self.band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
         Ok(())
     }
 
     /// The ends of the exact factor.
     pub fn ends(&self) -> Ends {
-        self.band.ends(self.levels + 1, self.embedding())
+        self.band.ends(self.site())
     }
 
     /// The rest of the exact factor, and the cycle.
     pub fn finish(&mut self, setup: &Setup, context: &PivotContext) -> Result<()> {
-        self.band.finish(self.levels + 1, self.embedding(), context)?;
+        if let Err(error) = self.band.finish(self.site(), context) {
+            return Err(self.first_refused(context).unwrap_or(error));
+        }
         self.stored = (setup.storage, setup.unit);
         self.recursion = cycle::prepare(self, &setup.cycle, 1.0);
         Ok(())
     }
 
-    /// Where the remainder lies.
-    fn embedding(&self) -> Embedding {
-        self.grids.last().expect("there is always the remainder's grid").embedding
+    /// The nodes of the exact factor.
+    fn site(&self) -> Site {
+        let last = self.grids.last().expect("there is always the remainder's grid");
+        Site { level: self.levels + 1, embedding: last.embedding }
+    }
+
+    /// Where the exact factor has refused a node, the first such node in order: two ends come to others before it. None where there is
+    /// no memory to look for it, or rounding has it that none is refused in order.
+    fn first_refused(&self, context: &PivotContext) -> Option<Error> {
+        let mut band = Band::with_one_end(self.remainder).ok()?;
+        band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
+        let ends = band.ends(self.site());
+        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
+        band.finish(self.site(), context).err()
     }
 
     /// M z = z in place in `grids[0].z`.
