@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 thread_local! {
     static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
@@ -24,9 +25,31 @@ pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Polls before a waiting member gives its core away: about ten microseconds, longer than members differ in a
-/// step, shorter than a time slice.
-const SPINS: usize = 400;
+/// How long a waiting member polls before it gives its core away: longer than what one member does alone in an iteration (small
+/// grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
+const PATIENCE: Duration = Duration::from_micros(500);
+/// Polls between two looks at the clock, a few microseconds.
+const POLLS: usize = 256;
+
+/// The polls of one wait.
+struct Polls {
+    until: Option<Instant>,
+    done: usize,
+    may_spin: bool,
+}
+
+impl Polls {
+    /// Whether to poll again at once.
+    fn again(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.done += 1;
+        if self.may_spin && self.done.is_multiple_of(POLLS) {
+            let now = Instant::now();
+            self.may_spin = now < *self.until.get_or_insert(now + PATIENCE);
+        }
+        self.may_spin
+    }
+}
 
 /// One member of a running team.
 #[derive(Clone, Copy)]
@@ -54,13 +77,14 @@ impl Me<'_> {
     /// Waits until `member` has come to `point` of stage `stage`; what it wrote before is then visible.
     pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
         let post = &self.barrier.posts[member].0[point as usize];
-        let mut spins = 0;
+        let mut polls = self.barrier.polls();
         while post.load(Ordering::Acquire) < stage {
             if self.barrier.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            spins += 1;
-            if spins < self.barrier.spins { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if !polls.again() {
+                give_way();
+            }
         }
     }
 
@@ -95,7 +119,8 @@ struct Abandoned;
 /// Counts members in; the last one lets all go.
 struct Barrier {
     members: usize,
-    spins: usize,
+    /// With more members than cores, a spinning one keeps another from working.
+    may_spin: bool,
     arrived: AtomicUsize,
     round: AtomicUsize,
     broken: AtomicBool,
@@ -105,6 +130,10 @@ struct Barrier {
 }
 
 impl Barrier {
+    fn polls(&self) -> Polls {
+        Polls { until: None, done: 0, may_spin: self.may_spin }
+    }
+
     fn wait(&self) {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
@@ -112,14 +141,12 @@ impl Barrier {
             self.release(round.wrapping_add(1));
             return;
         }
-        let mut spins = 0;
+        let mut polls = self.polls();
         while self.round.load(Ordering::Acquire) == round {
             if self.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            if spins < self.spins {
-                spins += 1;
-                std::hint::spin_loop();
+            if polls.again() {
                 continue;
             }
             let guard = lock(&self.asleep);
@@ -193,8 +220,7 @@ impl Team {
         let shared = Arc::new(Shared {
             barrier: Barrier {
                 members,
-                // With more members than cores, a spinning one keeps another from working.
-                spins: if members <= cores { SPINS } else { 0 },
+                may_spin: members <= cores,
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
@@ -278,11 +304,9 @@ impl Drop for Team {
 
 impl Shared {
     fn wait_until_finished(&self) {
-        let mut spins = 0;
+        let mut polls = self.barrier.polls();
         while self.running.load(Ordering::Acquire) > 0 {
-            if spins < self.barrier.spins {
-                spins += 1;
-                std::hint::spin_loop();
+            if polls.again() {
                 continue;
             }
             let order = self.order();
