@@ -25,11 +25,11 @@ pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// How long a waiting member polls before it gives its core away: longer than what one member does alone in an iteration (small
-/// grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
+/// Polls before a waiting member offers its core to others: about ten microseconds, longer than members differ in a step.
+const POLLS: usize = 400;
+/// How long it goes on polling between such offers before it sleeps: longer than what one member does alone in an iteration
+/// (small grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
 const PATIENCE: Duration = Duration::from_micros(500);
-/// Polls between two looks at the clock, a few microseconds.
-const POLLS: usize = 256;
 
 /// The polls of one wait.
 struct Polls {
@@ -41,9 +41,11 @@ struct Polls {
 impl Polls {
     /// Whether to poll again at once.
     fn again(&mut self) -> bool {
-        std::hint::spin_loop();
-        self.done += 1;
-        if self.may_spin && self.done.is_multiple_of(POLLS) {
+        if self.may_spin && self.done < POLLS {
+            self.done += 1;
+            std::hint::spin_loop();
+        } else if self.may_spin {
+            give_way();
             let now = Instant::now();
             self.may_spin = now < *self.until.get_or_insert(now + PATIENCE);
         }
