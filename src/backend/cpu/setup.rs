@@ -154,6 +154,13 @@ impl<F: Format> Packed<F> {
     /// The same by member 0, but for the ends of the exact factor, which two members clear and take out.
     fn share_natural(&self, me: Me, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
         let ends = self.natural().ends();
+        if !ends.are_two() {
+            if me.index == 0 {
+                self.note(self.factorize_natural(setup, context, scratch));
+            }
+            return;
+        }
+        // Ends are clear before member 0 fills them, filled before they are taken out, and out before what is between them is.
         let own_ends = || (me.index..Ends::COUNT).step_by(me.members);
         own_ends().for_each(|k| ends.clear(k));
         me.barrier();

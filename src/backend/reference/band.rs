@@ -230,6 +230,11 @@ pub struct Ends {
 impl Ends {
     pub const COUNT: usize = 2;
 
+    /// Whether the second one has nodes.
+    pub fn are_two(&self) -> bool {
+        lock(&self.pieces[1]).count > 0
+    }
+
     /// Room in end k for new numbers.
     pub fn clear(&self, k: usize) {
         lock(&self.pieces[k]).clear();
