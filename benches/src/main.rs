@@ -118,7 +118,7 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
         ("figure_10", "smoother inversion".to_owned()),
         ("ghost_exchange", "smoother exchange".to_owned()),
         ("block_products", "smoother forms".to_owned()),
-        ("solve", format!("solve poisson_f -n {n} --baseline mic --repeats 3")),
+        ("solve", format!("solve poisson_f -n {n} --baseline mic --baseline ic --repeats 3")),
     ];
     // Speed-up is told against the last, which is one core.
     const MARCH: &str = "--options \"backend=cpu\" --options \"backend=cpu threads=1\"";

@@ -37,7 +37,7 @@ struct Bench {
     /// Records; those without a figure are passed over.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Folder of the pictures.
+    /// Folder of the pictures, made where it is not there.
     #[arg(short, long, default_value = ".")]
     output: PathBuf,
 }
@@ -125,6 +125,8 @@ fn draw_convergence(options: &Convergence) -> Result<(), String> {
 }
 
 fn draw_bench(options: &Bench) -> Result<(), String> {
+    std::fs::create_dir_all(&options.output)
+        .map_err(|error| format!("cannot make {}: {error}", options.output.display()))?;
     for file in &options.files {
         let record = rrbsolver_benches::record::Record::read(file)?;
         for (name, svg) in bench::draw(&record)? {
