@@ -65,14 +65,16 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems
 /// by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays,
 /// else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What auto came to by
-/// trying, v or f64, holds for the matrices after it until an option changes: a new handle tries again.
+/// trying, v or f64, holds for the matrices after it until an option of the choice changes: a new handle tries again.
 /// `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
 /// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
 /// and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
 /// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
 /// coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
-/// or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6, v after amli), at each change where
-/// matrices of more than two kinds take turns, or knows more pieces of land and closed basins. Arrays of two kinds stay. Source: report 16-06, section 2.2.
+/// or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed
+/// basins. Arrays of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a
+/// matrix comes for which it takes v, the levels and the exact factor of v are made anew, once.
+/// Source: report 16-06, section 2.2.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
@@ -102,7 +104,7 @@ pub unsafe extern "C" fn rrb_factorize(
 /// `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
 /// `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
 /// `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
-/// the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 125 bytes of memory traffic per
+/// the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per
 /// unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two per
 /// shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
 ///
