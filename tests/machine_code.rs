@@ -10,6 +10,14 @@ use common::problems::poisson;
 use std::collections::BTreeMap;
 use std::process::Command;
 
+/// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has compiled
+/// in the same way is bits alone, 64 of them, which no set needs loops for.
+const SOURCES: [([&str; 2], &str); 3] = [
+    (["cpu", "kernels"], include_str!("../src/backend/cpu/kernels.rs")),
+    (["reference", "band"], include_str!("../src/backend/reference/band.rs")),
+    (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
+];
+
 /// Loops of `for_each_isa` whose work is to move numbers or to look at their bits.
 const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
 
@@ -80,12 +88,12 @@ fn identifiers(symbol: &str) -> Vec<&str> {
     found
 }
 
-/// Of a loop over rows: its name and instruction set.
-fn kernel(symbol: &str) -> Option<(&str, &str)> {
+/// Of a loop over rows: its module, name and instruction set.
+fn kernel(symbol: &str) -> Option<(&str, &str, &str)> {
     let path = identifiers(symbol);
-    let at = path.iter().position(|&name| name == "kernels").filter(|&at| at > 0 && path[at - 1] == "cpu")?;
-    let set = path.get(at + 2).copied().filter(|set| ["avx2", "avx512"].contains(set)).unwrap_or("portable");
-    Some((path.get(at + 1)?, set))
+    let at = path.windows(2).position(|two| SOURCES.iter().any(|(module, _)| two == module))?;
+    let set = path.get(at + 3).copied().filter(|set| ["avx2", "avx512"].contains(set)).unwrap_or("portable");
+    Some((path[at + 1], path.get(at + 2)?, set))
 }
 
 /// Additions, multiplications, divisions and the like of floating-point numbers, by the form of their operands.
@@ -168,29 +176,33 @@ fn row_loops_are_vectors() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("objdump writes text");
 
-    let wanted = names(include_str!("../src/backend/cpu/kernels.rs"));
-    assert!(wanted.len() > 30, "{wanted:?}");
-    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let of =
+        |([_, module], source): ([&'static str; 2], &str)| names(source).into_iter().map(move |name| (module, name));
+    let wanted: Vec<(&str, String)> = SOURCES.into_iter().flat_map(of).collect();
+    let found = SOURCES.map(|([_, module], _)| wanted.iter().filter(|w| w.0 == module).count());
+    assert!(found[0] > 30 && found[1] >= 4 && found[2] >= 1, "{wanted:?}");
+    let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     let mut faults = Vec::new();
     for function in text.split("\n\n") {
         let mut lines = function.trim_start().lines();
         let symbol = lines.next().and_then(|l| l.split_once('<')).map_or("", |(_, symbol)| symbol);
-        let Some((name, set)) = kernel(symbol).filter(|(name, _)| wanted.iter().any(|w| w == name)) else { continue };
+        let is_wanted = |&(module, name, _): &(&str, &str, &str)| wanted.iter().any(|w| w.0 == module && w.1 == name);
+        let Some((module, name, set)) = kernel(symbol).filter(is_wanted) else { continue };
         let body: Vec<Instruction> = lines.filter_map(instruction).collect();
-        *seen.entry((name, set)).or_default() += 1;
+        *seen.entry((module, name, set)).or_default() += 1;
         if let Some(fault) = fault(name, set, &body) {
             faults.push(format!("{name}, {set}: {fault}"));
         }
     }
-    for name in &wanted {
+    for (module, name) in &wanted {
         for set in ["avx512", "avx2"] {
-            if !seen.contains_key(&(name, set)) {
+            if !seen.contains_key(&(*module, name, set)) {
                 faults.push(format!("{name} is not there for {set}"));
             }
         }
     }
     for name in OF_AN_ITERATION {
-        if !seen.contains_key(&(name, "portable")) {
+        if !seen.contains_key(&("kernels", name, "portable")) {
             faults.push(format!("{name} is not there for all machines"));
         }
     }
@@ -207,12 +219,19 @@ fn row_loops_are_vectors() {
 fn listings_are_understood() {
     assert_eq!(
         kernel("_ZN9rrbsolver7backend3cpu7kernels5scale6avx51217h8658edb200ffb4e0E>:"),
-        Some(("scale", "avx512"))
+        Some(("kernels", "scale", "avx512"))
     );
-    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu7kernels3dot17h8658edb200ffb4e0E>:"), Some(("dot", "portable")));
+    assert_eq!(
+        kernel("_ZN9rrbsolver7backend3cpu7kernels3dot17h8658edb200ffb4e0E>:"),
+        Some(("kernels", "dot", "portable"))
+    );
     assert_eq!(
         kernel("_RINvNvNtNtNtCs1_9rrbsolver7backend3cpu7kernels5scale4avx2NtNtB8_6format5BrainEBa_"),
-        Some(("scale", "avx2"))
+        Some(("kernels", "scale", "avx2"))
+    );
+    assert_eq!(
+        kernel("_ZN9rrbsolver7backend9reference4band7forward4avx217h8658edb200ffb4e0E>:"),
+        Some(("band", "forward", "avx2"))
     );
     assert_eq!(kernel("_ZN9rrbsolver7backend3cpu5fused6avx51217h8658edb200ffb4e0E>:"), None);
     let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
