@@ -128,7 +128,7 @@ impl Remainder {
         band.min(self.nodes() - 1)
     }
 
-    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to a ninth more.
+    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to an eighth more.
     pub fn band_entries(&self) -> u128 {
         self.nodes() as u128 * self.bandwidth().max(1) as u128
     }
