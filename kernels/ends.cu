@@ -163,10 +163,13 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             v[4] = fixed(to_r1[E * p + c]);
             v[1] = fixed(to_r2[W * p + c]);
             v[6] = fixed(to_r2[N * p + c]);
-            const double near1 = (fixed(to_r1[W * p + c]) * guess(i - 1, j + 1) + v[4] * x2) + (v[3] * x1 + fixed(to_r1[N * p + c]) * guess(i, j + 2));
-            const double near2 = (v[1] * x1 + fixed(to_r2[E * p + c]) * guess(i + 2, j)) + (fixed(to_r2[S * p + c]) * guess(i + 1, j - 1) + v[6] * x2);
+            const double t1[4] = {fixed(to_r1[W * p + c]), v[4], v[3], fixed(to_r1[N * p + c])};
+            const double t2[4] = {v[1], fixed(to_r2[E * p + c]), fixed(to_r2[S * p + c]), v[6]};
+            const double u1[4] = {guess(i - 1, j + 1), x2, x1, guess(i, j + 2)}, u2[4] = {x1, guess(i + 2, j), guess(i + 1, j - 1), x2};
+            const double near1 = (t1[0] * u1[0] + t1[1] * u1[1]) + (t1[2] * u1[2] + t1[3] * u1[3]);
+            const double near2 = (t2[0] * u2[0] + t2[1] * u2[1]) + (t2[2] * u2[2] + t2[3] * u2[3]);
             const double center_r1 = fixed(center[R1 * p]), center_r2 = fixed(center[R2 * p]);
-            const double on_r1 = b_r1 - (center_r1 * x_r1 + near1), on_r2 = b_r2 - (center_r2 * x_r2 + near2);
+            const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1), on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
             keep(red1, (tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
             keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
@@ -210,7 +213,10 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
         const auto near_b2 = [&](const double *r1, const double *r2) {
             return (v[4] * r1[e1] + v[5] * r1[e1 + 1]) + (v[6] * r2[e2] + v[7] * r2[e2 + ACROSS]);
         };
-        const double on_b1 = b1 - (center1 * x1 + near_b1(red1.x, red2.x)), on_b2 = b2 - (center2 * x2 + near_b2(red1.x, red2.x));
+        const double t1[4] = {v[0], v[1], v[2], v[3]}, t2[4] = {v[4], v[5], v[6], v[7]};
+        const double u1[4] = {red2.x[e2 - 1], red2.x[e2], red1.x[e1 - ACROSS], red1.x[e1]};
+        const double u2[4] = {red1.x[e1], red1.x[e1 + 1], red2.x[e2], red2.x[e2 + ACROSS]};
+        const double on_b1 = residual_of_row(b1, center1, x1, t1, u1), on_b2 = residual_of_row(b2, center2, x2, t2, u2);
         whole += on_b1 * on_b1 + on_b2 * on_b2;
         b1 -= near_b1(red1.b, red2.b);
         b2 -= near_b2(red1.b, red2.b);
@@ -229,9 +235,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
 
-// |b - A x|^2 on all nodes, from the caller's b. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the planes, and
-// max |x| to the scalars, which held zero; not if the loop goes on.
-template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &a) {
+// What `whole_residual` gives of r = b - A x on all nodes.
+enum Whole { SQUARE, ELIMINATED };
+
+// r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to
+// the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the
+// planes, and max |x| to the scalars, which held zero; not if the loop goes on.
+template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
@@ -240,20 +250,31 @@ template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &
     // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and a column
     // to the left.
     constexpr int ACROSS = TILE_X + 1;
-    __shared__ double red1[HALO], red2[HALO];
+    // D_r^-1 r_r likewise.
+    constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
+    __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
     const int ti = t % TILE_X, tj = t / TILE_X;
-    // Row of A but its diagonal, on red nodes, from black values.
-    const auto near_r1 = [&](int64_t c) {
-        return (fixed(to_r1[W * p + c]) * fixed(b2[c - 1]) + fixed(to_r1[E * p + c]) * fixed(b2[c])) +
-               (fixed(to_r1[S * p + c]) * fixed(b1[c]) + fixed(to_r1[N * p + c]) * fixed(b1[c + n]));
+    // x at a red node, its row of b - A x, and the latter over the center.
+    struct Red {
+        double x, on, left;
     };
-    const auto near_r2 = [&](int64_t c) {
-        return (fixed(to_r2[W * p + c]) * fixed(b1[c]) + fixed(to_r2[E * p + c]) * fixed(b1[c + 1])) +
-               (fixed(to_r2[S * p + c]) * fixed(b2[c - n]) + fixed(to_r2[N * p + c]) * fixed(b2[c]));
-    };
-    const auto red = [&](int colour, int64_t c, double b, double near) {
-        return SUBSTITUTE ? fixed(a.k.h[colour * p + c]) * (b - near) : a.x[colour * p + c];
+    const auto red = [&](int colour, int64_t c, double b) {
+        const double *to = colour == R1 ? to_r1 : to_r2;
+        const double t[4] = {fixed(to[W * p + c]), fixed(to[E * p + c]), fixed(to[S * p + c]), fixed(to[N * p + c])};
+        double u[4] = {fixed(b2[c - 1]), fixed(b2[c]), fixed(b1[c]), fixed(b1[c + n])};
+        if (colour == R2) {
+            u[0] = fixed(b1[c]);
+            u[1] = fixed(b1[c + 1]);
+            u[2] = fixed(b2[c - n]);
+            u[3] = fixed(b2[c]);
+        }
+        const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + c]) : 0.0;
+        Red red;
+        red.x = SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
+        red.on = residual_of_row(b, fixed(a.center[colour * p + c]), red.x, t, u);
+        red.left = h * red.on;
+        return red;
     };
     double norm2 = 0.0;
     uint64_t largest = 0;
@@ -263,54 +284,59 @@ template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &
         const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
         const bool own = I < g.cx && J < g.cy;
         const int64_t c = g.at(I, J);
-        double b[4] = {0, 0, 0, 0}, center[4], near[4], v[8], x_r1 = 0.0, x_r2 = 0.0, x_b1 = 0.0, x_b2 = 0.0;
+        double b_b1 = 0.0, b_b2 = 0.0, x_b1 = 0.0, x_b2 = 0.0, center_b1 = 0.0, center_b2 = 0.0, t1[4], t2[4];
+        Red r1{}, r2{};
         // All reads of this place before it waits for those of others.
         if (own) {
-            b[R1] = scaled(a, i, j + 1);
-            b[R2] = scaled(a, i + 1, j);
-            b[B1] = scaled(a, i, j);
-            b[B2] = scaled(a, i + 1, j + 1);
-            for (int colour = 0; colour < 4; ++colour) center[colour] = fixed(a.center[colour * p + c]);
-            straight_couplings(g, a.k.s, B1, c, v);
-            straight_couplings(g, a.k.s, B2, c, v + 4);
+            b_b1 = scaled(a, i, j);
+            b_b2 = scaled(a, i + 1, j + 1);
+            center_b1 = fixed(a.center[B1 * p + c]);
+            center_b2 = fixed(a.center[B2 * p + c]);
+            straight_couplings(g, a.k.s, B1, c, t1);
+            straight_couplings(g, a.k.s, B2, c, t2);
             x_b1 = fixed(b1[c]);
             x_b2 = fixed(b2[c]);
-            near[R1] = near_r1(c);
-            near[R2] = near_r2(c);
-            x_r1 = red(R1, c, b[R1], near[R1]);
-            x_r2 = red(R2, c, b[R2], near[R2]);
+            r1 = red(R1, c, scaled(a, i, j + 1));
+            r2 = red(R2, c, scaled(a, i + 1, j));
         }
         __syncthreads();
-        red1[at1] = x_r1;
-        red2[at2] = x_r2;
+        red1[at1] = r1.x;
+        red2[at2] = r2.x;
+        if (GIVES == ELIMINATED) {
+            left1[at1] = r1.left;
+            left2[at2] = r2.left;
+        }
         // Around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
         for (int e = t; e < 2 * (TILE_X + TILE_Y); e += THREADS) {
             const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
             const int along = rows ? e % TILE_X : e % TILE_Y;
             const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
-            double value = 0.0;
+            Red beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
-                const int64_t c = g.at(I, J);
                 const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
-                value = first ? red(R1, c, of, near_r1(c)) : red(R2, c, of, near_r2(c));
+                beside = red(first ? R1 : R2, g.at(I, J), of);
             }
-            if (first) red1[(J - J0 + 1) * ACROSS + I - I0] = value;
-            else red2[(J - J0) * ACROSS + I - I0 + 1] = value;
+            const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
+            (first ? red1 : red2)[to] = beside.x;
+            if (GIVES == ELIMINATED) (first ? left1 : left2)[to] = beside.left;
         }
         __syncthreads();
         if (!own) continue;
-        near[B1] = (v[0] * red2[at2 - 1] + v[1] * x_r2) + (v[2] * red1[at1 - ACROSS] + v[3] * x_r1);
-        near[B2] = (v[4] * x_r1 + v[5] * red1[at1 + 1]) + (v[6] * x_r2 + v[7] * red2[at2 + ACROSS]);
-        const double x[4] = {x_r1, x_r2, x_b1, x_b2};
-        double on[4];
-        for (int colour = 0; colour < 4; ++colour) {
-            on[colour] = b[colour] - (center[colour] * x[colour] + near[colour]);
-            if (SUBSTITUTE) largest = max(largest, magnitude(x[colour]));
+        const double u1[4] = {red2[at2 - 1], r2.x, red1[at1 - ACROSS], r1.x}, u2[4] = {r1.x, red1[at1 + 1], r2.x, red2[at2 + ACROSS]};
+        const double on_b1 = residual_of_row(b_b1, center_b1, x_b1, t1, u1), on_b2 = residual_of_row(b_b2, center_b2, x_b2, t2, u2);
+        if (GIVES == ELIMINATED) {
+            norm2 += r1.on * r1.left + r2.on * r2.left;
+            const double of_b1 = (t1[0] * left2[at2 - 1] + t1[1] * r2.left) + (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.left);
+            const double of_b2 = (t2[0] * r1.left + t2[1] * left1[at1 + 1]) + (t2[2] * r2.left + t2[3] * left2[at2 + ACROSS]);
+            static_cast<Vector *>(a.r_b1)[c] = Vector(on_b1 - of_b1);
+            static_cast<Vector *>(a.r_b2)[c] = Vector(on_b2 - of_b2);
+        } else {
+            norm2 += (r1.on * r1.on + r2.on * r2.on) + (on_b1 * on_b1 + on_b2 * on_b2);
         }
-        norm2 += (on[R1] * on[R1] + on[R2] * on[R2]) + (on[B1] * on[B1] + on[B2] * on[B2]);
         if (SUBSTITUTE) {
-            a.x[R1 * p + c] = x_r1;
-            a.x[R2 * p + c] = x_r2;
+            largest = max(max(largest, max(magnitude(r1.x), magnitude(r2.x))), max(magnitude(x_b1), magnitude(x_b2)));
+            a.x[R1 * p + c] = r1.x;
+            a.x[R2 * p + c] = r2.x;
         }
     }
     if (SUBSTITUTE) note_largest(s, largest);
@@ -318,17 +344,25 @@ template <bool SUBSTITUTE> __device__ inline void whole_residual(const EndArgs &
     if (t == 0) a.partial[blockIdx.x] = norm2;
     if (!last_block(&s.ticket)) return;
     norm2 = sum_of(a.partial, gridDim.x);
-    if (t == 0) s.whole_norm2 = norm2;
+    if (t == 0) {
+        s.whole_norm2 = norm2;
+        if (GIVES == ELIMINATED) s.parity = 0;
+    }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false, SQUARE>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) { whole_residual<false, ELIMINATED>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_mixed(EndArgs a) { whole_residual<false, ELIMINATED, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true, SQUARE>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_mixed(EndArgs a) { whole_residual<true, ELIMINATED, float>(a); }
 
 // output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
-// come to its last iteration, and x fits.
+// come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
-    const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(s.whole_norm2) <= s.threshold);
+    const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
+    const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(square) <= s.threshold);
     if (!ends || !(__longlong_as_double(s.largest) <= a.limit)) return;
     TransferArgs t{};
     t.g = a.k.g;
@@ -367,7 +401,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
     const double initial = a.preconditioned ? norm : a.guess ? sqrt(s.whole_norm2) : b;
     const double reference = a.preconditioned || a.of_initial ? initial : b;
-    const double asked = fmax(a.rel_tol * reference, a.abs_tol), threshold = fmax(asked, a.futile * b);
+    const double asked = fmax(a.rel_tol * reference, a.abs_tol), threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
     // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in `sum`.
     const double largest = a.scale * s.sum;

@@ -235,28 +235,50 @@ struct ProductOfA {
     uint64_t conditional;
 };
 
-__device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
+// Couplings of a node, the diagonal ones last or zero, and what they go to.
+__device__ inline void around(const ProductOfA &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     const int64_t p = a.g.plane, n = a.g.stride;
-    double t[4], far = 0.0;
     straight_couplings(a.g, a.m.straight, colour, c, t);
     const double *r1 = a.v + R1 * p + c, *r2 = a.v + R2 * p + c, *b1 = a.v + B1 * p + c, *b2 = a.v + B2 * p + c;
-    double near;
+    const auto set = [&](int first, double w, double e, double s, double n) {
+        u[first] = w;
+        u[first + 1] = e;
+        u[first + 2] = s;
+        u[first + 3] = n;
+    };
     switch (colour) {
-    case R1: near = (t[0] * b2[-1] + t[1] * b2[0]) + (t[2] * b1[0] + t[3] * b1[n]); break;
-    case R2: near = (t[0] * b1[0] + t[1] * b1[1]) + (t[2] * b2[-n] + t[3] * b2[0]); break;
-    case B1: near = (t[0] * r2[-1] + t[1] * r2[0]) + (t[2] * r1[-n] + t[3] * r1[0]); break;
-    default: near = (t[0] * r1[0] + t[1] * r1[1]) + (t[2] * r2[0] + t[3] * r2[n]); break;
+    case R1: set(0, b2[-1], b2[0], b1[0], b1[n]); break;
+    case R2: set(0, b1[0], b1[1], b2[-n], b2[0]); break;
+    case B1: set(0, r2[-1], r2[0], r1[-n], r1[0]); break;
+    default: set(0, r1[0], r1[1], r2[0], r2[n]); break;
     }
-    if (a.nine_points) {
-        diagonal_couplings(a.g, colour < B1 ? a.m.red : a.m.black, colour, c, t);
-        switch (colour) {
-        case R1: far = (t[0] * r2[-1] + t[1] * r2[0]) + (t[2] * r2[n - 1] + t[3] * r2[n]); break;
-        case R2: far = (t[0] * r1[-n] + t[1] * r1[1 - n]) + (t[2] * r1[0] + t[3] * r1[1]); break;
-        case B1: far = (t[0] * b2[-n - 1] + t[1] * b2[-n]) + (t[2] * b2[-1] + t[3] * b2[0]); break;
-        default: far = (t[0] * b1[0] + t[1] * b1[1]) + (t[2] * b1[n] + t[3] * b1[n + 1]); break;
-        }
+    if (!a.nine_points) {
+        for (int k = 4; k < 8; ++k) t[k] = u[k] = 0.0;
+        return;
     }
-    return a.m.center[colour * p + c] * a.v[colour * p + c] + (near + far);
+    diagonal_couplings(a.g, colour < B1 ? a.m.red : a.m.black, colour, c, t + 4);
+    switch (colour) {
+    case R1: set(4, r2[-1], r2[0], r2[n - 1], r2[n]); break;
+    case R2: set(4, r1[-n], r1[1 - n], r1[0], r1[1]); break;
+    case B1: set(4, b2[-n - 1], b2[-n], b2[-1], b2[0]); break;
+    default: set(4, b1[0], b1[1], b1[n], b1[n + 1]); break;
+    }
+}
+
+__device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
+    double t[8], u[8];
+    around(a, colour, c, t, u);
+    const double near = (t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]);
+    const double far = (t[4] * u[4] + t[5] * u[5]) + (t[6] * u[6] + t[7] * u[7]);
+    return a.m.center[colour * a.g.plane + c] * a.v[colour * a.g.plane + c] + (near + far);
+}
+
+// b - A v.
+__device__ inline double residual_of_row(const ProductOfA &a, int colour, int64_t c) {
+    const int64_t e = colour * a.g.plane + c;
+    double t[8], u[8];
+    around(a, colour, c, t, u);
+    return residual_of_row(a.b[e], a.m.center[e], a.v[e], t, u);
 }
 
 // out = A v; with `partial` sigma = <v, A v> and the end of an iteration.
@@ -293,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) {
-            const double r = a.b[colour * a.g.plane + c] - row_of_a(a, colour, c);
+            const double r = residual_of_row(a, colour, c);
             if (a.out) a.out[colour * a.g.plane + c] = r;
             norm2 += r * r;
         }
@@ -310,6 +332,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
             a.scalars->whole_norm2 = norm2;
         }
     }
+}
+
+// b = b - A v, and <b_r, D_r^-1 b_r> to `sum`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductOfA a) {
+    double on_red = 0.0;
+    over_area(a.g, [&](int i, int j) {
+        const int64_t c = a.g.at(i, j);
+        for (int colour = 0; colour < 4; ++colour) {
+            const int64_t e = colour * a.g.plane + c;
+            const double r = residual_of_row(a, colour, c);
+            a.out[e] = r;
+            if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
+        }
+    });
+    on_red = block_sum(on_red);
+    if (thread_of_block() == 0) a.partial[blockIdx.x] = on_red;
+    if (!last_block(&a.scalars->ticket)) return;
+    on_red = sum_of(a.partial, gridDim.x);
+    if (thread_of_block() == 0) a.scalars->sum = on_red;
 }
 
 struct ReduceArgs {

@@ -4,12 +4,12 @@
 mod common;
 
 use common::problems::{
-    Random, Stencil, aniso, by_name, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson,
+    Random, Stencil, aniso, by_name, checker8, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson,
     random_m_matrix, random_rhs, rot, side_by_side,
 };
 use common::{
-    EXTENTS, PAPERS, Run, Solver, count_is_right, key, max_abs, max_difference, norm2, padded, rrb_multiply,
-    rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
+    EXTENTS, PAPERS, Run, Solver, count_is_right, exact_norm, key, max_abs, max_difference, norm2, padded,
+    rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
 };
 
 /// Without short formats and recursive cycles.
@@ -513,6 +513,50 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
             }
         }
     }
+}
+
+/// What is told is the tested norm of the x that came back, after success, where the last iteration is cut, and after a restart
+/// (a guess 1e14 times too large leaves rounding that the recurred residual knows nothing of): the better of two iterates.
+#[test]
+fn what_is_told_is_true() {
+    if devices() == 0 {
+        return;
+    }
+    let (mut misses, mut kept) = (0, 0);
+    let far = random_m_matrix(33, 29, false, 5);
+    let cases = [(far, 1e-6, true), (inclusions(48, 1e6), 1e-8, true), (checker8(34, 1e3), 1e-14, false)];
+    for (a, rel_tol, reached) in cases {
+        let b = random_rhs(a.len(), 2);
+        for (precision, cycle) in [("f64", "v"), ("bf16", "amli"), ("mixed", "v")] {
+            for norm in ["true2", "preconditioned"] {
+                let options = format!("precision={precision} cycle={cycle} levels=8 norm={norm} rel_tol={rel_tol:e}");
+                let solver = Solver::of(&a, &format!("backend=cuda {options}"));
+                for size in [0.0, 1.0, 1e14] {
+                    let guess: Vec<f64> = random_rhs(a.len(), 3).iter().map(|v| size * v).collect();
+                    let check = |max_iter: usize| {
+                        solver.options(&format!("max_iter={max_iter}")).unwrap();
+                        let mut x = guess.clone();
+                        let status = solver.solve(&b, &mut x).unwrap();
+                        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                        let (exact, rounding) = exact_norm(&solver, &a, &b, &x, norm == "preconditioned");
+                        let what = format!("{options} guess {size:e} max_iter={max_iter}: told {told:e}, is {exact:e}");
+                        assert!((told - exact).abs() <= rounding, "{what}");
+                        assert_eq!(status == status::OK, told <= rel_tol, "{what}");
+                        (status, solver.history(), told)
+                    };
+                    let (status, history, _) = check(2000);
+                    assert_eq!(status == status::OK, reached, "{options} guess {size:e}");
+                    let last = history.len() - 1;
+                    let met = history.iter().position(|&residual| residual <= rel_tol).unwrap_or(last);
+                    misses += usize::from(met < last);
+                    check(1);
+                    let missed = check(met).2;
+                    kept += (met + 1..last.min(met + 4)).filter(|&cut| check(cut).2 == missed).count();
+                }
+            }
+        }
+    }
+    assert!(misses > 2 && kept > 0, "{misses} restarts, {kept} iterates that were worse: nothing was tried");
 }
 
 /// On an emulated device, which takes eight tiles for one kernel.

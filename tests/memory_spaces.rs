@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::problems::{Stencil, random_m_matrix, random_rhs};
+use common::problems::{Stencil, random_field, random_m_matrix, random_rhs};
 use common::*;
 use cudarc::driver::sys::{
     CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain, cuMemAlloc_v2, cuMemFree_v2,
@@ -61,12 +61,12 @@ impl Drop for Array {
     }
 }
 
-#[test]
-fn arrays_here_and_there() {
+/// Does `f` where a device is found, with its context.
+fn on_a_device(f: impl FnOnce()) {
     let mut devices = 0;
     // SAFETY: `devices` outlives the call.
     if unsafe { rrbsolver_cuda_device_count(&mut devices) } != status::OK || devices == 0 {
-        return println!("no device");
+        return eprintln!("skipped: no CUDA device");
     }
     let mut context = null_mut();
     // SAFETY: the driver was started by the count above; the pointer outlives the call.
@@ -74,11 +74,52 @@ fn arrays_here_and_there() {
         ok(cuDevicePrimaryCtxRetain(&mut context, 0));
         ok(cuCtxPushCurrent_v2(context));
     }
-    for nine_point in [false, true] {
-        every_place(&random_m_matrix(21, 18, nine_point, 4));
-    }
+    f();
     // SAFETY: pushed above.
     ok(unsafe { cuCtxPopCurrent_v2(&mut context) });
+}
+
+#[test]
+fn arrays_here_and_there() {
+    on_a_device(|| {
+        for nine_point in [false, true] {
+            every_place(&random_m_matrix(21, 18, nine_point, 4));
+        }
+    });
+}
+
+/// Cut after a restart, where the iterate kept before it is better, x on the device is that one.
+#[test]
+fn the_kept_iterate_stays() {
+    on_a_device(|| {
+        // From a guess this far away CG starts again from rounding, and its first step often makes the 2-norm larger.
+        let a = random_field(49, 1e3);
+        let mut kept = 0;
+        for seed in 0..3 {
+            let (b, guess) = (random_rhs(a.len(), seed), random_rhs(a.len(), seed + 8));
+            let guess: Vec<f64> = guess.iter().map(|v| 1e14 * v).collect();
+            let (precision, cycle) = [("f64", "v"), ("bf16", "amli")][seed as usize % 2];
+            let options = format!("backend=cuda precision={precision} cycle={cycle}");
+            let solver = Solver::of(&a, &options);
+            let cut = |max_iter: usize| {
+                solver.options(&format!("max_iter={max_iter}")).unwrap();
+                let (mut b, mut x) = (Array::new(b.clone(), true), Array::new(guess.clone(), true));
+                let (bp, xp) = (b.pointer(), x.pointer());
+                // SAFETY: a live handle, and arrays of all rows.
+                let status = outcome(unsafe { rrb_solve(solver.handle, bp, xp) }).unwrap();
+                let (told, history) = (solver.real(key::INFO_FINAL_RESIDUAL), solver.history());
+                let (exact, rounding) = exact_norm(&solver, &a, &b.values, x.read(), false);
+                assert!((told - exact).abs() <= rounding, "{options} {max_iter}: told {told:e}, is {exact:e}");
+                (status, told, history)
+            };
+            let (status, _, history) = cut(2000);
+            assert_eq!(status, status::OK, "{options}");
+            let met = history.iter().position(|&residual| residual <= 1e-6).expect("met at the end");
+            let missed = cut(met).1;
+            kept += (met + 1..history.len().min(met + 4)).filter(|&at| cut(at).1 == missed).count();
+        }
+        assert!(kept > 0, "no iterate was worse than one before");
+    });
 }
 
 /// Each array of the matrix on either side, and b and x: the same bits whatever lies where, and nothing between rows is

@@ -228,6 +228,8 @@ impl Model {
             "load_rhs" => (count.double, count.flops) = (4.0, 2.0),
             // center 2, couplings 4, x 2, b 2.
             "whole_residual_norm2" | "returned_residual_norm2" => (count.double, count.flops) = (10.0, 24.0),
+            // The same, b w, and 1/d of half of the nodes, which is computed.
+            "rhs_to_residual" => (count.double, count.flops) = (12.0, 28.0),
             "store" => (count.double, count.flops) = (4.0, 2.0),
             "solution_max" => count.double = 2.0,
             "rhs_norm2" => (count.double, count.flops) = (2.0, 4.0),

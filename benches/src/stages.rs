@@ -184,6 +184,7 @@ impl RrbSteps for Clock<'_> {
         whole_residual_norm2() -> f64;
         returned_residual_norm2(scale: f64) -> f64;
         load_rhs(scale: f64);
+        rhs_to_residual() -> f64;
         reduce();
         take_z();
         back_substitute() -> f64;

@@ -7,6 +7,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod cycle;
 pub mod reference;
+pub mod residual;
 pub mod storage;
 pub mod sums;
 
@@ -280,7 +281,7 @@ pub struct LoopTest {
     pub low_rho: f64,
     /// or after so many iterations.
     pub renewal_at: usize,
-    /// A residual that meets the test is confirmed on r = b - A x; else on the caller's matrix.
+    /// A residual that meets the test is confirmed on r = b - A x; else the caller does it, from what he was given.
     pub confirms: bool,
 }
 
@@ -402,6 +403,23 @@ pub trait RrbSteps: PcgSteps {
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
         self.whole_residual_norm2()
+    }
+    /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
+    fn rhs_to_residual(&mut self) -> f64;
+    /// r'M^-1 r of r = b - A x on the whole grid, where CG runs on S1, after `back_substitute` and `load_rhs`: what is left on
+    /// red nodes is eliminated as b_r is, r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r. b and r are spent.
+    fn whole_residual_square(&mut self) -> f64 {
+        let on_red = self.rhs_to_residual();
+        self.reduce();
+        self.residual_from_rhs();
+        self.descend(None);
+        // M is definite: where singular, a constant that rounding has left may have any sign.
+        on_red + self.preconditioned_square().abs()
+    }
+    /// The same of r = input * scale - A x.
+    fn returned_residual_square(&mut self, scale: f64) -> f64 {
+        self.load_rhs(scale);
+        self.whole_residual_square()
     }
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self);

@@ -386,15 +386,29 @@ pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
 }
 
-/// What rounding makes of |b - A x| in double precision: the rounding of every row's terms, whose errors know nothing of
-/// the residual, so that squares add.
-pub fn rounding(a: &Stencil, b: &[f64], x: &[f64]) -> f64 {
-    let mut terms: Vec<f64> = a.center.iter().zip(x).zip(b).map(|((c, x), b)| (c * x).abs() + b.abs()).collect();
-    for (p, q, v) in a.couplings() {
-        terms[p] += (v * x[q]).abs();
-        terms[q] += (v * x[p]).abs();
+/// What CG starts from with x = 0: b, or with 5 points b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes and b1 on
+/// black ones. (Of grids with two rows and columns at least.)
+pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
+    if a.corners.is_some() {
+        return b.to_vec();
     }
-    f64::EPSILON * norm2(&terms)
+    let red = |p: usize| (p % a.nx + p / a.nx) % 2 == 1;
+    let x: Vec<f64> = (0..a.len()).map(|p| if red(p) { b[p] / a.center[p] } else { 0.0 }).collect();
+    a.exact_residual(b, &x)
+}
+
+/// The tested norm of b - A x in twice the precision, relative to that of b, and by how much a true word may differ: rows summed
+/// from differences are rounded to a few units of |b|, sums of so many squares once more. In the papers' norm M^-1 is that of the
+/// solver, whose sweeps round in f32: a hundredth.
+pub fn exact_norm(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], preconditioned: bool) -> (f64, f64) {
+    let residual = a.exact_residual(b, x);
+    if !preconditioned {
+        let norm = norm2(&residual) / norm2(b);
+        return (norm, 4.0 * f64::EPSILON + a.len() as f64 * f64::EPSILON * norm);
+    }
+    let tested = |r: &[f64]| dot(r, &solver.apply(r)).max(0.0).sqrt();
+    let norm = tested(&residual) / tested(&right_side_of_cg(a, b));
+    (norm, 16.0 * f64::EPSILON + 0.01 * norm)
 }
 
 /// Extents where something ends: one node, one block of the layout (16, 32) and one more or less, primes, lines.

@@ -2,6 +2,7 @@
 
 use super::format::{Double, Format};
 use super::neighbours::Rows;
+use crate::backend::residual::residual_of_row;
 use crate::backend::storage::Real;
 use crate::backend::{Pivot, sums};
 use crate::isa::for_each_isa;
@@ -207,6 +208,28 @@ for_each_isa! {
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
             out[i] = c[i] * w[i] + (sum4(read4::<Double>(&a, i), &v, i) + sum4(read4::<Double>(&b, i), &u, i));
+        }
+    }
+
+    /// out = b - (c w + sum of a v), see `residual_of_row`.
+    fn five_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = residual_of_row(b[i], c[i], w[i], read4::<Double>(&a, i), read4::<Double>(&v, i));
+        }
+    }
+
+    /// out = b - (c w + sum of a v + sum of e u), likewise.
+    fn nine_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows, e: Rows, u: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v, e, u) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n), cut(e, n), cut(u, n));
+        for i in 0..n {
+            let (a, v) = (read4::<Double>(&a, i), read4::<Double>(&v, i));
+            let (e, u) = (read4::<Double>(&e, i), read4::<Double>(&u, i));
+            let couplings = [a[0], a[1], a[2], a[3], e[0], e[1], e[2], e[3]];
+            let around = [v[0], v[1], v[2], v[3], u[0], u[1], u[2], u[3]];
+            out[i] = residual_of_row(b[i], c[i], w[i], couplings, around);
         }
     }
 

@@ -7,8 +7,9 @@ use super::area::{Four, Number};
 use super::cycle::Sections;
 use super::format::{Double, Format};
 use super::kernels::{
-    add_direction, add_scaled, begin, direct, dot, dot_mixed, five_points, largest_in, narrow, nine_points,
-    over_center, scale_row, schur_residual, solve_by_center, subtract, subtract_from, sum_by_center,
+    add_direction, add_scaled, begin, direct, dot, dot_mixed, five_point_residual, five_points, largest_in, narrow,
+    nine_point_residual, nine_points, over_center, scale_row, schur_residual, solve_by_center, subtract, subtract_from,
+    sum_by_center,
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
@@ -185,6 +186,22 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
+    /// `out` = b - row J of A times x.
+    fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
+        let (m, x) = (&self.k.matrix, &self.k.x);
+        // SAFETY: nobody writes A or x in this step.
+        unsafe {
+            let (center, own) = (m.center[colour].row(row, 0), x[colour].row(row, 0));
+            let (a, w) = (m.straight.couplings(colour, row), x.straight(colour, row));
+            if self.k.shape.nine_points {
+                let (e, u) = (m.corners(colour, row), x.diagonal(colour, row));
+                nine_point_residual(out, b, center, own, a, w, e, u);
+            } else {
+                five_point_residual(out, b, center, own, a, w);
+            }
+        }
+    }
+
     /// `out` = row J of the matrix that CG works on times v.
     fn row_of_system(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
         let k = self.k;
@@ -250,8 +267,13 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             for &colour in k.system() {
                 // SAFETY: reads x and b, writes rows of r of this member.
                 let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                self.row_of_system(colour, row, &k.x_in_cg, r);
-                subtract_from(r, b);
+                match F::wide_row(r).filter(|_| !k.shape.schur) {
+                    Some(r) => self.residual_of_row(colour, row, b, r),
+                    None => {
+                        self.row_of_system(colour, row, &k.x_in_cg, r);
+                        subtract_from(r, b);
+                    }
+                }
                 square += dot(r, r);
             }
             square
@@ -478,15 +500,13 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     fn whole_residual_norm2(&mut self) -> f64 {
         let mut turn = self.turn;
         let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
-        let ax = &mut scratch[..self.layout().cx];
+        let r = &mut scratch[..self.layout().cx];
         let sum = self.k.sum_over_rows(self.me, &mut turn, |row| {
             let mut square = 0.0;
             for colour in Colour::ALL {
-                self.row_of_a(colour, row, &self.k.x, ax);
                 // SAFETY: nobody writes b in this step.
-                let b = unsafe { self.k.b[colour].row(row, 0) };
-                subtract_from(ax, b);
-                square += dot(ax, ax);
+                self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+                square += dot(r, r);
             }
             square
         });
@@ -501,7 +521,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         let mut turn = self.turn;
         let mut scratch = k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         scratch.fill(0.0);
-        let (ax, b) = scratch.split_at_mut(n);
+        let (r, b) = scratch.split_at_mut(n);
         let (even, odd) = b.split_at_mut(n);
         let (even, odd) = (&mut even[..n], &mut odd[..n]);
         let sum = k.sum_over_rows(self.me, &mut turn, |row| {
@@ -513,12 +533,36 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                     if scale != 1.0 {
                         scale_row(b, scale);
                     }
-                    self.row_of_a(colour, row, &k.x, ax);
-                    subtract_from(ax, b);
-                    squares[colour as usize] = dot(ax, ax);
+                    self.residual_of_row(colour, row, b, r);
+                    squares[colour as usize] = dot(r, r);
                 }
             }
             squares.iter().sum()
+        });
+        drop(scratch);
+        self.turn = turn;
+        sum
+    }
+
+    fn rhs_to_residual(&mut self) -> f64 {
+        let mut turn = self.turn;
+        let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let r = &mut scratch[..self.layout().cx];
+        let k = self.k;
+        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+            let mut square = 0.0;
+            for colour in Colour::ALL {
+                // SAFETY: reads x and A, writes rows of b of this member.
+                let b = unsafe { k.b[colour].row_mut(row, 0) };
+                self.residual_of_row(colour, row, b, r);
+                b.copy_from_slice(r);
+                if matches!(colour, Colour::R1 | Colour::R2) {
+                    // SAFETY: nobody writes A in this step.
+                    over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
+                    square += dot(r, b);
+                }
+            }
+            square
         });
         drop(scratch);
         self.turn = turn;

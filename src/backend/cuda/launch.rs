@@ -1092,6 +1092,8 @@ kernels! {
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
     /// b - A v.
     Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    /// The same in place of b.
+    RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), OVER_AREA;
     /// To S1.
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     ReduceSingle reduce_single(ReduceArgs) = "rrb_reduce_mixed", |a| a.k.g.blocks(), OVER_AREA;
@@ -1105,8 +1107,13 @@ kernels! {
     BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    /// The same after red values of x.
+    /// r of S1 as b - A x on all nodes leaves it, and its part on red nodes.
+    EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    EliminatedResidualSingle eliminated_residual_single(EndArgs) = "rrb_eliminated_residual_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
+    /// Red values of x, then |b - A x|^2, or r of S1.
     Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    FinishEliminatedSingle finish_eliminated_single(EndArgs) = "rrb_finish_eliminated_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// The scalars to the host.

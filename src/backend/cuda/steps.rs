@@ -80,6 +80,8 @@ pub struct Run<'a> {
     pub queued: bool,
     /// The start was that of `begin`: black values of b are those of S1, and the end is that of `rrb_finish`.
     joined: bool,
+    /// The caller has an iterate, which another may not be better than.
+    stored: bool,
     /// The caller's x is there.
     delivered: bool,
     /// So has `begin` left `largest`, and nothing since has written it.
@@ -114,6 +116,8 @@ struct Ready {
     b_norm2: Option<f64>,
     /// |b - A x|^2, of the guess or after the loop.
     whole_norm2: Option<f64>,
+    /// r'M^-1 r of r = b - A x on all nodes, after the loop.
+    whole_square: Option<f64>,
     /// After the loop: the right-hand side is that of the caller's matrix again.
     rhs_loaded: bool,
     /// r is the right-hand side that CG works on.
@@ -165,7 +169,7 @@ impl<'a> Run<'a> {
         k.grid_seconds.clear();
         let (ready, ahead, scale) = (Ready::default(), true, 1.0);
         let (failed, seconds_transfer) = (None, 0.0);
-        let (solves, begun, joined, delivered, largest_is_zero) = (false, None, false, false, false);
+        let (solves, begun, joined, stored, delivered, largest_is_zero) = (false, None, false, false, false, false);
         let (criterion, under_way, queued) = (None, None, false);
         Ok(Self {
             k,
@@ -189,6 +193,7 @@ impl<'a> Run<'a> {
             under_way,
             queued,
             joined,
+            stored,
             delivered,
             largest_is_zero,
         })
@@ -717,7 +722,7 @@ impl Run<'_> {
         let mut stopped = false;
         self.ready = Ready::default();
         self.delivered = false;
-        let joined = self.joined && !test.confirms;
+        let joined = self.joined;
         let ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
         loop {
             if !std::mem::take(&mut runs) {
@@ -741,16 +746,22 @@ impl Run<'_> {
                 self.k.forget_largest(self.stream)?;
             }
             if joined {
-                launch::finish(self.stream, &ends)?;
-                launch::deliver(self.stream, &ends)?;
+                match (test.preconditioned, self.k.shape.single) {
+                    (false, _) => launch::finish(self.stream, &ends)?,
+                    (true, false) => launch::finish_eliminated(self.stream, &ends)?,
+                    (true, true) => launch::finish_eliminated_single(self.stream, &ends)?,
+                }
+                if test.preconditioned {
+                    self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+                }
+                if !self.stored {
+                    launch::deliver(self.stream, &ends)?;
+                }
             } else {
                 self.k.back_substitute(self.stream)?;
             }
-            let confirms = test.confirms && test.preconditioned && self.k.fused();
-            if confirms {
-                self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
-            }
-            if !test.confirms && !joined {
+            let loads = !test.confirms && !joined && !test.preconditioned;
+            if loads {
                 let b = TransferArgs { guard: self.k.scalars_at, ..self.transfer(self.k.b, self.input, self.scale) };
                 launch::load(self.stream, &b)?;
                 launch::residual(self.stream, &ProductArgs { how: How::Loop as i32, ..self.product(self.k.x, 0) })?;
@@ -781,14 +792,19 @@ impl Run<'_> {
             let largest = f64::from_bits(s.largest);
             self.largest_is_zero = joined && s.code == code::PAUSED;
             self.ready.norm2 = test.confirms.then_some(s.norm2);
-            self.ready.rhs_loaded = !test.confirms && !joined && s.code == code::MET;
-            self.ready.whole_norm2 =
-                (self.ready.rhs_loaded || joined && s.code != code::PAUSED).then_some(s.whole_norm2);
-            self.ready.start = confirms.then_some(Start { norm2: s.norm2, rho: s.rho, sigma: None });
-            self.ready.largest = (!joined || s.code != code::PAUSED).then_some(largest);
+            self.ready.rhs_loaded = loads && s.code == code::MET;
+            let finished = joined && s.code != code::PAUSED;
+            let square = if test.preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
+            let known = (self.ready.rhs_loaded || finished).then_some(square);
+            if test.preconditioned {
+                self.ready.whole_square = known;
+            } else {
+                self.ready.whole_norm2 = known;
+            }
+            self.ready.largest = (!joined || finished).then_some(largest);
             // As in rrb_deliver.
-            let met = s.code == code::MET && s.whole_norm2.sqrt() <= s.threshold;
-            self.delivered = joined && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
+            let met = s.code == code::MET && square.sqrt() <= s.threshold;
+            self.delivered = joined && !self.stored && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
             let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
             let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
             let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
@@ -1176,6 +1192,36 @@ impl RrbSteps for Run<'_> {
         })
     }
 
+    fn rhs_to_residual(&mut self) -> f64 {
+        self.ready = Ready::default();
+        self.scalar(|s| {
+            launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn returned_residual_square(&mut self, scale: f64) -> f64 {
+        if let Some(known) = self.ready.whole_square.take() {
+            return known;
+        }
+        if !self.joined {
+            self.load_rhs(scale);
+            return self.whole_residual_square();
+        }
+        self.ready = Ready::default();
+        self.scalar(|s| {
+            let arguments = s.end_args(Expected { scale, guess: true }, How::Nothing);
+            if s.k.shape.single {
+                launch::eliminated_residual_single(s.stream, &arguments)?
+            } else {
+                launch::eliminated_residual(s.stream, &arguments)?
+            }
+            s.k.start(s.stream, s.source)?;
+            let scalars = s.fetch()?;
+            Ok(scalars.whole_norm2 + scalars.rho.abs())
+        })
+    }
+
     fn reduce(&mut self) {
         if self.joined {
             // It is: b in the planes is that of S1, before the loop and after it.
@@ -1262,6 +1308,7 @@ impl RrbSteps for Run<'_> {
     }
 
     fn store(&mut self, scale: f64) {
+        self.stored = true;
         let delivered = std::mem::take(&mut self.delivered) && scale == self.scale;
         if delivered && self.arrays.device_output != 0 {
             return;

@@ -2,6 +2,7 @@
 
 use super::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::cycle::{Cycle, Recursion};
+use crate::backend::residual::residual_of_row;
 use crate::backend::sums::max_abs;
 use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result, reset, zeroed};
@@ -203,6 +204,23 @@ impl State {
         a.diagonal[c] * v[c] + (straight + corner_sum(a, v, c, n))
     }
 
+    /// Row c of b - A x.
+    fn residual_of_row(&self, c: usize) -> f64 {
+        let (a, v, n) = (&self.matrix, &self.x, ring_stride(self.grid.nx));
+        let (northeast, northwest) = (&a.northeast, &a.northwest);
+        let around = [
+            (a.east[c - 1], v[c - 1]),
+            (a.east[c], v[c + 1]),
+            (a.north[c - n], v[c - n]),
+            (a.north[c], v[c + n]),
+            (northeast[c - n - 1], v[c - n - 1]),
+            (northeast[c], v[c + n + 1]),
+            (northwest[c - n + 1], v[c - n + 1]),
+            (northwest[c], v[c + n - 1]),
+        ];
+        residual_of_row(self.b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
+    }
+
     /// Row c of the matrix that CG works on times v.
     fn row_of_system(&self, v: &[f64], c: usize) -> f64 {
         if !self.schur() {
@@ -302,7 +320,11 @@ impl PcgSteps for Run<'_, '_> {
     fn residual(&mut self) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
-            self.s.r[c] = self.s.b[c] - self.s.row_of_system(&self.s.x, c);
+            self.s.r[c] = if self.s.schur() {
+                self.s.b[c] - self.s.row_of_system(&self.s.x, c)
+            } else {
+                self.s.residual_of_row(c)
+            };
         }
         self.residual_norm2()
     }
@@ -435,10 +457,19 @@ impl RrbSteps for Run<'_, '_> {
         s.everywhere
             .iter()
             .map(|&c| {
-                let r = s.b[c] - s.row_of_a(&s.x, c);
+                let r = s.residual_of_row(c);
                 r * r
             })
             .sum()
+    }
+
+    fn rhs_to_residual(&mut self) -> f64 {
+        let s = &mut *self.s;
+        for k in 0..s.everywhere.len() {
+            let c = s.everywhere[k];
+            s.b[c] = s.residual_of_row(c);
+        }
+        s.red.iter().map(|&c| s.b[c] * s.b[c] / s.matrix.diagonal[c]).sum()
     }
 
     fn reduce(&mut self) {

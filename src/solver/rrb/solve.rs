@@ -48,12 +48,6 @@ impl<'a> Control<'a> {
         self.components.singular() > 0
     }
 
-    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top, and
-    /// what meets the test is looked at on that.
-    fn checks(&self, s: &dyn RrbSteps) -> bool {
-        s.eliminates() && self.norm == Norm::True2
-    }
-
     fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -90,7 +84,9 @@ const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
-    let checks = c.checks(s);
+    // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top, and
+    // what meets the test is looked at on that.
+    let checks = s.eliminates();
     let criterion = c.criterion(checks);
     if !c.singular() {
         s.expect(&criterion);
@@ -189,16 +185,15 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
-    let (mut restarts, mut missed) = (0, f64::INFINITY);
+    let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, 1.0);
     // Of the iterate that is with the caller already, in place of the guess, which was worse.
     let mut kept = f64::INFINITY;
     let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
     // On a singular system rounding leaves the recurred residual a constant, too.
-    let futile = if checks { (criterion.futile * rhs_norm).max(rounding / 16.0) } else { 0.0 };
+    let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
+    let futile = (criterion.futile * rhs_norm).max(if checks { constant } else { 0.0 });
     let largest = loop {
-        // Another time the residual on S1 must be smaller.
-        let wanted = if missed < f64::INFINITY { WORTH_A_RESTART } else { 1.0 } * test.threshold;
-        let inner = Test { threshold: wanted.max(futile), ..test };
+        let inner = Test { threshold: (wanted * test.threshold).max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
             let largest = returned(s, c);
             if checks {
@@ -225,6 +220,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         if !checks {
             break largest;
         }
+        let recurred = end.norm;
         end.norm = returned_residual(s, c, scale);
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
@@ -241,6 +237,9 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             kept = end.norm;
         }
         (missed, restarts) = (end.norm, restarts + 1);
+        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its square.
+        let on_top = ((end.norm / test.threshold).powi(2) - (recurred / test.threshold).powi(2)).max(0.0);
+        wanted = (1.0 - 2.0 * on_top).max(WORTH_A_RESTART * WORTH_A_RESTART).sqrt();
         reduce_again(s, c, scale);
         norm2 = s.residual();
     };
@@ -275,15 +274,20 @@ fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
     s.solution_max()
 }
 
-/// |b - A x| on the whole grid, of x as it is returned, from b as the caller has it, without its means where singular. What
-/// `reduce` made of b may be gone then.
+/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means where
+/// singular. What `reduce` made of b may be gone then.
 fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
-    if !c.singular() {
-        return s.returned_residual_norm2(scale).sqrt();
-    }
-    s.load_rhs(scale);
-    s.project_rhs();
-    s.whole_residual_norm2().sqrt()
+    let true2 = c.norm == Norm::True2;
+    let square = if c.singular() {
+        s.load_rhs(scale);
+        s.project_rhs();
+        if true2 { s.whole_residual_norm2() } else { s.whole_residual_square() }
+    } else if true2 {
+        s.returned_residual_norm2(scale)
+    } else {
+        s.returned_residual_square(scale)
+    };
+    square.sqrt()
 }
 
 /// b1 in place of b again.
