@@ -356,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
 struct ReduceArgs {
     Grid k;         // `s`: couplings of A
     double *b, *x;  // 4 planes
-    void *r_b1, *r_b2;  // of S1
+    void *r_b1, *r_b2;  // of S1; null: r is to stay
     Scalars *scalars;
 };
 
@@ -375,10 +375,11 @@ template <class Vector> __device__ inline void reduce(const ReduceArgs &a) {
         const double b_b2 = a.b[B2 * p + c] - ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
         a.b[B1 * p + c] = b_b1;
         a.b[B2 * p + c] = b_b2;
+        if (!r_b1) return;
         r_b1[c] = b_b1;
         r_b2[c] = b_b2;
     });
-    if (blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
+    if (r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) { reduce<double>(a); }

@@ -186,6 +186,7 @@ impl RrbSteps for Clock<'_> {
         load_rhs(scale: f64);
         rhs_to_residual() -> f64;
         reduce();
+        reduce_again();
         take_z();
         back_substitute() -> f64;
         shift_means(restore: bool);

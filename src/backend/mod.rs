@@ -423,6 +423,10 @@ pub trait RrbSteps: PcgSteps {
     }
     /// b1 = b_b - A_br D_r^-1 b_r (report, 2.10); nothing to do where CG runs on A.
     fn reduce(&mut self);
+    /// The same of b loaded anew, with r as it is.
+    fn reduce_again(&mut self) {
+        self.reduce();
+    }
     /// x_b = z, as `rrb_apply` wants it.
     fn take_z(&mut self);
     /// x_r = D_r^-1 (b_r - A_rb x_b), where CG does not run on A. Returns max |x|, NaN if any value is.

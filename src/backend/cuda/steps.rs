@@ -1194,32 +1194,32 @@ impl RrbSteps for Run<'_> {
 
     fn rhs_to_residual(&mut self) -> f64 {
         self.ready = Ready::default();
-        self.scalar(|s| {
-            launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
-            Ok(s.fetch()?.sum)
-        })
+        if !self.joined {
+            return self.scalar(|s| {
+                launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
+                Ok(s.fetch()?.sum)
+            });
+        }
+        // b in the planes stays; it goes on to r at once.
+        let on_red = self.scalar(|s| {
+            let arguments = s.end_args(Expected { scale: s.scale, guess: true }, How::Nothing);
+            if s.k.shape.single {
+                launch::eliminated_residual_single(s.stream, &arguments)?
+            } else {
+                launch::eliminated_residual(s.stream, &arguments)?
+            }
+            Ok(s.fetch()?.whole_norm2)
+        });
+        self.ready.r_is_rhs = true;
+        on_red
     }
 
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
         if let Some(known) = self.ready.whole_square.take() {
             return known;
         }
-        if !self.joined {
-            self.load_rhs(scale);
-            return self.whole_residual_square();
-        }
-        self.ready = Ready::default();
-        self.scalar(|s| {
-            let arguments = s.end_args(Expected { scale, guess: true }, How::Nothing);
-            if s.k.shape.single {
-                launch::eliminated_residual_single(s.stream, &arguments)?
-            } else {
-                launch::eliminated_residual(s.stream, &arguments)?
-            }
-            s.k.start(s.stream, s.source)?;
-            let scalars = s.fetch()?;
-            Ok(scalars.whole_norm2 + scalars.rho.abs())
-        })
+        self.load_rhs(scale);
+        self.whole_residual_square()
     }
 
     fn reduce(&mut self) {
@@ -1240,6 +1240,14 @@ impl RrbSteps for Run<'_> {
             }
             Ok(())
         });
+    }
+
+    fn reduce_again(&mut self) {
+        if self.joined {
+            return;
+        }
+        self.ready = Ready::default();
+        self.step(|s| launch::reduce(s.stream, &ReduceArgs { r: [0; 2], ..s.k.reduce_args() }));
     }
 
     fn fall_back(&mut self) -> bool {

@@ -240,8 +240,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its square.
         let on_top = ((end.norm / test.threshold).powi(2) - (recurred / test.threshold).powi(2)).max(0.0);
         wanted = (1.0 - 2.0 * on_top).max(WORTH_A_RESTART * WORTH_A_RESTART).sqrt();
-        reduce_again(s, c, scale);
-        norm2 = s.residual();
+        norm2 = start_again(s, c, scale);
     };
     if end.reason != StopReason::Converged && end.norm > kept {
         return Ok(outcome(end.iterations, end.reason, kept));
@@ -279,8 +278,7 @@ fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
 fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
-        s.load_rhs(scale);
-        s.project_rhs();
+        load_again(s, c, scale);
         if true2 { s.whole_residual_norm2() } else { s.whole_residual_square() }
     } else if true2 {
         s.returned_residual_norm2(scale)
@@ -290,13 +288,29 @@ fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     square.sqrt()
 }
 
-/// b1 in place of b again.
-fn reduce_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
+/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose rounding
+/// would be started from. Returns <r, r>.
+fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
+    load_again(s, c, scale);
+    s.rhs_to_residual();
+    s.reduce();
+    let norm2 = s.residual_from_rhs();
+    reduce_again(s, c, scale);
+    norm2
+}
+
+/// b as the caller has it, without its means where singular.
+fn load_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
     s.load_rhs(scale);
     if c.singular() {
         s.project_rhs();
     }
-    s.reduce();
+}
+
+/// b1 in place of b again, with r as it is.
+fn reduce_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
+    load_again(s, c, scale);
+    s.reduce_again();
 }
 
 /// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.
