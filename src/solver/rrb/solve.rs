@@ -185,7 +185,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
-    let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, 1.0);
+    let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, test.threshold);
     // Of the iterate that is with the caller already, in place of the guess, which was worse.
     let mut kept = f64::INFINITY;
     let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
@@ -193,7 +193,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
     let futile = (criterion.futile * rhs_norm).max(if checks { constant } else { 0.0 });
     let largest = loop {
-        let inner = Test { threshold: (wanted * test.threshold).max(futile), ..test };
+        let inner = Test { threshold: wanted.max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
             let largest = returned(s, c);
             if checks {
@@ -238,8 +238,9 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         }
         (missed, restarts) = (end.norm, restarts + 1);
         // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its square.
-        let on_top = ((end.norm / test.threshold).powi(2) - (recurred / test.threshold).powi(2)).max(0.0);
-        wanted = (1.0 - 2.0 * on_top).max(WORTH_A_RESTART * WORTH_A_RESTART).sqrt();
+        let on_top = (end.norm * end.norm - recurred * recurred).max(0.0);
+        let least = WORTH_A_RESTART * test.threshold;
+        wanted = (test.threshold * test.threshold - 2.0 * on_top).max(least * least).sqrt();
         norm2 = start_again(s, c, scale);
     };
     if end.reason != StopReason::Converged && end.norm > kept {
