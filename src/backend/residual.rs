@@ -2,7 +2,9 @@
 
 /// b - (row of A) v, from differences: with the row sum s = center + sum of couplings,
 ///
-///     b - (s v_0 + sum over j of a_j (v_j - v_0)).
+/// ```text
+/// b - (s v_0 + sum over j of a_j (v_j - v_0)).
+/// ```
 ///
 /// As b - (center v_0 + sum of a_j v_j) it would be rounded to eps |A| |v|, far above a residual of 1e-12 where centers are
 /// large or v is nearly constant, which here are what nearly cancels without rounding: s is summed with all that its
