@@ -388,7 +388,7 @@ struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found;        // all but the ring for the host, in its memory
     // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
-    double scale, rel_tol, abs_tol, futile, vanishing, renewal, near;
+    double scale, rel_tol, abs_tol, futile, vanishing, baseless, renewal, near;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
     int guess, renews;
@@ -406,7 +406,8 @@ __device__ inline void set_out(const SetOutArgs &a) {
     // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in `sum`.
     const double largest = a.scale * s.sum;
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && (s.largest_guess != 0) == (a.guess != 0) && s.not_finite == 0;
-    const bool begins = expected && positive && norm > threshold && initial > asked && a.max_iter > 0;
+    const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
+    const bool begins = expected && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
     s.iteration = 0;

@@ -253,6 +253,14 @@ fn a_spent_guess_is_enough() {
     }
 }
 
+/// What elimination takes whole is solved.
+#[test]
+fn sources_that_are_eliminated() {
+    for backend in ["backend=cpu", "backend=cpu fusion=off", "backend=cpu threads=3", "backend=reference"] {
+        check_eliminated_sources(backend);
+    }
+}
+
 /// Nine points and then five, one coupling positive: what the handle kept of the corners is gone.
 #[test]
 fn corners_of_the_last_matrix_are_gone() {

@@ -8,8 +8,8 @@ use common::problems::{
     random_m_matrix, random_rhs, rot, side_by_side,
 };
 use common::{
-    EXTENTS, PAPERS, Run, Solver, count_is_right, exact_norm, key, max_abs, max_difference, norm2, padded,
-    rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
+    EXTENTS, PAPERS, Run, Solver, check_eliminated_sources, count_is_right, exact_norm, key, max_abs, max_difference,
+    norm2, padded, rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
 };
 
 /// Without short formats and recursive cycles.
@@ -1038,5 +1038,13 @@ fn components_of_waters() {
                 }
             }
         }
+    }
+}
+
+/// What elimination takes whole is solved, with the loop begun ahead of the host or not.
+#[test]
+fn sources_that_are_eliminated() {
+    if devices() > 0 {
+        check_eliminated_sources("backend=cuda");
     }
 }

@@ -302,6 +302,8 @@ pub struct Criterion {
     pub futile: f64,
     /// Norms of at most this part of max(|b|, 1) may have squares that vanish.
     pub vanishing: f64,
+    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not begin.
+    pub baseless: f64,
     /// `LoopTest::renewal`.
     pub renewal: f64,
     /// `LoopTest::low_peak` is the square of the threshold over this; zero in the preconditioned norm.

@@ -7,7 +7,7 @@ pub mod smoother;
 
 pub use rrbsolver_problems as problems;
 
-use problems::{Stencil, poisson, random_m_matrix, random_rhs};
+use problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 pub use rrbsolver::ffi::rrb_handle as Handle;
 pub use rrbsolver::ffi::{
     rrb_apply, rrb_create, rrb_destroy, rrb_factorize, rrb_get_history, rrb_get_int, rrb_get_real, rrb_multiply,
@@ -438,6 +438,46 @@ pub const EXTENTS: [(usize, usize); 24] = [
     (128, 63),
     (130, 5),
 ];
+
+/// In the papers' norm with b = A e of a red node, which elimination leaves nothing but rounding: relative to that nothing
+/// would be small, and x is known once the red rows are solved. Red values of a guess count for nothing, where it is returned, too.
+pub fn check_eliminated_sources(backend: &str) {
+    for a in [random_m_matrix(24, 21, false, 5), neumann_const(33, 18)] {
+        let red = |p: usize| (p % a.nx + p / a.nx) % 2 == 1;
+        let source = a.nx * 7 + 4;
+        assert!(red(source));
+        let unit: Vec<f64> = (0..a.len()).map(|p| f64::from(u8::from(p == source))).collect();
+        let b = a.multiply(&unit);
+        assert!(max_abs(&right_side_of_cg(&a, &b)) <= 4.0 * f64::EPSILON * max_abs(&b));
+        for (precision, cycle) in formats().filter(|(_, cycle)| !(backend.contains("cuda") && *cycle == "k")) {
+            for reference in ["rhs", "initial"] {
+                let options =
+                    format!("{backend} precision={precision} cycle={cycle} norm=preconditioned reference={reference}");
+                let solver = Solver::of(&a, &options);
+                for rel_tol in [1e-2, 1e-10] {
+                    solver.set_real(key::REL_TOL, rel_tol).unwrap();
+                    for guess in [0.0, 1.0] {
+                        let mut x: Vec<f64> = (0..a.len()).map(|p| if red(p) { guess } else { 0.0 }).collect();
+                        let what = format!("{options} rel_tol={rel_tol:e} red guess {guess}, {} x {}", a.nx, a.ny);
+                        assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
+                        assert!(solver.real(key::INFO_FINAL_RESIDUAL) <= rel_tol, "{what}");
+                        // x has the mean of the guess where constants are in the null space; each row is solved to rounding.
+                        let left = max_abs(&a.exact_residual(&b, &x));
+                        assert!(left <= 16.0 * f64::EPSILON * max_abs(&b), "{what}: {left:e}");
+                    }
+                }
+                // Nothing is better than these black values, and more is asked for than rounding allows.
+                solver.set_real(key::REL_TOL, 1e-30).unwrap();
+                let y = random_rhs(a.len(), 4);
+                let b = a.multiply(&y);
+                let mut x: Vec<f64> = (0..a.len()).map(|p| if red(p) { 1.0 } else { y[p] }).collect();
+                solver.solve(&b, &mut x).unwrap();
+                let left = max_abs(&a.exact_residual(&b, &x));
+                assert!(left <= 1e-12 * max_abs(&b), "{options}: {left:e} left");
+            }
+        }
+    }
+}
 
 /// The context pointer of a callback.
 pub fn user<T>(value: &mut T) -> *mut c_void {

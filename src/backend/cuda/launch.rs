@@ -788,6 +788,7 @@ pub struct SetOutArgs {
     pub abs_tol: f64,
     pub futile: f64,
     pub vanishing: f64,
+    pub baseless: f64,
     pub renewal: f64,
     pub near: f64,
     pub max_iter: i64,

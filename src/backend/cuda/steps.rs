@@ -869,6 +869,7 @@ impl Run<'_> {
             abs_tol: c.abs_tol * with.scale,
             futile: c.futile,
             vanishing: c.vanishing,
+            baseless: c.baseless,
             renewal: c.renewal,
             near: c.near,
             max_iter: c.max_iter as i64,

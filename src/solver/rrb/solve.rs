@@ -57,6 +57,7 @@ impl<'a> Control<'a> {
             max_iter: self.max_iter,
             futile: if checks { FUTILE } else { 0.0 },
             vanishing: if self.short { FAR_IN_F32.recip() } else { SQUARES_VANISH },
+            baseless: PROJECTED_TO_ZERO,
             renewal: RENEWAL,
             near: NEAR,
             renewal_at: RENEWAL_ITERATIONS,
@@ -67,7 +68,8 @@ impl<'a> Control<'a> {
 /// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
 const COMPATIBLE: f64 = 1e-10;
 
-/// A projected right-hand side this small against the given one is rounding: b was in the null space.
+/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or what is
+/// eliminated was all of it.
 const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
 /// A guess whose A x is larger than b by this factor has a residual whose square overflows.
@@ -130,24 +132,33 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
     finite("|b - A x|", initial)?;
     s.reduce();
-    let rounding = if c.singular() { PROJECTED_TO_ZERO * given.sqrt() } else { 0.0 };
-    // Relative to rounding nothing can be small.
-    let mut baseless = false;
+    let baseless = criterion.baseless * given.sqrt();
+    let rounding = if c.singular() { baseless } else { 0.0 };
+    // 2-norm of what residuals are relative to, where it is in the papers' norm on S1.
+    let mut size = f64::INFINITY;
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
-        (rhs_norm, baseless) = preconditioned_norm(s, rounding)?;
-        if far {
+        size = s.residual_norm2().sqrt();
+        rhs_norm = preconditioned_norm(s, c)?;
+        let of_guess = if far {
             initial = far_norm(s, c, scale, initial)?;
+            f64::INFINITY
         } else if guess {
-            s.residual();
-            let (norm, spent) = preconditioned_norm(s, rounding)?;
-            initial = norm;
-            baseless = if c.reference_initial { spent } else { baseless };
+            let norm2 = s.residual();
+            initial = preconditioned_norm(s, c)?;
+            norm2.sqrt()
         } else {
             initial = rhs_norm;
-        }
+            size
+        };
+        size = if c.reference_initial { of_guess } else { size };
     }
-    let reference = if c.reference_initial { initial } else { rhs_norm };
+    let reference = match (size <= baseless, c.reference_initial) {
+        // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
+        (true, _) => given.sqrt() / c.center_max.sqrt(),
+        (false, true) => initial,
+        (false, false) => rhs_norm,
+    };
     let relative = |norm: f64| if reference > 0.0 { norm / reference } else { norm };
     let test = Test {
         norm: c.norm,
@@ -192,7 +203,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     // On a singular system rounding leaves the recurred residual a constant, too.
     let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
     let futile = (criterion.futile * rhs_norm).max(if checks { constant } else { 0.0 });
-    let largest = loop {
+    let mut largest = loop {
         let inner = Test { threshold: wanted.max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
             let largest = returned(s, c);
@@ -246,10 +257,13 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if end.reason != StopReason::Converged && end.norm > kept {
         return Ok(outcome(end.iterations, end.reason, kept));
     }
-    let spent = end.iterations == 0 && baseless;
-    if end.reason == StopReason::Stagnated && end.norm > initial && !spent {
+    if end.reason == StopReason::Stagnated && (end.norm > initial || end.norm.is_nan()) {
         // Nothing better than the guess was found: x as given.
-        return Ok(outcome(end.iterations, end.reason, initial));
+        if !checks || c.norm == Norm::True2 {
+            return Ok(outcome(end.iterations, end.reason, initial));
+        }
+        // That is said of its black values: with the red ones that belong to them.
+        (largest, end.norm) = complete_guess(s, c, scale, guess);
     }
     if !fits(largest) {
         if kept < f64::INFINITY {
@@ -258,7 +272,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Err(Error::Overflow);
     }
     s.store(scale);
-    if spent || end.iterations == 0 && end.reason == StopReason::Converged && !far {
+    if end.iterations == 0 && end.reason == StopReason::Converged && !far {
         end.reason = StopReason::InitialGuess;
     }
     Ok(outcome(end.iterations, end.reason, end.norm))
@@ -298,6 +312,18 @@ fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     let norm2 = s.residual_from_rhs();
     reduce_again(s, c, scale);
     norm2
+}
+
+/// x = the guess, which the caller still has, with red values that solve their rows: max |x| and its residual's norm.
+fn complete_guess(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
+    if guess {
+        s.load(scale, true);
+    } else {
+        s.clear_solution();
+    }
+    reduce_again(s, c, scale);
+    let largest = returned(s, c);
+    (largest, returned_residual(s, c, scale))
 }
 
 /// b as the caller has it, without its means where singular.
@@ -396,13 +422,10 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration, and whether r is nothing but `rounding`. On a singular system r may be a
-/// constant, and the sign of the square rounding.
-fn preconditioned_norm(s: &mut dyn RrbSteps, rounding: f64) -> Result<(f64, bool)> {
-    let spent = s.residual_norm2().sqrt() <= rounding;
+/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square rounding.
+fn preconditioned_norm(s: &mut dyn RrbSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
-    let rho = not_negative("r'M^-1 r", if rounding > 0.0 { rho.abs() } else { rho }, 0)?;
-    Ok((rho.sqrt(), spent))
+    Ok(not_negative("r'M^-1 r", if c.singular() { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
 /// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
@@ -418,7 +441,7 @@ fn far_norm(s: &mut dyn RrbSteps, c: &Control, scale: f64, size: f64) -> Result<
         s.reduce();
         if guess {
             s.residual();
-            norm = unit * preconditioned_norm(s, 0.0)?.0;
+            norm = unit * preconditioned_norm(s, c)?;
         }
     }
     Ok(norm)
