@@ -262,16 +262,16 @@ extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(Inver
     }
 }
 
-template <class Real> struct Rest {
+template <class Real, class Stored = Real> struct Rest {
     Geometry g;           // of the vectors, by colour
-    const Real *inverse;
+    const Stored *inverse;
     const Real *r;
     Real *z;
     int n;
 };
 
 // Place of node k, row by row, in vectors by colour.
-template <class Real> __device__ inline int64_t place_of_rest(const Rest<Real> &a, int k) {
+template <class Real, class Stored> __device__ inline int64_t place_of_rest(const Rest<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
     const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
     return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
@@ -280,8 +280,8 @@ template <class Real> __device__ inline int64_t place_of_rest(const Rest<Real> &
 // z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
 // Blocks before `team` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
 // it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
-template <int CHUNK, class Real, class Ready, class Fill, class Put>
-__device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Ready ready, Fill fill, Put put) {
+template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
+__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
@@ -289,11 +289,11 @@ __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Read
     int row = own * rows + t / 32;
     const bool any = own >= 0 && own * rows < a.n;
     // The first before r is there, and the rest of the row is on its way then.
-    Real v[CHUNK];
+    Stored v[CHUNK];
     const auto load = [&](int first) {
-        const Real *values = a.inverse + int64_t(row) * a.n;
+        const Stored *values = a.inverse + int64_t(row) * a.n;
 #pragma unroll
-        for (int u = 0; u < CHUNK; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : Real(0);
+        for (int u = 0; u < CHUNK; ++u) v[u] = first + 32 * u < a.n ? values[first + 32 * u] : Stored(0);
     };
     if (any && row < a.n) {
         load(lane);
@@ -305,7 +305,7 @@ __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Read
     fill(r);
     __syncthreads();
     for (bool first_row = true; row < a.n; row += blocks * rows, first_row = false) {
-        Real sum = 0;
+        Stored sum = 0;
         for (int first = lane; first < a.n; first += 32 * CHUNK) {
             if (!first_row || first != lane) load(first);
 #pragma unroll
@@ -321,8 +321,9 @@ __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Read
 }
 
 // The same in device memory, by colour. A row, or half of it in double precision, at once.
-template <class Real, class Ready> __device__ inline double multiply_remainder(const Rest<Real> &a, Team team, Ready ready) {
-    return multiply_remainder<128 / sizeof(Real)>(
+template <class Real, class Stored, class Ready>
+__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
+    return multiply_remainder<128 / sizeof(Stored)>(
         a, team, ready,
         [&](Real *r) {
             for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_rest(a, k)];
@@ -330,14 +331,14 @@ template <class Real, class Ready> __device__ inline double multiply_remainder(c
         [&](int row, Real sum) { a.z[place_of_rest(a, row)] = sum; });
 }
 
-template <class Real> struct RemainderArgs {
-    Rest<Real> rest;
+template <class Real, class Stored = Real> struct RemainderArgs {
+    Rest<Real, Stored> rest;
     double *partial;  // r' z, a value a block
     TurnArgs turn;    // to the way up, unless `how` says nothing
 };
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
-template <class Real> __device__ inline void remainder_step(const RemainderArgs<Real> &a) {
+template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
     double product = multiply_remainder(a.rest, all_blocks(), [] {});
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);
@@ -347,3 +348,4 @@ template <class Real> __device__ inline void remainder_step(const RemainderArgs<
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f32(RemainderArgs<float> a) { remainder_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_wide_f32(RemainderArgs<float, double> a) { remainder_step(a); }

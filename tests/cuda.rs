@@ -1048,3 +1048,27 @@ fn sources_that_are_eliminated() {
         check_eliminated_sources("backend=cuda");
     }
 }
+
+/// Closed basins of high contrast: what counts of the remainder's inverse is small beside its constant.
+#[test]
+fn singular_systems_of_high_contrast_in_short_formats() {
+    if devices() == 0 {
+        return;
+    }
+    for (n, contrast) in [(32, 1e6), (48, 1e6), (65, 1e4)] {
+        let mut a = inclusions(n, contrast);
+        a.set_row_sums(|_| 0.0);
+        let b = a.multiply(&random_rhs(a.len(), 3));
+        for cycle in ["v", "amli"] {
+            for precision in ["f32", "bf16"] {
+                let what = format!("precision={precision} cycle={cycle}");
+                let device = run(&a, &b, &format!("backend=cuda {what}"));
+                let levels = device.levels;
+                let host = run(&a, &b, &format!("backend=cpu precision=f64 cycle={cycle} levels={levels}"));
+                assert_eq!((device.status, host.status), (status::OK, status::OK), "{n} {what}");
+                let (count, expected) = (device.iterations, host.iterations);
+                assert!(count <= expected + 2, "{n} {what}: {count}, in double precision {expected}");
+            }
+        }
+    }
+}

@@ -1053,6 +1053,7 @@ kernels! {
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     MultiplyFirstSingle multiply_first_single(SchurArgs) = "rrb_multiply_first_mixed", |a| a.v.g.blocks(), OVER_AREA;

@@ -548,6 +548,13 @@ impl Packed {
         self.shape.fusion && self.shape.schur && self.projection.is_empty()
     }
 
+    /// Sweeps in f32 on a singular system multiply with the remainder's inverse in double precision, in a kernel of its own: there
+    /// its entries are those of a constant, which is projected out, and what is left of them at high contrasts is less than their
+    /// rounding to f32, with which M would not be definite.
+    pub fn wide_remainder(&self) -> bool {
+        self.short() && !self.projection.is_empty()
+    }
+
     /// M may end with grid q, if what it leaves has weak couplings.
     pub fn may_end_after(&self, q: usize) -> bool {
         self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
