@@ -1140,25 +1140,32 @@ mod tests {
         }
     }
 
-    /// What a factorization leaves for sweeps on all grids, and the last of them for the natural one; factorized after another
-    /// matrix. Grids from so many nodes on have windows.
-    fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, members: usize, worth: usize) -> Vec<Vec<u64>> {
+    /// What a factorization leaves for sweeps on all grids, and the last of them for the natural one, as bits.
+    type Left = Vec<Vec<u64>>;
+
+    /// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many members.
+    /// `follow`: rows follow row by row, after a first grid with windows and one without.
+    fn left_for_sweeps<F: Format>(
+        a: [&StencilView; 2],
+        setup: &Setup,
+        teams: &[usize],
+        follow: bool,
+        mut see: impl FnMut(usize, Left),
+    ) {
         let mut inspection = Inspection::default();
         inspection.start(1).unwrap();
         inspection.look(0, a[1], 0..a[1].grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
         inspection.finish(a[1], true).unwrap();
         let components = &inspection.components;
+        let worth = if follow { 0 } else { usize::MAX };
         let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
-        k.prepare(setup, components, members).unwrap();
-        let mut team = Team::new(members).unwrap();
-        for a in a {
-            let context = PivotContext { a, components };
-            let share = |me: Me| k.factorize_share(me, setup, &context, None);
-            team.run(|me| drop(share(me)), share).unwrap().unwrap();
-        }
-        // The first grid does not follow; of the others all but the last one.
-        let follows = |q: usize| (1..k.grids.len() - 1).contains(&q) && worth == 0;
+        // The first grid does not follow, nor the last one, nor any after the fourth.
+        let follows = |q: usize| (1..4).contains(&q) && q + 1 < k.grids.len() && follow;
         assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
+        assert!((0..k.grids.len()).all(|q| {
+            let passes = follow && q + 1 < k.grids.len() && !(q == 0 && k.shape.schur);
+            k.grids[q].passing.is_some() == passes
+        }));
 
         fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
             for row in grid.rows(c).filter(|_| area.bytes() > 0) {
@@ -1168,7 +1175,7 @@ mod tests {
                 found.extend(values[grid.columns(c)].iter().map(|v| (read(*v).wide() + 0.0).to_bits()));
             }
         }
-        let of_grid = |grid: &PackedGrid<F>| {
+        let of_grid = |grid: &PackedGrid<F>, is_last: bool| {
             let (mut found, sweep, layout) = (Vec::new(), F::sweep(grid), &grid.layout);
             let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
             for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
@@ -1181,56 +1188,108 @@ mod tests {
                 inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
                 inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
             }
-            if std::ptr::eq(grid, &k.grids[k.grids.len() - 1]) {
+            if is_last {
                 add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);
             }
             found
         };
-        assert_eq!(k.grids[0].passing.is_some(), worth == 0 && !k.shape.schur);
-        k.grids.iter().map(of_grid).collect()
+        for (step, &members) in teams.iter().enumerate() {
+            k.prepare(setup, components, members).unwrap();
+            if k.shape.schur && follow && step % 3 != 1 {
+                k.making = Some(k.making_of(true, members).unwrap());
+            }
+            let mut team = Team::new(members).unwrap();
+            let context = PivotContext { a: a[step % 2], components };
+            {
+                let k = &k;
+                let share = |me: Me| k.factorize_share(me, setup, &context, None);
+                team.run(|me| drop(share(me)), share).unwrap().unwrap();
+            }
+            k.fresh = false;
+            let last = k.grids.len() - 1;
+            see(step, k.grids.iter().enumerate().map(|(q, grid)| of_grid(grid, q == last)).collect());
+        }
     }
 
+    /// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with the
+    /// lumping of M1 and M2, with relaxation and without. Grids that do not follow are the first one, the last one, and
+    /// those after the fourth; the latter have windows all the same. Only S1 has CG in single precision.
     #[test]
     fn rows_that_follow_are_the_same() {
         // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
         let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
-        for (nx, ny) in sizes {
+        // After the other matrix was there, after a team of another size, or both.
+        let teams = [1, 2, 2, 5, 3, 3, 1, 5];
+        let kinds = [(Lumping::Red, 0.95), (Lumping::RedAndBlack, 0.95), (Lumping::RedAndBlack, 1.0)];
+        for (k, (nx, ny)) in sizes.into_iter().enumerate() {
             let grid = Grid { nx, ny };
-            let arrays = |seed: u64| {
+            // Large grids one kind each, the smallest one all of them.
+            let kinds = if grid.nodes() > 5000 { &kinds[k % 3..][..1] } else { &kinds };
+            // One of 16 couplings is positive where they are compensated.
+            let arrays = |seed: u64, compensate: bool| {
                 let mut state = seed * 0x9e37_79b9 + 1;
-                let mut couplings = || (0..grid.nodes()).map(|_| -random(&mut state)).collect::<Vec<_>>();
+                let mut coupling = || match random(&mut state) {
+                    v if compensate && v < 1.0 / 16.0 => v,
+                    v => -v,
+                };
+                let mut couplings = || (0..grid.nodes()).map(|_| coupling()).collect::<Vec<_>>();
                 let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
-                // Dominant, with row sums near nothing here and there.
+                // Dominant.
                 let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
                 [center, east, north, northeast, northwest]
             };
-            let (before, values) = (arrays(3), arrays(4));
-            for nine_points in [false, true] {
-                let [before, a] = [&before, &values].map(|arrays| {
+            for (nine_points, compensate) in [(false, false), (false, true), (true, false), (true, true)] {
+                let values = [arrays(3, compensate), arrays(4, compensate)];
+                let a = values.each_ref().map(|arrays| {
                     let [center, east, north, northeast, northwest] =
                         arrays.each_ref().map(|values| View::new("an array", values, grid, nx));
                     let corners = nine_points.then_some((northeast, northwest));
                     StencilView { grid, center, east, north, corners }
                 });
-                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
-                let of =
-                    |storage, unit, single| Setup { grids: 4, levels: 9, cycle, single, ..setup(storage, 0.95, unit) };
-                let compare = |alone: Vec<Vec<u64>>, of_members: &dyn Fn(usize) -> Vec<Vec<u64>>, what: &str| {
-                    for members in [1, 2, 3, 5] {
-                        let found = of_members(members);
-                        assert_eq!(alone.len(), found.len());
-                        for (q, (alone, found)) in alone.iter().zip(&found).enumerate() {
-                            assert!(alone == found, "{what}, {nx} x {ny}, {members} members: grid {q}");
-                        }
+                let a = [&a[0], &a[1]];
+                let levels = grid.max_levels().min(13);
+                let mut of_m: Vec<[Left; 4]> = Vec::new();
+                for &(lumping, omega) in kinds {
+                    let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
+                    let of = |storage, unit| Setup {
+                        grids: (levels / 2).min(6),
+                        levels,
+                        lumping,
+                        compensate,
+                        cycle,
+                        ..setup(storage, omega, unit)
+                    };
+                    fn compare<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], what: &str) -> Left {
+                        let mut alone = Vec::new();
+                        left_for_sweeps::<F>(a, setup, &[1, 1], false, |_, left| alone.push(left));
+                        left_for_sweeps::<F>(a, setup, teams, true, |step, left| {
+                            assert_eq!(left.len(), setup.grids);
+                            for (q, (alone, left)) in alone[step % 2].iter().zip(&left).enumerate() {
+                                assert!(alone == left, "{what}, step {step}: grid {q}");
+                            }
+                        });
+                        alone.swap_remove(1)
                     }
-                };
-                let a = [&before, &a];
-                let f64 = of(Storage::F64, 1.0, false);
-                let alone = left_for_sweeps::<Double>(a, &f64, 1, usize::MAX);
-                compare(alone, &|members| left_for_sweeps::<Double>(a, &f64, members, 0), "f64");
-                let bf16 = of(Storage::Bf16, 16.0, false);
-                let alone = left_for_sweeps::<Brain>(a, &bf16, 1, usize::MAX);
-                compare(alone, &|members| left_for_sweeps::<Brain>(a, &bf16, members, 0), "bf16");
+                    let what = |format: &str| {
+                        format!("{format}, {nx} x {ny}, {lumping:?} {omega}, {nine_points}, {compensate}")
+                    };
+                    let bf16 = of(Storage::Bf16, 16.0);
+                    let mut single = Left::new();
+                    if a[0].corners.is_none() && !compensate {
+                        single = compare::<Mixed>(a, &Setup { single: true, ..bf16 }, &teams, &what("mixed"));
+                    }
+                    let left = [
+                        compare::<Double>(a, &of(Storage::F64, 1.0), &teams, &what("f64")),
+                        compare::<Single>(a, &of(Storage::F32, 16.0), &teams, &what("f32")),
+                        compare::<Brain>(a, &bf16, &teams, &what("bf16")),
+                        single,
+                    ];
+                    // Each is an M of its own, but mixed has that of bf16.
+                    assert!(left[0] != left[1] && left[1] != left[2], "{}", what(""));
+                    assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
+                    assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));
+                    of_m.push(left);
+                }
             }
         }
     }
