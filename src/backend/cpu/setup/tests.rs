@@ -1,17 +1,17 @@
-//! Grids made in any way, and pivots of a row found in either, are the same to every bit.
+//! Grids are the same to every bit, in whatever order their rows are made, and where.
 
 use super::*;
 use crate::backend::Lumping;
-use crate::backend::cpu::area::Number;
-use crate::backend::cpu::format::{Brain, Mixed, Single};
+use crate::backend::cpu::area::{Area, Number};
+use crate::backend::cpu::format::{Brain, Double, Mixed, Single};
 use crate::backend::cpu::team::Team;
 use crate::backend::storage::{Real, Storage};
 use crate::grid::inspection::Questions;
-use crate::grid::layout::Layout;
+use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::View;
 
-fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
+pub(super) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
     Setup {
         may_end: false,
         levels: 4,
@@ -30,113 +30,11 @@ fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
 }
 
 /// Numbers between 0 and 1 (xorshift).
-fn random(state: &mut u64) -> f64 {
+pub(super) fn random(state: &mut u64) -> f64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
     (*state >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// Excess, four kept and four lumped couplings of n nodes. `awkward`: land, lone and floating nodes, pivots near
-/// nothing, too small, too large, not numbers.
-fn rows(n: usize, seed: u64, awkward: bool) -> [Vec<f64>; 9] {
-    let mut state = seed * 0x9e37_79b9 + 1;
-    let mut rows: [Vec<f64>; 9] = std::array::from_fn(|_| Vec::new());
-    for i in 0..n {
-        let case = if awkward { (random(&mut state) * 30.0) as usize } else { 30 };
-        for (k, row) in rows.iter_mut().enumerate() {
-            let v = random(&mut state);
-            let magnitude = if k == 0 { 0.1 * v } else { -v };
-            row.push(match (case, k) {
-                // Land; no kept couplings, with and without excess.
-                (1, _) => 0.0,
-                (2, 1..=4) => 0.0,
-                (3, 1..=4) => -0.0,
-                (3, 0) => 1e-9 * v,
-                // Lost in short formats.
-                (4, 1..=4) => 1e-45 * magnitude,
-                (4, 0) => 1e-42,
-                (4, _) => 0.0,
-                (5, 0) => -1e-17,
-                (6, 1..=4) => -magnitude,
-                (7, _) if i % 5 == 0 => 1e308 * magnitude,
-                (8, 0) if i % 7 == 0 => f64::NAN,
-                _ => magnitude,
-            });
-        }
-    }
-    rows
-}
-
-fn bits(row: &[f64]) -> Vec<u64> {
-    row.iter().map(|v| v.to_bits()).collect()
-}
-
-/// Both ways to the pivots of a row; `true`: the first one found no doubt.
-fn compare<E: Elimination>(rows: &[Vec<f64>; 9], kept: &[Vec<E::Kept>; 4], setup: &Setup, floating: bool) -> bool
-where
-    StoredPivot<E>: PartialEq + std::fmt::Debug,
-{
-    let n = rows[0].len();
-    let lumped = [5, 6, 7, 8].map(|k| &rows[k][..]);
-    let kept = kept.each_ref().map(|row| &row[..]);
-    let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_float: floating };
-    let zeros = || vec![E::Format::write(0.0); if setup.storage == Storage::F64 { 0 } else { n }];
-    let form = |at_once: bool| {
-        let (mut excess, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
-        let row = PivotRow::<E> { excess: &mut excess, inverse: &mut inverse, stored: &mut stored };
-        let result = if at_once {
-            row.form(kept, lumped, &mut vec![0.0; n], setup, node)
-        } else {
-            row.form_one_by_one(kept, lumped, setup, node)
-        };
-        result.map(|()| (bits(&excess), bits(&inverse), stored))
-    };
-    let one_by_one = form(false);
-    assert_eq!(form(true), one_by_one);
-    let (mut inverse, mut handed, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
-    let (lost, unit) = (setup.lost(), setup.unit);
-    let no_doubt = pivots::<E>(&mut inverse, &mut handed, &mut stored, &rows[0], kept, lumped, lost, unit);
-    if no_doubt {
-        assert_eq!(Ok((bits(&handed), bits(&inverse), stored)), one_by_one);
-    }
-    no_doubt
-}
-
-fn compare_formats(n: usize, seed: u64, awkward: bool, omega: f64) -> [bool; 6] {
-    let rows = rows(n, seed, awkward);
-    let wide = [1, 2, 3, 4].map(|k| rows[k].clone());
-    let single = wide.each_ref().map(|row| row.iter().map(|v| Single::write(v / 0.5)).collect());
-    let brain = wide.each_ref().map(|row| row.iter().map(|v| Brain::write(v / 0.25)).collect());
-    let [f64, f32, bf16] = [(Storage::F64, 1.0), (Storage::F32, 0.5), (Storage::Bf16, 0.25)]
-        .map(|(storage, unit)| setup(storage, omega, unit));
-    let floating = seed.is_multiple_of(2);
-    [
-        compare::<OfReds<Double>>(&rows, &wide, &f64, floating),
-        compare::<OfReds<Single>>(&rows, &wide, &f32, floating),
-        compare::<OfReds<Brain>>(&rows, &wide, &bf16, floating),
-        compare::<OfDropped<Double>>(&rows, &wide, &f64, floating),
-        compare::<OfDropped<Single>>(&rows, &single, &f32, floating),
-        compare::<OfDropped<Brain>>(&rows, &brain, &bf16, floating),
-    ]
-}
-
-#[test]
-fn pivots_of_a_row_are_those_of_its_nodes() {
-    for (n, seed) in [(0, 1), (1, 2), (7, 3), (64, 4), (129, 5), (1000, 6)] {
-        for omega in [1.0, 0.95, 0.0] {
-            assert_eq!(compare_formats(n, seed, false, omega), [true; 6]);
-        }
-    }
-    let mut doubtful = 0;
-    for seed in 0..600 {
-        let n = 1 + seed as usize % 23;
-        for omega in [1.0, 0.95, 0.0] {
-            doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
-        }
-    }
-    // Many awkward rows are of either kind.
-    assert!((1000..9800).contains(&doubtful), "{doubtful} of 10800 rows are doubtful");
 }
 
 /// A 5-point matrix with random couplings and row sums, some of them zero.
