@@ -121,6 +121,7 @@ fn first_iterates_agree_to_rounding() {
                 let options = |backend: &str| format!("backend={backend} levels=6 rel_tol=1e-15 max_iter={steps}");
                 let (oracle, cpu) = (run(&a, &b, &options("reference")), run(&a, &b, &options("cpu")));
                 let error = max_difference(&oracle.x, &cpu.x) / max_abs(&oracle.x);
+                // Rounding, 2^-52, times the condition: 4 / pi^2 (101 + 1)^2 = 4200 for the Laplacian. Seen: 7e-15.
                 assert!(error <= 1e-12, "{name} {nx}x{ny} after {steps}: {error:e}");
             }
         }
@@ -261,8 +262,10 @@ fn padding_is_neither_read_nor_written() {
                     let what = format!("{name} {nx}x{ny} ld={ld} {options}");
                     assert!(bits(&unpadded(&x, nx, ld)) == bits(&plain.x), "{what}");
                     assert!(x.iter().map(|v| v.is_nan()).eq(pattern.iter().copied()), "padding was written: {what}");
-                    let y = solver.multiply(&wide(&plain.x));
-                    assert!(max_difference(&unpadded(&y, nx, ld), &a.multiply(&plain.x)) <= 1e-13, "{what}");
+                    let (y, expected) = (solver.multiply(&wide(&plain.x)), a.multiply(&plain.x));
+                    // Two sums of nine products each, and the couplings of a row are at most its center: below 1e-13.
+                    let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&plain.x);
+                    assert!(max_difference(&unpadded(&y, nx, ld), &expected) <= allowed, "{what}");
                 }
             }
         }
@@ -398,6 +401,12 @@ fn hard_coefficients() {
     }
 }
 
+/// What rounding moves the mean of `count` values by: the two sums that are compared, each 2^-53 a term, and in each iteration
+/// a sum, its product, and a direction whose mean is zero to rounding, twice 2^-52 of the largest value together.
+fn mean_to_rounding(count: usize, iterations: usize, largest: f64) -> f64 {
+    (count + 2 * iterations) as f64 * f64::EPSILON * largest
+}
+
 /// All Neumann: x keeps the guess's mean, b is projected, the residual is that of the projected b.
 #[test]
 fn singular_systems() {
@@ -425,7 +434,9 @@ fn singular_systems() {
                     // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
                     assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
                     let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
-                    assert!(shift <= 1e-14 * max_abs(&x) * n as f64, "{what}: mean moved by {shift:e}");
+                    // The guess was below 8.
+                    let allowed = mean_to_rounding(n, solver.iterations(), max_abs(&x).max(8.0));
+                    assert!(shift <= allowed, "{what}: mean moved by {shift:e}");
                     let first = run(&a, &b, &format!("backend=cpu threads=1 levels={levels} rel_tol=1e-8"));
                     let other = run(&a, &b, &format!("backend=cpu threads=3 levels={levels} rel_tol=1e-8"));
                     assert_same_bits(&first, &other, &what);
@@ -535,7 +546,9 @@ fn check_wet(a: &Stencil, seed: u64, options: &str) {
     assert!(residual <= 1e-9 + 1e-15 * max_abs(&x) * n as f64, "{options}: {residual:e}");
     for (&root, &mean) in singular_roots.iter().zip(&before) {
         let shift = (mean_of(&x, root) - mean).abs();
-        assert!(shift <= 1e-14 * max_abs(&x) * n as f64, "{options}: mean of component {root} moved by {shift:e}");
+        // The guess was below 1.
+        let allowed = mean_to_rounding(size[root], solver.iterations(), max_abs(&x).max(1.0));
+        assert!(shift <= allowed, "{options}: mean of component {root} moved by {shift:e}");
     }
     for p in (0..n).filter(|&p| size[label[p]] == 1) {
         let error = (x[p] - b[p] / a.center[p]).abs();

@@ -11,6 +11,7 @@ use common::{
     EXTENTS, PAPERS, Run, Solver, check_eliminated_sources, count_is_right, exact_norm, key, max_abs, max_difference,
     norm2, padded, rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
 };
+use std::f64::consts::PI;
 
 /// Without short formats and recursive cycles.
 const PLAIN: &str = "precision=f64 cycle=v";
@@ -94,12 +95,16 @@ fn first_iterates_and_operators() {
                 let what = format!("{name} {nx}x{ny} {more}");
                 let (oracle, cuda) = (run(&a, &b, &options("reference")), run(&a, &b, &options("cuda")));
                 let error = max_difference(&oracle.x, &cuda.x) / max_abs(&oracle.x);
+                // Rounding, 2^-52, times the condition, of A here and of M below: 4 / pi^2 (101 + 1)^2 = 4200 for the
+                // Laplacian. Seen: 3e-15 here and 5e-16 there.
                 assert!(error <= 1e-12, "{error:e} after 3: {what}");
                 let [reference, device] = ["reference", "cuda"].map(|backend| Solver::of(&a, &options(backend)));
                 let (z, w) = (reference.apply(&b), device.apply(&b));
                 assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
                 let (y, v) = (reference.multiply(&b), device.multiply(&b));
-                assert!(max_difference(&y, &v) <= 1e-14 * max_abs(&y), "A: {what}");
+                // Two sums of nine products each, and the couplings of a row are at most its center: below 1e-14 of y.
+                let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&b);
+                assert!(max_difference(&y, &v) <= allowed, "A: {what}");
             }
         }
     }
@@ -164,7 +169,9 @@ fn remainders() {
             let [oracle, device] =
                 ["reference", "cuda"].map(|backend| Solver::of(&a, &format!("backend={backend} {PLAIN} levels=2")));
             let (z, w) = (oracle.apply(&b), device.apply(&b));
-            assert!(max_difference(&z, &w) <= 1e-11 * max_abs(&z), "{nx}x{ny}");
+            // Rounding times the condition of the worst of them, the closed one without its constants; 9e-13 where n is 70.
+            let allowed = f64::EPSILON * 8.0 * (nx.max(ny) as f64 / PI).powi(2);
+            assert!(max_difference(&z, &w) <= allowed * max_abs(&z), "{nx}x{ny}");
         }
     }
 }
@@ -371,7 +378,9 @@ fn levels_end_where_couplings_are_weak() {
                 let error = max_difference(&z, &w) / max_abs(&z);
                 // Couplings of 1e-5 of the center are below 1e-20 after four levels. Weak ones are up to 0.3, and count
                 // here by what of z comes through them.
-                let rounding = if formats.contains("f64") { 1e-12 } else { 1e-5 };
+                // Without any, z is b over the centers, which are within a factor of seven: nine products of a row.
+                let unit = if formats.contains("f64") { f64::EPSILON } else { f64::from(f32::EPSILON) };
+                let rounding = 9.0 * 7.0 * unit;
                 assert!(error <= f64::max(weak, rounding), "{what}: M^-1 differs by {error:e}");
                 let (x, result) = device.solve_from_zero(&b);
                 assert_eq!((result, oracle.solve_from_zero(&b).1), (status::OK, status::OK), "{what}");
@@ -404,8 +413,9 @@ fn second_factorizations() {
     let oracle = Solver::of(&a, &format!("backend=reference precision=bf16 cycle=v levels={levels}"));
     let (z, w) = (oracle.apply(&b), device.apply(&b));
     let error = max_difference(&z, &w) / max_abs(&z);
-    // Sweeps in single precision.
-    assert!(error <= 1e-5, "M^-1 differs by {error:e}");
+    // Down and up each level nine products in single precision: 6e-6 with six levels. Seen: 1.4e-7.
+    let allowed = 2.0 * 9.0 * levels as f64 * 0.5 * f64::from(f32::EPSILON);
+    assert!(error <= allowed.min(1e-5), "M^-1 differs by {error:e} with {levels} levels");
 
     // Half of the grid 45 decades below the other, apart from it.
     let (nx, ny) = (160, 110);

@@ -21,6 +21,14 @@ fn devices() -> i32 {
     count
 }
 
+/// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks, up to
+/// 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|, which is 5.4
+/// (aniso7, 8^3 cells; 2.8 of the other stencils), are 3e-14. Couplings to other blocks hand on no more than there is: what a
+/// sweep finds it leaves. Four times that; an emulated device is 1.3e-14 off after three sweeps.
+fn rounding(sweeps: i32) -> f64 {
+    1e-13 * f64::from(sweeps)
+}
+
 const METHODS: [&str; 5] = [
     "method=block_jacobi",
     "method=coloured_gauss_seidel",
@@ -55,9 +63,8 @@ fn agrees_with_the_reference() {
                         let mut level = awkward();
                         smoother.options(extra).unwrap();
                         smoother.apply(&mut level, 3).unwrap();
-                        // Rounding of three sweeps on values of size 1, with conditions up to 100.
                         let error = difference(&level, &expected);
-                        assert!(error < 1e-12, "{name} {block:?} {text}: {error:e}");
+                        assert!(error < rounding(3), "{name} {block:?} {text}: {error:e}");
                     }
                 }
             }
@@ -105,9 +112,8 @@ fn large_lists_and_transfers() {
                         let smoother = Smoother::of(&stencil(name), block, &text, &level);
                         smoother.apply(&mut level, sweeps).unwrap();
                         let what = format!("{name} {block:?} {text} {what} {sweeps}");
-                        // Rounding of four sweeps.
                         let error = difference(&level, &expected);
-                        assert!(error < 1e-12, "{what}: {error:e}");
+                        assert!(error < rounding(sweeps), "{what}: {error:e}");
                         assert!(smoother.real(common::key::INFO_SECONDS_TRANSFER) > 0.0);
                         let bits = bits(&level);
                         assert!(found.as_ref().is_none_or(|f| *f == bits), "{what}: other bits");
@@ -135,9 +141,8 @@ fn dense_products() {
                     Smoother::of(&stencil(name), [8; 3], &text, &level).apply(&mut level, 2).unwrap();
                     level
                 });
-                // Rounding of two sweeps.
                 let error = difference(&cpu, &cuda);
-                assert!(error < 1e-12, "{name} {method}: {error:e}");
+                assert!(error < rounding(2), "{name} {method}: {error:e}");
             }
         }
     }
@@ -165,9 +170,8 @@ fn dense_products_in_several_rounds() {
             Smoother::of(&stencil(name), [8; 3], &text, &level).apply(&mut level, 2).unwrap();
             level
         });
-        // Rounding of two sweeps.
         let error = difference(&cpu, &cuda);
-        assert!(error < 1e-12, "{name} {method}: {error:e}");
+        assert!(error < rounding(2), "{name} {method}: {error:e}");
     }
 }
 
@@ -254,9 +258,8 @@ fn thin_patches() {
                     Smoother::of(&stencil(name), block, &text, &level).apply(&mut level, 2).unwrap();
                     level
                 });
-                // Rounding of two sweeps.
                 let error = difference(&cpu, &cuda);
-                assert!(error < 1e-12, "{name} {block:?} {method} {size:?}: {error:e}");
+                assert!(error < rounding(2), "{name} {block:?} {method} {size:?}: {error:e}");
             }
         }
     }
@@ -286,8 +289,7 @@ fn overlap() {
             Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 3).unwrap();
             level
         });
-        // Rounding of three sweeps.
-        assert!(difference(&cpu, &cuda) < 1e-12, "{options}");
+        assert!(difference(&cpu, &cuda) < rounding(3), "{options}");
     }
     let mut level = Level::golden(61, 1);
     let smoother = Smoother::of(&stencil("poisson7"), [8; 3], "backend=cuda remainder=overlap", &level);
@@ -621,7 +623,8 @@ fn ghost_function() {
         let mut record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: true };
         // SAFETY: a live handle; the record outlives the calls.
         outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
-        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3.
+        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3, so that 1e-15 of the start is
+        // left; a sweep adds eight products of 3, 8 * 3 * 2^-53 / (1 - 0.7) = 1e-14 in all, 12 times that a residual's cell.
         assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
         assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
         assert!(record.seen.iter().all(|&at| at == level.u[0].as_ptr() as usize));
@@ -671,6 +674,7 @@ fn monitor_and_history() {
         assert_eq!(seen[0], 1.0);
         let last = seen[seen.len() - 1];
         assert!(last < 0.03 && seen[seen.len() - 2] >= 0.03);
+        // Sums of the same 4096 squares in two orders: 4096 2^-53 at most.
         assert!((smoother.norm(&mut level) / start - last).abs() < 1e-12);
         assert_eq!(smoother.int(common::key::INFO_ITERATIONS) as usize, seen.len() - 1);
     }
