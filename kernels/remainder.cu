@@ -174,6 +174,7 @@ struct InverseArgs {
     float *narrow;    // and in single precision, where sweeps are
     int nx, ny, n;
     double unit;      // sweeps solve with M / unit
+    Findings *findings;
 };
 
 // Columns of the inverse, L D L^T z = unit e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
@@ -259,6 +260,11 @@ extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(Inver
             if (lane == 0 && first + u < right) put(middle + first + u, z2);
         }
         __syncwarp();
+    }
+    if (lane == 0) {
+        // M being definite, no value of a column is larger than both diagonals.
+        atomic_max(&a.findings->remainder_inverse, magnitude(out[natural_of(column, a.nx, a.ny)] / a.unit));
+        atomic_max(&a.findings->remainder_pivot, magnitude(1.0 / a.inverse_pivot[column]));
     }
 }
 

@@ -16,6 +16,7 @@ struct Findings {
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
     uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
+    uint64_t remainder_inverse, remainder_pivot;  // largest value of the remainder's inverse, largest of its pivots, bits
     uint64_t coupling[MOST_LEFT];  // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
 };
 

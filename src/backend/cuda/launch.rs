@@ -218,6 +218,8 @@ pub struct Findings {
     pub bad_pivot: u64,
     pub components: u64,
     pub regular_components: u64,
+    pub remainder_inverse: u64,
+    pub remainder_pivot: u64,
     pub coupling: [u64; MOST_LEFT],
 }
 
@@ -235,12 +237,15 @@ impl Findings {
         bad_pivot: u64::MAX,
         components: 0,
         regular_components: 0,
+        remainder_inverse: 0,
+        remainder_pivot: 0,
         coupling: [0; MOST_LEFT],
     };
 
     /// Before a factorization of the matrix that was looked at.
     pub fn forget_factorization(&mut self) {
         self.bad_pivot = Self::NONE.bad_pivot;
+        (self.remainder_inverse, self.remainder_pivot) = (0, 0);
         self.coupling = Self::NONE.coupling;
     }
 }
@@ -518,6 +523,7 @@ pub struct InverseArgs {
     pub ny: i32,
     pub n: i32,
     pub unit: f64,
+    pub findings: Address,
 }
 
 /// The remainder's product.

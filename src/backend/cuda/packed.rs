@@ -223,6 +223,8 @@ pub struct Packed {
     pub grids: Vec<Level>,
     /// Of these, grids in use: b2 of the last one has weak couplings, if it is not the last of all.
     pub used: usize,
+    /// Sweeps in f32 multiply with the remainder's inverse in double precision, in a kernel of its own.
+    pub wide_remainder: bool,
     pub first: SchurArrays,
     /// See `Shape::reads_once`.
     pub reads_once: bool,
@@ -505,6 +507,7 @@ impl Packed {
         Ok(Self {
             reads_once: shape.reads_once(source, device.cache),
             used: places.grids.len(),
+            wide_remainder: false,
             shape,
             grids: places.grids,
             first: places.first,
@@ -546,13 +549,6 @@ impl Packed {
     /// Stages are fused where CG runs on S1 and nothing is projected between them.
     pub fn fused(&self) -> bool {
         self.shape.fusion && self.shape.schur && self.projection.is_empty()
-    }
-
-    /// Sweeps in f32 on a singular system multiply with the remainder's inverse in double precision, in a kernel of its own: there
-    /// its entries are those of a constant, which is projected out, and what is left of them at high contrasts is less than their
-    /// rounding to f32, with which M would not be definite.
-    pub fn wide_remainder(&self) -> bool {
-        self.short() && !self.projection.is_empty()
     }
 
     /// M may end with grid q, if what it leaves has weak couplings.

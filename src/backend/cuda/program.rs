@@ -282,7 +282,7 @@ impl Programs {
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
-        if k.shape.fusion && !k.wide_remainder() {
+        if k.shape.fusion && !k.wide_remainder {
             together.blocks = MOST_BLOCKS;
             for kernel in launch::meeting_kernels(k.shape.formats()) {
                 together.blocks = together.blocks.min(device.together(kernel, launch::CREW_THREADS)?);
@@ -564,7 +564,7 @@ impl Packed {
     }
 
     fn rest_args(&self) -> Rest {
-        let narrow = self.short() && !self.wide_remainder();
+        let narrow = self.short() && !self.wide_remainder;
         let inverse = if narrow { self.rest.narrow } else { self.rest.inverse };
         let (g, n) = (geometry(&self.rest_layout), self.rest_grid.nodes() as i32);
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
@@ -673,7 +673,7 @@ impl Packed {
                     let turns = op.flags & flag::TURN != 0;
                     let (rest, turn) = (self.rest_args(), self.turn_args(if turns { how } else { How::Nothing }));
                     let arguments = RemainderArgs { rest, partial, turn };
-                    match (self.short(), self.wide_remainder()) {
+                    match (self.short(), self.wide_remainder) {
                         (true, true) => launch::remainder_wide(stream, &arguments)?,
                         (true, false) => launch::remainder_short(stream, &arguments)?,
                         (false, _) => launch::remainder(stream, &arguments)?,

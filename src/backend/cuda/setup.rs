@@ -15,7 +15,7 @@ use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::{self, Inspection};
 use crate::grid::layout::{Colour, Layout};
-use crate::grid::stencil::{StencilView, View, ring_index};
+use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
 
 /// Names of the arrays of a matrix, in the order of the kernel's.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
@@ -24,6 +24,11 @@ const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 /// D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of docs/performance-gpu.md take as many
 /// iterations with it; with 0.6 they take up to 9 for 7.
 const WEAK: f64 = 0.3;
+
+/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. Its rounding,
+/// 2^-24 of that value, is to be small against the least eigenvalue of the inverse, which is not far below one over the largest
+/// pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of 1e6 or basins that are nearly closed 1e7 and more.
+const MOST_FOR_SHORT: f64 = 1048576.0;
 
 /// A matrix of the device's, fetched for what only the host does.
 pub struct Fetched {
@@ -279,7 +284,9 @@ impl Packed {
             let band = BandArgs { rules, natural, nx, ny, n, couplings, back, across, met, inverse_pivot, ticket };
             launch::band(stream, &band)?;
             let unit = self.unit;
-            let inverse = InverseArgs { couplings, back, across, inverse_pivot, inverse, narrow, nx, ny, n, unit };
+            let findings = source.findings_at;
+            let inverse =
+                InverseArgs { couplings, back, across, inverse_pivot, inverse, narrow, nx, ny, n, unit, findings };
             launch::inverse(stream, &inverse)?;
         }
         self.scalars.per_unit = self.unit.recip();
@@ -289,7 +296,16 @@ impl Packed {
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
         }
-        self.factorize_on_host(stream, a, setup, components)?;
+        let of_device = (source.findings.remainder_inverse, source.findings.remainder_pivot);
+        let (inverse, pivot) = self
+            .factorize_on_host(stream, a, setup, components)?
+            .unwrap_or_else(|| (f64::from_bits(of_device.0), f64::from_bits(of_device.1)));
+        let wide = self.short() && inverse * pivot > MOST_FOR_SHORT;
+        if wide != self.wide_remainder {
+            self.wide_remainder = wide;
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
         self.clear_transient(stream)?;
         let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(source.findings.coupling[*q]) <= WEAK;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
@@ -313,17 +329,17 @@ impl Packed {
         stream.wait()
     }
 
-    /// The remainder that the host solves, or whose inverse it makes.
+    /// The remainder that the host solves, or whose inverse it makes: the largest values of that and of its matrix.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
         a: &StencilView,
         setup: &Setup,
         components: &Components,
-    ) -> Result<()> {
+    ) -> Result<Option<(f64, f64)>> {
         let (grid, places) = (self.rest_grid, self.rest);
         let (natural, invert) = match &mut self.remainder {
-            Remainder::Inverse => return Ok(()),
+            Remainder::Inverse => return Ok(None),
             Remainder::InverseFromHost(natural) => (natural, true),
             Remainder::Host(natural) => (natural, false),
         };
@@ -339,6 +355,14 @@ impl Packed {
                 target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
             }
         }
+        let (mut largest, mut center) = (0.0f64, 0.0f64);
+        for (i, j) in (0..n).map(|k| (k % grid.nx, k / grid.nx)) {
+            let (c, up) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
+            let straight = (input.east[c] + input.east[c - 1]) + (input.north[c] + input.north[c - up]);
+            let up_right = input.northeast[c] + input.northeast[c - up - 1];
+            let up_left = input.northwest[c] + input.northwest[c - up + 1];
+            center = center.max(input.diagonal[c] - straight - (up_right + up_left));
+        }
         let fetched = Fetched::new(stream, a)?;
         let host = fetched.as_ref().map(|f| f.view(a));
         let context = PivotContext { a: host.as_ref().unwrap_or(a), components };
@@ -351,6 +375,7 @@ impl Packed {
                 z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
                 natural.apply();
                 gather(&natural.grids[0].z, grid.nx, column);
+                largest = largest.max(column[k]);
                 column.iter_mut().for_each(|v| *v *= setup.unit);
             }
             // Rows of the transpose: M^-1 is symmetric.
@@ -362,7 +387,7 @@ impl Packed {
             }
             stream.wait()?;
         }
-        Ok(())
+        Ok(Some((largest, center)))
     }
 
     /// The sentence about the first refused pivot; kernels/setup.cu left its value and center in place of its inverse.
