@@ -13,8 +13,8 @@
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
 #include "common.cuh"
 
-// Both levels down; returns this thread's part of rho. `over`: nobody needs it. That is known once the first tile's values are on
-// their way, not before, so that it costs no time.
+// Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be swept again each time
+// that a loop which is over goes round. That is known once the first tile's values are on their way, not before, so that it costs no time.
 template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
@@ -25,7 +25,7 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     for (int tile = team.is_mine() ? team.place() : across * down; tile < across * down; tile += team.size()) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
-        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
+        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y && !over;
         const int c = (j + 1) * n + g.block + i;
         Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
         if (inside) {
@@ -149,7 +149,7 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
         }
         if (t < HALO) w[t] = b1;
         __syncthreads();
-        if (own) {
+        if (own && !over) {
             const Real *v = w + t;
             finish(k, op, B1 * p + c, b1, had[B1], rho);
             finish(k, op, B2 * p + c, here, had[B2], rho);

@@ -345,6 +345,7 @@ template <class Real, class Stored = Real> struct RemainderArgs {
 
 // z = M^-1 r of the remainder; then the turn from the way down to the way up.
 template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
+    if (a.turn.how == LOOP && a.turn.scalars->done) return;
     double product = multiply_remainder(a.rest, all_blocks(), [] {});
     if (a.turn.how == NOTHING) return;
     product = block_sum(product);

@@ -949,7 +949,10 @@ impl Run<'_> {
             let begun = match s.begun.take() {
                 Some(begun) if begun.with == with => begun,
                 other => {
-                    let finite = |b: &Begun| [b.b_norm2, b.start.norm2, b.start.rho].iter().all(|v| v.is_finite());
+                    let finite = |b: &Begun| {
+                        let Start { norm2, rho, sigma } = b.start;
+                        [b.b_norm2, norm2, rho, sigma.unwrap_or(0.0)].iter().all(|v| v.is_finite())
+                    };
                     if other.is_some_and(|begun| !finite(&begun)) {
                         // Padding too may hold what came of another scale.
                         s.k.clear_vectors(s.stream)?;
