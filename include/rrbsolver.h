@@ -111,9 +111,9 @@
                                                  stopped the last apply, else none */
 #define RRB_INFO_INITIAL_RESIDUAL       1002  /* relative, in the tested norm, of the guess; smoother_: 1, known
                                                  where the last apply had a monitor, else refused */
-#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when
-                                                 converged; smoother_: as the monitor was told last, refused where
-                                                 the last apply had none */
+#define RRB_INFO_FINAL_RESIDUAL         1003  /* relative, in the tested norm, of x; recomputed as b - A x when a
+                                                 solve ends, other than by a guess that stays; smoother_: as the
+                                                 monitor was told last, refused where the last apply had none */
 #define RRB_INFO_SECONDS_SETUP          1004  /* wall time of the last factorize (smoother_: set_patches) */
 #define RRB_INFO_SECONDS_SOLVE          1005  /* wall time of the last solve (smoother_: apply) */
 #define RRB_INFO_SECONDS_TRANSFER       1006  /* of that, copies between host and device */

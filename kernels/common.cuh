@@ -320,14 +320,14 @@ __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff00000000
 __device__ inline double sum4(double a, double b, double c, double d) { return (a + b) + (c + d); }
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
-// b - (center v_0 + sum of a_j v_j), from differences, as src/backend/residual.rs has it.
+// b - (center v_0 + sum of a_j v_j), from differences (sums, for positive couplings), as src/backend/residual.rs has it.
 template <int N> __device__ inline double residual_of_row(double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
     double excess = center, lost = 0.0, flow = 0.0;
     for (int j = 0; j < N; ++j) {
-        const double sum = excess + a[j], added = sum - excess;
-        lost += (excess - (sum - added)) + (a[j] - added);
+        const double to = -fabs(a[j]), sum = excess + to, added = sum - excess;
+        lost += (excess - (sum - added)) + (to - added);
         excess = sum;
-        flow += a[j] * (v[j] - v_0);
+        flow += a[j] * (v[j] + copysign(1.0, a[j]) * v_0);
     }
     return b - (excess * v_0 + (lost * v_0 + flow));
 }

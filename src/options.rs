@@ -271,7 +271,7 @@ results! {
     ITERATIONS = 1000 "iterations" Common false &[], "iterations of the last solve (smoother_: sweeps of the last apply)";
     STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS, "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
     INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[], "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused";
-    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when converged; smoother_: as the monitor was told last, refused where the last apply had none";
+    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays; smoother_: as the monitor was told last, refused where the last apply had none";
     SECONDS_SETUP = 1004 "seconds_setup" Common true &[], "wall time of the last factorize (smoother_: set_patches)";
     SECONDS_SOLVE = 1005 "seconds_solve" Common true &[], "wall time of the last solve (smoother_: apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" Common true &[], "of that, copies between host and device";

@@ -1,23 +1,24 @@
 //! The residual of a row in double precision, for what a solve says of its solution.
 
-/// b - (row of A) v, from differences: with the row sum s = center + sum of couplings,
+/// b - (row of A) v, from differences: with s = center - sum over j of |a_j|, the row sum where no coupling is positive,
 ///
 /// ```text
-/// b - (s v_0 + sum over j of a_j (v_j - v_0)).
+/// b - (s v_0 + sum over j of a_j (v_j - v_0)),   v_j + v_0 where a_j > 0.
 /// ```
 ///
 /// As b - (center v_0 + sum of a_j v_j) it would be rounded to eps |A| |v|, far above a residual of 1e-12 where centers are
-/// large or v is nearly constant, which here are what nearly cancels without rounding: s is summed with all that its
-/// additions lose (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of near values are exact.
+/// large or v is nearly constant (alternates, across positive couplings), which here are what nearly cancels without rounding: s is summed with
+/// all that its additions lose (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of near values are exact.
 #[inline(always)]
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
     let (mut excess, mut lost, mut flow) = (center, 0.0, 0.0);
     for j in 0..N {
-        let sum = excess + a[j];
+        let to = -a[j].abs();
+        let sum = excess + to;
         let added = sum - excess;
-        lost += (excess - (sum - added)) + (a[j] - added);
+        lost += (excess - (sum - added)) + (to - added);
         excess = sum;
-        flow += a[j] * (v[j] - v_0);
+        flow += a[j] * (v[j] + 1.0f64.copysign(a[j]) * v_0);
     }
     b - (excess * v_0 + (lost * v_0 + flow))
 }
@@ -25,6 +26,19 @@ pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Positive couplings: v alternates.
+    #[test]
+    fn alternating_vectors() {
+        let unit = f64::EPSILON;
+        let (a, m) = ([-1.0, 1.0 + unit, 1.0, -1.0 - unit], [3, 0, 2, 7]);
+        let v: Vec<f64> =
+            (0..4).map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * unit } else { 1.0 + m[j] as f64 * unit }).collect();
+        // s = center - sum |a| = 8 - 2 and a_j (v_j +- v_0) = -m_j, in the unit.
+        let found = residual_of_row(0.0, 4.0 + 6.0 * unit, 1.0, a, [v[0], v[1], v[2], v[3]]);
+        let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * unit;
+        assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");
+    }
 
     /// Centers are rounded sums, v is constant but for its last bits: integers tell the residual exactly.
     #[test]

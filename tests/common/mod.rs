@@ -474,6 +474,14 @@ pub fn check_eliminated_sources(backend: &str) {
                 solver.solve(&b, &mut x).unwrap();
                 let left = max_abs(&a.exact_residual(&b, &x));
                 assert!(left <= 1e-12 * max_abs(&b), "{options}: {left:e} left");
+                // x stays as it is, and so does what is told of it.
+                solver.set_int(key::MAX_ITER, 0).unwrap();
+                let guess: Vec<f64> = (0..a.len()).map(|p| if red(p) { 1e6 } else { y[p] }).collect();
+                let mut x = guess.clone();
+                solver.set_real(key::REL_TOL, 1e-8).unwrap();
+                assert_eq!((solver.solve(&b, &mut x), &x), (Ok(status::NOT_CONVERGED), &guess), "{options}");
+                assert!(solver.real(key::INFO_FINAL_RESIDUAL) > 1.0, "{options}");
+                solver.set_int(key::MAX_ITER, 1000).unwrap();
             }
         }
     }

@@ -1088,6 +1088,8 @@ impl RrbSteps for Run<'_> {
 
     fn expect(&mut self, criterion: &Criterion) {
         self.criterion = Some(*criterion);
+        // Only looked at, the guess has red values, too, which starts from there leave out.
+        self.ahead &= criterion.max_iter > 0;
     }
 
     fn inspect(&mut self, guess: bool) -> Inputs {

@@ -169,6 +169,10 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         vanishing: rounding.max(criterion.vanishing(given.sqrt())),
         confirms: !checks,
     };
+    if c.max_iter == 0 && checks && c.norm == Norm::Preconditioned && initial <= test.threshold {
+        // Of x as it stays, with the guess's red values.
+        initial = returned_residual(s, c, scale);
+    }
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
         reason,
@@ -237,7 +241,8 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             end.reason = StopReason::Converged;
             break largest;
         }
-        if end.reason != StopReason::Converged || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
+        let lost = !fits(largest) || end.norm.is_nan();
+        if end.reason != StopReason::Converged || lost || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
             if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }
@@ -254,10 +259,11 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         wanted = (test.threshold * test.threshold - 2.0 * on_top).max(least * least).sqrt();
         norm2 = start_again(s, c, scale);
     };
-    if end.reason != StopReason::Converged && end.norm > kept {
+    let better = |norm: f64| norm < end.norm || norm < f64::INFINITY && end.norm.is_nan();
+    if end.reason != StopReason::Converged && better(kept) {
         return Ok(outcome(end.iterations, end.reason, kept));
     }
-    if end.reason == StopReason::Stagnated && (end.norm > initial || end.norm.is_nan()) {
+    if end.reason == StopReason::Stagnated && better(initial) {
         // Nothing better than the guess was found: x as given.
         if !checks || c.norm == Norm::True2 {
             return Ok(outcome(end.iterations, end.reason, initial));
