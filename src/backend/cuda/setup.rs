@@ -25,10 +25,11 @@ const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 /// iterations with it; with 0.6 they take up to 9 for 7.
 const WEAK: f64 = 0.3;
 
-/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. Its rounding,
-/// 2^-24 of that value, is to be small against the least eigenvalue of the inverse, which is not far below one over the largest
-/// pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of 1e6 or basins that are nearly closed 1e7 and more.
-const MOST_FOR_SHORT: f64 = 1048576.0;
+/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. The rounding of
+/// n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be small against the least eigenvalue of the
+/// inverse, which is not far below one over the largest pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of
+/// 1e4 a bit less than this, those of 1e6 or basins that are nearly closed 1e7 and more.
+const MOST_FOR_SHORT: f64 = 131_072.0;
 
 /// A matrix of the device's, fetched for what only the host does.
 pub struct Fetched {
