@@ -18,7 +18,7 @@ mod spectrum;
 /// What the benchmark needs from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use super::backend::{Arrays, Inputs, LoopEnd, LoopTest, PcgSteps, RrbSteps};
+    pub use super::backend::{Arrays, Begun, Inputs, LoopEnd, LoopTest, PcgSteps, RrbSteps};
     pub use super::grid::levels::Grid;
     pub use super::grid::stencil::{StencilView, View};
     pub use super::report::{Nobody, Outcome};

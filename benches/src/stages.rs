@@ -11,7 +11,7 @@ use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, BackendKind, Grid, Inputs, LoopEnd, LoopTest, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
+    Arrays, BackendKind, Begun, Grid, Inputs, LoopEnd, LoopTest, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
     choose_backend,
 };
 use rrbsolver::options::{Family, Options, opt};
@@ -171,6 +171,14 @@ impl PcgSteps for Clock<'_> {
 impl RrbSteps for Clock<'_> {
     fn eliminates(&self) -> bool {
         self.steps.eliminates()
+    }
+
+    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
+        if self.fused { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
+    }
+
+    fn complete(&mut self, scale: f64) -> (f64, f64) {
+        if self.fused { self.note("complete", |s| s.complete(scale)) } else { self.textbook_complete(scale) }
     }
 
     noted! {

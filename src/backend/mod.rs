@@ -360,6 +360,17 @@ pub enum LoopEnding {
     Due,
 }
 
+/// How a solve begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// <b, b> on the whole grid.
+    pub rhs_norm2: f64,
+    /// |b - A x|^2 on the whole grid.
+    pub whole_residual_norm2: f64,
+    /// <r, r>, where r of what CG works on is there.
+    pub residual_norm2: Option<f64>,
+}
+
 /// What surrounds PCG: from the caller's arrays to the system that CG solves, and back.
 pub trait RrbSteps: PcgSteps {
     /// Goes over to the V-cycle, until the next factorization, where the cycle was chosen and not asked for. Whether
@@ -387,6 +398,18 @@ pub trait RrbSteps: PcgSteps {
     }
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
     fn load(&mut self, scale: f64, guess: bool) -> f64;
+    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the residual of
+    /// the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads when a step asks for it.
+    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
+        self.textbook_begin(scale, guess)
+    }
+    /// The body of `begin`.
+    fn textbook_begin(&mut self, scale: f64, guess: bool) -> Begun {
+        let rhs_norm2 = self.load(scale, guess);
+        let whole_residual_norm2 = if guess { self.whole_residual_norm2() } else { rhs_norm2 };
+        self.reduce();
+        Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
+    }
     /// Sum of b and of |b| over the singular component with the largest ratio, and its number.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64);
     /// b = b - mean(b) over every singular component.
@@ -405,6 +428,15 @@ pub trait RrbSteps: PcgSteps {
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
         self.whole_residual_norm2()
+    }
+    /// `back_substitute` and `returned_residual_norm2`, which return max |x| and |input * scale - A x|^2.
+    fn complete(&mut self, scale: f64) -> (f64, f64) {
+        self.textbook_complete(scale)
+    }
+    /// The body of `complete`.
+    fn textbook_complete(&mut self, scale: f64) -> (f64, f64) {
+        let largest = self.back_substitute();
+        (largest, self.returned_residual_norm2(scale))
     }
     /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64;

@@ -2,7 +2,7 @@
 //!
 //! `team` has the threads, `memory` and `area` the arrays that they share, `neighbours` the geometry of the four
 //! colours, `format` the number formats of M, `packed` the data of a factorization, `making` and `passing` where it is made;
-//! `setup`, `steps`, `sweeps`, `cycle` and `fused` what members do with it, `kernels` the loops over a row.
+//! `setup`, `steps`, `sweeps`, `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
 
 mod area;
 mod block_dense;
@@ -13,6 +13,7 @@ mod block_rows;
 mod block_transforms;
 mod blocks;
 mod cycle;
+mod ends;
 mod format;
 mod fused;
 mod kernels;

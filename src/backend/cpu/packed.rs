@@ -25,6 +25,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
 
+/// Numbers that a row may note in a turn, see `Packed::noted`.
+const NOTED: usize = 3;
+
+/// Values beside a row of scratch space: a neighbour to the left and right is read.
+pub const BORDER: usize = 8;
+
+/// Rows of scratch space: four reds of `through_reds`, two and two of b1 and r2, r1, b2 and one more of `ends`. Coarse stencils
+/// take five.
+const SCRATCH_ROWS: usize = 11;
+
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -194,11 +204,11 @@ pub struct Packed<F: Format> {
     pub projection: Projection,
     /// Sums of the fused stages: see `fused::StageSums`.
     pub stage_sums: StageSums,
-    /// One value per row of the first grid, twice: a sum may be written while the one before is still read.
+    /// `NOTED` values per row of the first grid, twice: a sum may be written while the one before is still read.
     partial: [Shared; 2],
     /// The same for recursion grids.
     pub inner_partial: [Shared; 2],
-    /// Rows of a coarse stencil, per member.
+    /// Rows that stay in cache, per member.
     pub scratch: Vec<Mutex<Vec<f64>>>,
     /// Rows that fused stages keep in cache, per member.
     pub buffers: Vec<Mutex<Buffers<F::Real>>>,
@@ -266,7 +276,7 @@ impl<F: Format> Packed<F> {
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
             fresh: true,
-            partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
+            partial: [Shared::zeroed(NOTED * first.cy)?, Shared::zeroed(NOTED * first.cy)?],
             inner_partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
             scratch: Vec::new(),
             buffers: Vec::new(),
@@ -324,7 +334,7 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(5 * width + 64, "rows of a coarse matrix")?));
+                self.scratch.push(Mutex::new(crate::error::zeroed(SCRATCH_ROWS * (width + 2 * BORDER), "rows of scratch space")?));
             }
         }
         if self.buffers.len() != members {
@@ -435,16 +445,33 @@ impl<F: Format> Packed<F> {
 
     /// `of_row(J)` for all rows J of the first grid, each from its owner.
     pub fn over_rows(&self, me: Me, turn: &mut usize, mut of_row: impl FnMut(usize) -> f64) -> &[f64] {
-        let partial = &self.partial[*turn % 2];
-        *turn += 1;
         for row in self.grids[0].rows(me) {
-            // SAFETY: row sums are written by the row's owner alone; the last use of this array ended before
-            // the barrier of the sum between.
-            unsafe { partial.slice_mut(row, 1)[0] = of_row(row) };
+            // SAFETY: a row of this member, noted once.
+            unsafe { self.note_row(*turn, row, [of_row(row)]) };
         }
+        let [all] = self.noted(me, turn);
+        all
+    }
+
+    /// Up to `NOTED` numbers of a row J of the first grid.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nothing may be noted of it twice in a turn.
+    pub unsafe fn note_row<const N: usize>(&self, turn: usize, row: usize, values: [f64; N]) {
+        let partial = &self.partial[turn % 2];
+        for (k, value) in values.into_iter().enumerate() {
+            // SAFETY: as the caller promised; the last use of this array ended before the barrier of the turn between.
+            unsafe { partial.slice_mut(k * self.grids[0].layout.cy + row, 1)[0] = value };
+        }
+    }
+
+    /// What all members have noted of all rows in this turn, number by number.
+    pub fn noted<const N: usize>(&self, me: Me, turn: &mut usize) -> [&[f64]; N] {
+        let (partial, rows) = (&self.partial[*turn % 2], self.grids[0].layout.cy);
+        *turn += 1;
         me.barrier();
-        // SAFETY: written before the barrier; written again only after the barrier of the next sum.
-        unsafe { partial.slice(0, self.grids[0].layout.cy) }
+        // SAFETY: written before the barrier; written again only after the barrier of the next turn.
+        std::array::from_fn(|k| unsafe { partial.slice(k * rows, rows) })
     }
 
     /// Bytes that the first grid counts and the vectors too.

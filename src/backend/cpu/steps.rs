@@ -12,7 +12,7 @@ use super::kernels::{
     sum_by_center,
 };
 use super::neighbours::Rows;
-use super::packed::{Packed, PackedGrid};
+use super::packed::{BORDER, Packed, PackedGrid};
 use super::projection::Nodes;
 use super::spread::{natural_rows, split};
 use super::sweeps::{collect, colours_of_row, spread};
@@ -20,16 +20,13 @@ use super::team::Me;
 use crate::backend::cycle::apply_section;
 use crate::backend::storage::Real;
 use crate::backend::sums::{self, max_abs};
-use crate::backend::{Arrays, Inputs, PcgSteps, RrbSteps};
+use crate::backend::{Arrays, Begun, Inputs, PcgSteps, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use std::marker::PhantomData;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
-
-/// Values beside a row of `scratch`: a neighbour to the left and right is read.
-const BORDER: usize = 8;
 
 /// The caller's arrays, shared by the members of a run: each writes the rows of its share.
 pub struct Caller<'a> {
@@ -56,14 +53,14 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn input(&self, j: usize, nx: usize) -> &[f64] {
+    pub(super) fn input(&self, j: usize, nx: usize) -> &[f64] {
         &self.input[j * self.ld..][..nx]
     }
 
     /// # Safety
     /// Row j must be of the caller's share.
     #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
-    unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
+    pub(super) unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
         assert!(j * self.ld + nx <= self.output_len);
         // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
         unsafe { std::slice::from_raw_parts_mut(self.output.add(j * self.ld), nx) }
@@ -75,33 +72,56 @@ pub struct Member<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
-    caller: &'a Caller<'a>,
+    pub(super) caller: &'a Caller<'a>,
     /// On member 0.
     observer: Option<&'a mut dyn Observer>,
     /// Counts sums, see `Packed::sum_over_rows`.
-    turn: usize,
+    pub(super) turn: usize,
     /// rho of the last fused descend.
     pub(super) rho: f64,
+    /// The scale of the b that a fused start has left with the caller.
+    pub(super) left_out: Option<f64>,
+}
+
+/// What a pass over black rows makes of four red rows around each.
+pub(super) trait ThroughReds {
+    /// Makes red row J.
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]);
+    /// Takes the four around black row J. r1 of row J and r2 of row J + 1 were the last that were made.
+    fn black(&mut self, colour: Colour, row: usize, y: Rows);
+}
+
+/// By two closures.
+struct Both<R, B>(R, B);
+
+impl<R: FnMut(Colour, usize, &mut [f64]), B: FnMut(Colour, usize, Rows)> ThroughReds for Both<R, B> {
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
+        (self.0)(colour, row, y);
+    }
+
+    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
+        (self.1)(colour, row, y);
+    }
 }
 
 impl<'a, F: Format> Member<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0 }
+        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0, left_out: None }
     }
 
     fn first(&self) -> &'a PackedGrid<F> {
         &self.k.grids[0]
     }
 
-    fn rows(&self) -> std::ops::Range<usize> {
+    pub(super) fn rows(&self) -> std::ops::Range<usize> {
         self.first().rows(self.me)
     }
 
-    fn layout(&self) -> &'a Layout {
+    pub(super) fn layout(&self) -> &'a Layout {
         &self.first().layout
     }
 
-    fn barrier(&self) {
+    pub(super) fn barrier(&self) {
         self.first().barrier(self.me);
     }
 
@@ -121,53 +141,51 @@ impl<'a, F: Format> Member<'a, F> {
         })
     }
 
-    /// Black rows of this member with four red rows around them: `of_red(colour, J, out)` makes a red row,
-    /// `at_black(colour, J, rows)` takes the four of a black one. Red rows stay in cache.
-    fn through_reds(
-        &self,
-        mut of_red: impl FnMut(Colour, usize, &mut [f64]),
-        mut at_black: impl FnMut(Colour, usize, Rows),
-    ) {
+    /// Black rows of this member with four red rows around them, which stay in cache. `buffers`: room for these.
+    pub(super) fn through_reds(&self, buffers: &mut [f64], pass: &mut impl ThroughReds) {
         let n = self.layout().cx;
-        let mut buffers = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         buffers.fill(0.0);
         let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
         let mut row = || rows.next().expect("room for four rows");
         let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
-        let mut make = |colour: Colour, row: usize, y: &mut [f64]| of_red(colour, row, &mut y[BORDER..][..n]);
         let all = self.rows();
         match all.start.checked_sub(1) {
-            Some(before) => make(Colour::R1, before, r1),
+            Some(before) => pass.red(Colour::R1, before, &mut r1[BORDER..][..n]),
             None => r1.fill(0.0),
         }
-        make(Colour::R2, all.start, r2_above);
+        pass.red(Colour::R2, all.start, &mut r2_above[BORDER..][..n]);
         for row in all {
             std::mem::swap(&mut r1_below, &mut r1);
             std::mem::swap(&mut r2, &mut r2_above);
-            make(Colour::R1, row, r1);
-            make(Colour::R2, row + 1, r2_above);
-            at_black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]);
-            at_black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]);
+            pass.red(Colour::R1, row, &mut r1[BORDER..][..n]);
+            pass.red(Colour::R2, row + 1, &mut r2_above[BORDER..][..n]);
+            pass.black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]);
+            pass.black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]);
         }
+    }
+
+    /// This member's rows of scratch space.
+    pub(super) fn scratch(&self) -> MutexGuard<'a, Vec<f64>> {
+        self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
     fn renewed_residual(&mut self) -> f64 {
         self.barrier();
         let k = self.k;
-        self.through_reds(
+        self.through_reds(&mut self.scratch(), &mut Both(
             // SAFETY: nobody writes x or A in this step.
-            |colour, row, y| unsafe {
+            |colour: Colour, row, y: &mut [f64]| unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 sum_by_center(y, center, a, k.x.straight(colour, row));
             },
             // SAFETY: as above, nor b; writes black rows of r of this member.
-            |colour, row, y| unsafe {
+            |colour: Colour, row, y: Rows| unsafe {
                 let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                 let a = k.matrix.straight.couplings(colour, row);
                 schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
             },
-        );
+        ));
         self.residual_norm2()
     }
 
@@ -187,7 +205,7 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     /// `out` = b - row J of A times x.
-    fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
+    pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
         let (m, x) = (&self.k.matrix, &self.k.x);
         // SAFETY: nobody writes A or x in this step.
         unsafe {
@@ -223,7 +241,7 @@ fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
 }
 
 /// r = v.
-fn convert<R: Real>(r: &mut [R], v: &[f64]) {
+pub(super) fn convert<R: Real>(r: &mut [R], v: &[f64]) {
     for (r, v) in r.iter_mut().zip(v) {
         *r = R::narrow(*v);
     }
@@ -256,6 +274,9 @@ impl<F: Format> Packed<F> {
 
 impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) -> f64 {
+        if let Some(scale) = self.left_out {
+            return self.fused_residual(scale);
+        }
         if F::SINGLE {
             return self.renewed_residual();
         }
@@ -283,6 +304,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
+        self.fetch_rhs();
         let k = self.k;
         k.sum_over_rows(self.me, &mut self.turn, |row| {
             let mut square = 0.0;
@@ -447,6 +469,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         // Red x is written before it is read, but for the means of singular components.
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
+        self.left_out = None;
         k.sum_over_rows(self.me, &mut self.turn, |row| {
             for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: row j and its rows J are of this member's share.
@@ -472,7 +495,16 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         self.k.shape.schur
     }
 
+    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
+        if self.k.fused() { self.fused_begin(scale, guess) } else { self.textbook_begin(scale, guess) }
+    }
+
+    fn complete(&mut self, scale: f64) -> (f64, f64) {
+        if self.k.fused() { self.fused_complete(scale) } else { self.textbook_complete(scale) }
+    }
+
     fn load_rhs(&mut self, scale: f64) {
+        self.left_out = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: row j and its rows J are of this member's share.
@@ -575,16 +607,18 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         }
         let k = self.k;
         self.barrier();
-        self.through_reds(
+        self.through_reds(&mut self.scratch(), &mut Both(
             // y_r = b_r / d_r.
             // SAFETY: nobody writes red b or A in this step.
-            |colour, row, y| unsafe { over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0)) },
+            |colour: Colour, row, y: &mut [f64]| unsafe {
+                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+            },
             // SAFETY: writes black rows of this member.
-            |colour, row, y| unsafe {
+            |colour: Colour, row, y: Rows| unsafe {
                 let a = k.matrix.straight.couplings(colour, row);
                 subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
             },
-        );
+        ));
     }
 
     fn take_z(&mut self) {
@@ -599,6 +633,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         if !self.k.shape.schur {
             return self.solution_max();
         }
+        self.fetch_rhs();
         let k = self.k;
         self.barrier();
         let largest = k.over_rows(self.me, &mut self.turn, |row| {

@@ -48,6 +48,11 @@ impl<'a> Control<'a> {
         self.components.singular() > 0
     }
 
+    /// The case whose ends backends fuse.
+    fn plain(&self) -> bool {
+        !self.singular() && self.norm == Norm::True2
+    }
+
     fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -111,7 +116,8 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     // f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
     let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
-    let given = s.load(scale, guess);
+    let begun = c.plain().then(|| s.begin(scale, guess));
+    let given = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2);
     let mut rhs_norm = given.sqrt();
     if c.singular() {
         if c.check_compatibility {
@@ -129,9 +135,15 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
 
     // Norms of b and of the guess's residual, in the tested norm.
-    let mut initial = if guess { s.whole_residual_norm2().sqrt() } else { rhs_norm };
+    let mut initial = match begun {
+        Some(begun) => begun.whole_residual_norm2.sqrt(),
+        None if guess => s.whole_residual_norm2().sqrt(),
+        None => rhs_norm,
+    };
     finite("|b - A x|", initial)?;
-    s.reduce();
+    if begun.is_none() {
+        s.reduce();
+    }
     let baseless = criterion.baseless * given.sqrt();
     let rounding = if c.singular() { baseless } else { 0.0 };
     // 2-norm of what residuals are relative to, where it is in the papers' norm on S1.
@@ -198,7 +210,11 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             s.keep_means();
         }
     }
-    let mut norm2 = if guess && !far { s.residual() } else { s.residual_from_rhs() };
+    let mut norm2 = match begun.and_then(|begun| begun.residual_norm2) {
+        Some(norm2) if !far => norm2,
+        _ if guess && !far => s.residual(),
+        _ => s.residual_from_rhs(),
+    };
     let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
     let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, test.threshold);
     // Of the iterate that is with the caller already, in place of the guess, which was worse.
@@ -210,10 +226,12 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let mut largest = loop {
         let inner = Test { threshold: wanted.max(futile), ..test };
         let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
-            let largest = returned(s, c);
+            let largest;
             if checks {
-                norm = returned_residual(s, c, scale);
+                (largest, norm) = completed(s, c, scale);
                 reduce_again(s, c, scale);
+            } else {
+                largest = returned(s, c);
             }
             let better = norm < best.min(initial) && fits(largest);
             better.then(|| {
@@ -231,12 +249,12 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             end => end?,
         };
         (kept, restarts) = (best.norm, best.restarts);
-        let largest = returned(s, c);
         if !checks {
-            break largest;
+            break returned(s, c);
         }
-        let recurred = end.norm;
-        end.norm = returned_residual(s, c, scale);
+        let (recurred, largest);
+        recurred = end.norm;
+        (largest, end.norm) = completed(s, c, scale);
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
             break largest;
@@ -294,6 +312,16 @@ fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
     s.solution_max()
 }
 
+/// The same, and the tested norm of b - A x on the whole grid.
+fn completed(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> (f64, f64) {
+    if c.plain() {
+        let (largest, square) = s.complete(scale);
+        return (largest, square.sqrt());
+    }
+    let largest = returned(s, c);
+    (largest, returned_residual(s, c, scale))
+}
+
 /// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means where
 /// singular. What `reduce` made of b may be gone then.
 fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
@@ -328,8 +356,7 @@ fn complete_guess(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool) ->
         s.clear_solution();
     }
     reduce_again(s, c, scale);
-    let largest = returned(s, c);
-    (largest, returned_residual(s, c, scale))
+    completed(s, c, scale)
 }
 
 /// b as the caller has it, without its means where singular.

@@ -1,0 +1,279 @@
+//! What begins and ends a solve on S1 where nothing is singular, as stages: the numbers of the textbook steps with each
+//! array read and written once. b is read from the caller's array, and nothing of it is kept. In words per black node:
+//!
+//! ```text
+//!     begin      b 2, A 5, black x w 1, r w; of a guess x 2, and x w 2, A 6
+//!     residual   b 2, A 6, black x 1, r w: as a restart or a renewal wants it
+//!     complete   b 2, A 6, black x 1, red x w 1
+//! ```
+//!
+//! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two rows.
+
+use super::format::{Double, Format};
+use super::kernels::{difference, dot, five_point_residual, largest_in, over_center, scale_row, solve_by_center, subtract};
+use super::neighbours::Rows;
+use super::packed::BORDER;
+use super::spread::{natural_rows, split};
+use super::steps::{Caller, Member, ThroughReds, convert};
+use super::sweeps::spread;
+use crate::backend::sums::{max_abs, pairwise};
+use crate::backend::{Begun, RrbSteps};
+use crate::grid::layout::{Colour, Layout};
+use std::ops::Range;
+
+/// b by colour, as a pass over rows J needs it.
+struct Rhs<'a> {
+    caller: &'a Caller<'a>,
+    layout: &'a Layout,
+    scale: f64,
+    r1: &'a mut [f64],
+    b2: &'a mut [f64],
+    /// Of even and odd J.
+    b1: [&'a mut [f64]; 2],
+    r2: [&'a mut [f64]; 2],
+}
+
+impl<'a> Rhs<'a> {
+    /// With rows of scratch space, and what is left of it.
+    fn new(
+        caller: &'a Caller<'a>,
+        layout: &'a Layout,
+        scale: f64,
+        scratch: &'a mut [f64],
+    ) -> (Self, &'a mut [f64]) {
+        let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
+        mine.fill(0.0);
+        let mut rows = mine.chunks_exact_mut(layout.cx);
+        let mut row = || rows.next().expect("room for six rows");
+        let (r1, b2, b1, r2) = (row(), row(), [row(), row()], [row(), row()]);
+        (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
+    }
+
+    /// Takes apart the natural row that red row J is of.
+    fn take(&mut self, red: Colour, row: usize) {
+        let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
+        let (j, even, odd) = match red {
+            Colour::R1 => (2 * row + 1, &mut **r1, &mut **b2),
+            _ => (2 * row, &mut *b1[row % 2], &mut *r2[row % 2]),
+        };
+        match j.checked_sub(layout.shift_y).filter(|&j| j < layout.grid.ny) {
+            Some(j) => split((layout.shift_x, caller.input(j, layout.grid.nx)), even, odd),
+            None => [&mut *even, &mut *odd].into_iter().for_each(|row| row.fill(0.0)),
+        }
+        if *scale != 1.0 {
+            scale_row(even, *scale);
+            scale_row(odd, *scale);
+        }
+    }
+
+    /// Row J of a colour, after its natural row was taken.
+    fn row(&self, colour: Colour, row: usize) -> &[f64] {
+        match colour {
+            Colour::R1 => self.r1,
+            Colour::R2 => self.r2[row % 2],
+            Colour::B1 => self.b1[row % 2],
+            Colour::B2 => self.b2,
+        }
+    }
+}
+
+/// Which x a residual is of.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    /// x = 0.
+    Zero,
+    /// The caller's guess, all of it, and what is left on red nodes eliminated. x is loaded row by row, but for first and last rows
+    /// of a member, which others read.
+    Guess,
+    /// Black x with the red values that belong to it.
+    Black,
+}
+
+/// r of S1 from b and x.
+struct Residual<'m, 'a, F: Format> {
+    member: &'m Member<'a, F>,
+    of: Of,
+    rhs: Rhs<'m>,
+    out: &'m mut [f64],
+    /// Squares of b and of the whole residual, by colour, of even and odd rows J.
+    squares: [[[f64; 2]; 4]; 2],
+    /// <r, r> of this row.
+    residual: f64,
+}
+
+impl<F: Format> ThroughReds for Residual<'_, '_, F> {
+    /// y_r = D_r^-1 (b_r - what x makes of it), which black rows subtract; x_r where it belongs to black x.
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
+        let (k, Self { member, of, rhs, out, squares, .. }) = (self.member.k, self);
+        let rows = member.rows();
+        if *of == Of::Guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
+            member.load_guess(row + 1..row + 2, rhs.scale);
+        }
+        rhs.take(colour, row);
+        let beside = if colour == Colour::R1 { Colour::B2 } else { Colour::B1 };
+        let b = rhs.row(colour, row);
+        let squares = &mut squares[row % 2];
+        for colour in [colour, beside] {
+            let b = rhs.row(colour, row);
+            squares[colour as usize] = [dot(b, b); 2];
+        }
+        // SAFETY: nobody writes A, nor x but for rows J that nobody reads, in this stage.
+        unsafe {
+            let center = k.matrix.center[colour].row(row, 0);
+            match of {
+                Of::Zero => over_center(y, b, center),
+                Of::Guess => {
+                    member.residual_of_row(colour, row, b, out);
+                    squares[colour as usize][1] = dot(out, out);
+                    over_center(y, out, center);
+                }
+                Of::Black => {
+                    let a = k.matrix.straight.couplings(colour, row);
+                    solve_by_center(y, center, b, a, k.x.straight(colour, row));
+                }
+            }
+        }
+    }
+
+    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
+        let (k, Self { member, of, rhs, out, squares, residual }) = (self.member.k, self);
+        let squares = &mut squares[row % 2];
+        let b = rhs.row(colour, row);
+        // SAFETY: nobody writes A, nor black x but for rows J that nobody reads, in this stage; writes rows of r of this member.
+        unsafe {
+            let a = k.matrix.straight.couplings(colour, row);
+            let mut form = |out: &mut [f64]| match of {
+                Of::Zero => difference::<Double>(out, b, a, y),
+                Of::Guess => {
+                    member.residual_of_row(colour, row, b, out);
+                    squares[colour as usize][1] = dot(out, out);
+                    subtract::<Double>(out, a, y);
+                }
+                Of::Black => {
+                    let (center, x) = (k.matrix.center[colour].row(row, 0), k.x[colour].row(row, 0));
+                    five_point_residual(out, b, center, x, a, y);
+                }
+            };
+            let r = k.r[colour].row_mut(row, 0);
+            match F::wide_row(r) {
+                Some(r) => form(r),
+                None => {
+                    form(out);
+                    convert(r, out);
+                }
+            }
+            *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
+            if colour == Colour::B2 {
+                let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
+                k.note_row(member.turn, row, [b, whole, *residual]);
+            }
+        }
+    }
+}
+
+impl<F: Format> Member<'_, F> {
+    pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> Begun {
+        let (k, rows) = (self.k, self.rows());
+        if guess {
+            let last = rows.end.saturating_sub(1).max(rows.start);
+            self.load_guess(rows.start..last.min(rows.start + 1), scale);
+            self.load_guess(last..rows.end, scale);
+        } else {
+            for row in rows {
+                for &colour in k.system() {
+                    // SAFETY: a row of this member, which nobody reads in this stage.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+        }
+        self.left_out = Some(scale);
+        let [b, whole, residual] = self.residual_of(if guess { Of::Guess } else { Of::Zero }, scale);
+        Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
+    }
+
+    /// x = output * scale in rows J of this member.
+    fn load_guess(&self, rows: Range<usize>, scale: f64) {
+        let (layout, nx) = (self.layout(), self.layout().grid.nx);
+        for j in natural_rows(layout, &rows) {
+            // SAFETY: row j and its rows J are of this member's share, and nobody reads them meanwhile.
+            unsafe { spread(layout, j, self.caller.output(j, nx), scale, &self.k.x) };
+        }
+    }
+
+    /// r = b1 - S1 x, from b as the caller has it. Returns <r, r>.
+    pub(super) fn fused_residual(&mut self, scale: f64) -> f64 {
+        let [_, _, residual] = self.residual_of(Of::Black, scale);
+        residual
+    }
+
+    /// The squares of b, of the whole residual and of r.
+    fn residual_of(&mut self, of: Of, scale: f64) -> [f64; 3] {
+        let k = self.k;
+        // Where x is read.
+        if of != Of::Zero {
+            self.barrier();
+        }
+        let mut scratch = self.scratch();
+        let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
+        let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
+        let out = &mut rest[..self.layout().cx];
+        let mut pass = Residual { member: self, of, rhs, out, squares: Default::default(), residual: 0.0 };
+        self.through_reds(reds, &mut pass);
+        drop(scratch);
+        k.noted(self.me, &mut self.turn).map(pairwise)
+    }
+
+    /// b1 in k.b, where a fused start has left b out.
+    pub(super) fn fetch_rhs(&mut self) {
+        if let Some(scale) = self.left_out {
+            self.load_rhs(scale);
+            self.reduce();
+        }
+    }
+
+    /// x_r = D_r^-1 (b_r - A_rb x_b), and |b - A x|^2. Returns max |x|, NaN if any value is, and that.
+    pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, f64) {
+        let (k, rows, layout) = (self.k, self.rows(), self.layout());
+        let mut scratch = self.scratch();
+        let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
+        let out = &mut rest[..layout.cx];
+        let solve = |rhs: &Rhs, colour: Colour, row: usize| {
+            // SAFETY: reads A and black x, which nobody writes in this stage; writes a red row of this member, which the others read
+            // after a barrier.
+            unsafe {
+                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                let x = k.x[colour].row_mut(row, 0);
+                solve_by_center(x, center, rhs.row(colour, row), a, k.x.straight(colour, row));
+            }
+        };
+        self.barrier();
+        // What other members read comes first.
+        if let Some(last) = rows.clone().last() {
+            rhs.take(Colour::R1, last);
+            solve(&rhs, Colour::R1, last);
+            rhs.take(Colour::R2, rows.start);
+            solve(&rhs, Colour::R2, rows.start);
+        }
+        self.barrier();
+        for row in rows.clone() {
+            rhs.take(Colour::R1, row);
+            if row + 1 < rows.end {
+                solve(&rhs, Colour::R1, row);
+                rhs.take(Colour::R2, row + 1);
+                solve(&rhs, Colour::R2, row + 1);
+            }
+            let mut square = 0.0;
+            for colour in Colour::ALL {
+                self.residual_of_row(colour, row, rhs.row(colour, row), out);
+                square += dot(out, out);
+            }
+            // SAFETY: rows of this member, which only it writes.
+            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
+            // SAFETY: as above; once for each row.
+            unsafe { k.note_row(self.turn, row, [largest, square]) };
+        }
+        drop(scratch);
+        let [largest, squares] = k.noted(self.me, &mut self.turn);
+        (max_abs(largest), pairwise(squares))
+    }
+}
