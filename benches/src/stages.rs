@@ -74,6 +74,8 @@ struct Clock<'a> {
     steps: &'a mut dyn RrbSteps,
     /// Stages as the backend has them; else their provided bodies run here, so that their steps are seen.
     fused: bool,
+    /// Likewise those around the loop, which a device does not fuse.
+    fused_ends: bool,
     readings: Readings,
 }
 
@@ -174,11 +176,11 @@ impl RrbSteps for Clock<'_> {
     }
 
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
-        if self.fused { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
+        if self.fused_ends { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
     }
 
     fn complete(&mut self, scale: f64) -> (f64, f64) {
-        if self.fused { self.note("complete", |s| s.complete(scale)) } else { self.textbook_complete(scale) }
+        if self.fused_ends { self.note("complete", |s| s.complete(scale)) } else { self.textbook_complete(scale) }
     }
 
     noted! {
@@ -302,7 +304,8 @@ impl<'a> Clocked<'a> {
                 if !fused {
                     steps.one_by_one();
                 }
-                let mut clock = Clock { steps, fused, readings: Vec::with_capacity(32) };
+                let fused_ends = fused && grids;
+                let mut clock = Clock { steps, fused, fused_ends, readings: Vec::with_capacity(32) };
                 let outcome = text(&mut clock);
                 if std::thread::current().id() == caller {
                     let by_grid = clock.steps.grid_seconds().to_vec();

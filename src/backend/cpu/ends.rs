@@ -1,16 +1,16 @@
 //! What begins and ends a solve on S1 where nothing is singular, as stages: the numbers of the textbook steps with each
-//! array read and written once. b is read from the caller's array, and nothing of it is kept. In words per black node:
+//! array read and written once. b is read from the caller's array, and nothing of it is kept but, for CG in single precision,
+//! b1. In words per black node:
 //!
 //! ```text
-//!     begin      b 2, A 5, black x w 1, r w; of a guess x 2, and x w 2, A 6
-//!     residual   b 2, A 6, black x 1, r w: as a restart or a renewal wants it
-//!     complete   b 2, A 6, black x 1, red x w 1
+//!     begin      b 2, red center and couplings 5, black x w, r w, kept b1 w; of a guess x 2, A 6, x w 2, r w
+//!     complete   b 2, A 6, black x, red x w
 //! ```
 //!
 //! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two rows.
 
 use super::format::{Double, Format};
-use super::kernels::{difference, dot, five_point_residual, largest_in, over_center, scale_row, solve_by_center, subtract};
+use super::kernels::{difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
 use super::neighbours::Rows;
 use super::packed::BORDER;
 use super::spread::{natural_rows, split};
@@ -35,12 +35,7 @@ struct Rhs<'a> {
 
 impl<'a> Rhs<'a> {
     /// With rows of scratch space, and what is left of it.
-    fn new(
-        caller: &'a Caller<'a>,
-        layout: &'a Layout,
-        scale: f64,
-        scratch: &'a mut [f64],
-    ) -> (Self, &'a mut [f64]) {
+    fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
         let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
         mine.fill(0.0);
         let mut rows = mine.chunks_exact_mut(layout.cx);
@@ -77,83 +72,72 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// Which x a residual is of.
+/// What of b a fused start has left with the caller, and with which scale it is to be loaded.
 #[derive(Clone, Copy, PartialEq)]
-enum Of {
-    /// x = 0.
-    Zero,
-    /// The caller's guess, all of it, and what is left on red nodes eliminated. x is loaded row by row, but for first and last rows
-    /// of a member, which others read.
-    Guess,
-    /// Black x with the red values that belong to it.
-    Black,
+pub(super) enum LeftOut {
+    /// All.
+    Rhs(f64),
+    /// Red b, with b1 in place of black.
+    Reds(f64),
 }
 
-/// r of S1 from b and x.
-struct Residual<'m, 'a, F: Format> {
+/// r of S1 from b and, with a guess, x.
+struct Start<'m, 'a, F: Format> {
     member: &'m Member<'a, F>,
-    of: Of,
+    /// x is the caller's, loaded row by row, but for first and last rows of a member, which others read; else zero.
+    guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
-    /// Squares of b and of the whole residual, by colour, of even and odd rows J.
+    /// Squares of b and of b - A x, by colour, of even and odd rows J.
     squares: [[[f64; 2]; 4]; 2],
     /// <r, r> of this row.
     residual: f64,
 }
 
-impl<F: Format> ThroughReds for Residual<'_, '_, F> {
-    /// y_r = D_r^-1 (b_r - what x makes of it), which black rows subtract; x_r where it belongs to black x.
+impl<F: Format> ThroughReds for Start<'_, '_, F> {
+    /// y_r = D_r^-1 (b - A x)_r.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
-        let (k, Self { member, of, rhs, out, squares, .. }) = (self.member.k, self);
+        let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
         let rows = member.rows();
-        if *of == Of::Guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
+        if *guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
             member.load_guess(row + 1..row + 2, rhs.scale);
         }
         rhs.take(colour, row);
-        let beside = if colour == Colour::R1 { Colour::B2 } else { Colour::B1 };
-        let b = rhs.row(colour, row);
         let squares = &mut squares[row % 2];
-        for colour in [colour, beside] {
-            let b = rhs.row(colour, row);
-            squares[colour as usize] = [dot(b, b); 2];
+        for taken in [colour, if colour == Colour::R1 { Colour::B2 } else { Colour::B1 }] {
+            let b = rhs.row(taken, row);
+            squares[taken as usize] = [dot(b, b); 2];
         }
-        // SAFETY: nobody writes A, nor x but for rows J that nobody reads, in this stage.
-        unsafe {
-            let center = k.matrix.center[colour].row(row, 0);
-            match of {
-                Of::Zero => over_center(y, b, center),
-                Of::Guess => {
-                    member.residual_of_row(colour, row, b, out);
-                    squares[colour as usize][1] = dot(out, out);
-                    over_center(y, out, center);
-                }
-                Of::Black => {
-                    let a = k.matrix.straight.couplings(colour, row);
-                    solve_by_center(y, center, b, a, k.x.straight(colour, row));
-                }
-            }
+        let b = rhs.row(colour, row);
+        // SAFETY: nobody writes A in this stage.
+        let center = unsafe { k.matrix.center[colour].row(row, 0) };
+        if *guess {
+            member.residual_of_row(colour, row, b, out);
+            squares[colour as usize][1] = dot(out, out);
+            over_center(y, out, center);
+        } else {
+            over_center(y, b, center);
         }
     }
 
+    /// r = (b - A x)_b - A_br y.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        let (k, Self { member, of, rhs, out, squares, residual }) = (self.member.k, self);
+        let (k, Self { member, guess, rhs, out, squares, residual }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
-        // SAFETY: nobody writes A, nor black x but for rows J that nobody reads, in this stage; writes rows of r of this member.
+        // SAFETY: nobody writes A in this stage.
+        let a = unsafe { k.matrix.straight.couplings(colour, row) };
+        let mut form = |out: &mut [f64]| {
+            if *guess {
+                member.residual_of_row(colour, row, b, out);
+                squares[colour as usize][1] = dot(out, out);
+                subtract::<Double>(out, a, y);
+            } else {
+                difference::<Double>(out, b, a, y);
+            }
+        };
+        // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
         unsafe {
-            let a = k.matrix.straight.couplings(colour, row);
-            let mut form = |out: &mut [f64]| match of {
-                Of::Zero => difference::<Double>(out, b, a, y),
-                Of::Guess => {
-                    member.residual_of_row(colour, row, b, out);
-                    squares[colour as usize][1] = dot(out, out);
-                    subtract::<Double>(out, a, y);
-                }
-                Of::Black => {
-                    let (center, x) = (k.matrix.center[colour].row(row, 0), k.x[colour].row(row, 0));
-                    five_point_residual(out, b, center, x, a, y);
-                }
-            };
             let r = k.r[colour].row_mut(row, 0);
             match F::wide_row(r) {
                 Some(r) => form(r),
@@ -161,6 +145,9 @@ impl<F: Format> ThroughReds for Residual<'_, '_, F> {
                     form(out);
                     convert(r, out);
                 }
+            }
+            if F::SINGLE && !*guess {
+                k.b[colour].row_mut(row, 0).copy_from_slice(out);
             }
             *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
             if colour == Colour::B2 {
@@ -186,8 +173,18 @@ impl<F: Format> Member<'_, F> {
                 }
             }
         }
-        self.left_out = Some(scale);
-        let [b, whole, residual] = self.residual_of(if guess { Of::Guess } else { Of::Zero }, scale);
+        self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
+        if guess {
+            self.barrier();
+        }
+        let mut scratch = self.scratch();
+        let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
+        let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
+        let out = &mut rest[..self.layout().cx];
+        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0 };
+        self.through_reds(reds, &mut start);
+        drop(scratch);
+        let [b, whole, residual] = k.noted(self.me, &mut self.turn).map(pairwise);
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
     }
 
@@ -200,35 +197,18 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
-    /// r = b1 - S1 x, from b as the caller has it. Returns <r, r>.
-    pub(super) fn fused_residual(&mut self, scale: f64) -> f64 {
-        let [_, _, residual] = self.residual_of(Of::Black, scale);
-        residual
+    /// What is needed of b1, and where `reds` of red b, where a fused start has left it out.
+    pub(super) fn fetch_rhs(&mut self, reds: bool) {
+        match self.left_out {
+            Some(LeftOut::Rhs(scale)) => self.load_and_reduce(scale),
+            Some(LeftOut::Reds(scale)) if reds => self.load_and_reduce(scale),
+            _ => {}
+        }
     }
 
-    /// The squares of b, of the whole residual and of r.
-    fn residual_of(&mut self, of: Of, scale: f64) -> [f64; 3] {
-        let k = self.k;
-        // Where x is read.
-        if of != Of::Zero {
-            self.barrier();
-        }
-        let mut scratch = self.scratch();
-        let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
-        let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
-        let out = &mut rest[..self.layout().cx];
-        let mut pass = Residual { member: self, of, rhs, out, squares: Default::default(), residual: 0.0 };
-        self.through_reds(reds, &mut pass);
-        drop(scratch);
-        k.noted(self.me, &mut self.turn).map(pairwise)
-    }
-
-    /// b1 in k.b, where a fused start has left b out.
-    pub(super) fn fetch_rhs(&mut self) {
-        if let Some(scale) = self.left_out {
-            self.load_rhs(scale);
-            self.reduce();
-        }
+    fn load_and_reduce(&mut self, scale: f64) {
+        self.load_rhs(scale);
+        self.reduce();
     }
 
     /// x_r = D_r^-1 (b_r - A_rb x_b), and |b - A x|^2. Returns max |x|, NaN if any value is, and that.

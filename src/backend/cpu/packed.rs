@@ -334,7 +334,10 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(SCRATCH_ROWS * (width + 2 * BORDER), "rows of scratch space")?));
+                self.scratch.push(Mutex::new(crate::error::zeroed(
+                    SCRATCH_ROWS * (width + 2 * BORDER),
+                    "rows of scratch space",
+                )?));
             }
         }
         if self.buffers.len() != members {

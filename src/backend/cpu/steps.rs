@@ -5,6 +5,7 @@
 
 use super::area::{Four, Number};
 use super::cycle::Sections;
+use super::ends::LeftOut;
 use super::format::{Double, Format};
 use super::kernels::{
     add_direction, add_scaled, begin, direct, dot, dot_mixed, five_point_residual, five_points, largest_in, narrow,
@@ -25,8 +26,8 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use std::marker::PhantomData;
-use std::sync::{MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 /// The caller's arrays, shared by the members of a run: each writes the rows of its share.
 pub struct Caller<'a> {
@@ -79,8 +80,7 @@ pub struct Member<'a, F: Format> {
     pub(super) turn: usize,
     /// rho of the last fused descend.
     pub(super) rho: f64,
-    /// The scale of the b that a fused start has left with the caller.
-    pub(super) left_out: Option<f64>,
+    pub(super) left_out: Option<LeftOut>,
 }
 
 /// What a pass over black rows makes of four red rows around each.
@@ -173,19 +173,22 @@ impl<'a, F: Format> Member<'a, F> {
     fn renewed_residual(&mut self) -> f64 {
         self.barrier();
         let k = self.k;
-        self.through_reds(&mut self.scratch(), &mut Both(
-            // SAFETY: nobody writes x or A in this step.
-            |colour: Colour, row, y: &mut [f64]| unsafe {
-                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
-                sum_by_center(y, center, a, k.x.straight(colour, row));
-            },
-            // SAFETY: as above, nor b; writes black rows of r of this member.
-            |colour: Colour, row, y: Rows| unsafe {
-                let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-                let a = k.matrix.straight.couplings(colour, row);
-                schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
-            },
-        ));
+        self.through_reds(
+            &mut self.scratch(),
+            &mut Both(
+                // SAFETY: nobody writes x or A in this step.
+                |colour: Colour, row, y: &mut [f64]| unsafe {
+                    let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                    sum_by_center(y, center, a, k.x.straight(colour, row));
+                },
+                // SAFETY: as above, nor b; writes black rows of r of this member.
+                |colour: Colour, row, y: Rows| unsafe {
+                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                    let a = k.matrix.straight.couplings(colour, row);
+                    schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
+                },
+            ),
+        );
         self.residual_norm2()
     }
 
@@ -274,9 +277,7 @@ impl<F: Format> Packed<F> {
 
 impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) -> f64 {
-        if let Some(scale) = self.left_out {
-            return self.fused_residual(scale);
-        }
+        self.fetch_rhs(false);
         if F::SINGLE {
             return self.renewed_residual();
         }
@@ -304,7 +305,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
-        self.fetch_rhs();
+        self.fetch_rhs(false);
         let k = self.k;
         k.sum_over_rows(self.me, &mut self.turn, |row| {
             let mut square = 0.0;
@@ -607,18 +608,21 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         }
         let k = self.k;
         self.barrier();
-        self.through_reds(&mut self.scratch(), &mut Both(
-            // y_r = b_r / d_r.
-            // SAFETY: nobody writes red b or A in this step.
-            |colour: Colour, row, y: &mut [f64]| unsafe {
-                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-            },
-            // SAFETY: writes black rows of this member.
-            |colour: Colour, row, y: Rows| unsafe {
-                let a = k.matrix.straight.couplings(colour, row);
-                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
-            },
-        ));
+        self.through_reds(
+            &mut self.scratch(),
+            &mut Both(
+                // y_r = b_r / d_r.
+                // SAFETY: nobody writes red b or A in this step.
+                |colour: Colour, row, y: &mut [f64]| unsafe {
+                    over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                },
+                // SAFETY: writes black rows of this member.
+                |colour: Colour, row, y: Rows| unsafe {
+                    let a = k.matrix.straight.couplings(colour, row);
+                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+                },
+            ),
+        );
     }
 
     fn take_z(&mut self) {
@@ -633,7 +637,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         if !self.k.shape.schur {
             return self.solution_max();
         }
-        self.fetch_rhs();
+        self.fetch_rhs(true);
         let k = self.k;
         self.barrier();
         let largest = k.over_rows(self.me, &mut self.turn, |row| {
