@@ -257,3 +257,118 @@ impl<F: Format> Member<'_, F> {
         (max_abs(largest), pairwise(squares))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{Brain, Mixed, Single};
+    use super::super::packed::{Packed, Shape};
+    use super::super::setup::tests::{matrix, random, setup};
+    use super::super::team::{Me, Team};
+    use super::*;
+    use crate::backend::storage::{Real, Storage};
+    use crate::backend::{Arrays, PcgSteps, PivotContext, Setup};
+    use crate::grid::inspection::{Inspection, Questions};
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::{StencilView, View};
+
+    /// This member's black r, and all of x, as numbers.
+    fn seen<F: Format>(member: &Member<F>) -> (Vec<f64>, Vec<f64>) {
+        let (k, layout) = (member.k, member.layout());
+        let (mut r, mut x) = (Vec::new(), Vec::new());
+        for row in member.rows() {
+            for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
+                // SAFETY: rows of this member, which nobody writes now.
+                unsafe {
+                    x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
+                    if k.system().contains(&colour) {
+                        r.extend(k.r[colour].row(row, 0)[layout.columns(colour)].iter().map(|r| r.wide()));
+                    }
+                }
+            }
+        }
+        (r, x)
+    }
+
+    /// The fused ends against their textbook bodies, on one member.
+    fn compare<F: Format>(member: &mut Member<F>, single: bool) {
+        for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
+            let fused = member.fused_begin(scale, guess);
+            let (r, x) = seen(member);
+            let again = member.residual();
+            let (r_again, _) = seen(member);
+            let textbook = member.textbook_begin(scale, guess);
+            let norm2 = if guess { member.residual() } else { member.residual_from_rhs() };
+            let (r_textbook, x_textbook) = seen(member);
+            assert_eq!(fused.rhs_norm2, textbook.rhs_norm2);
+            assert_eq!(fused.whole_residual_norm2, textbook.whole_residual_norm2);
+            if guess {
+                // A few roundings of numbers below 16 scale, and one to the format of r.
+                let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
+                let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
+                assert!(error <= 16.0 * scale * rounding, "{error:e}");
+                assert_eq!(x, x_textbook);
+            } else {
+                assert_eq!(fused.residual_norm2, Some(norm2));
+                assert_eq!(r, r_textbook);
+            }
+            // From b1, which was left out and is loaded then.
+            assert_eq!((again, &r_again), (norm2, &r_textbook));
+            // Red values of the last system are still there, of which nothing may be taken.
+            let fused = member.fused_complete(scale);
+            let (_, x) = seen(member);
+            member.fused_begin(scale, guess);
+            let textbook = member.textbook_complete(scale);
+            assert_eq!(fused, textbook);
+            assert_eq!(x, seen(member).1);
+        }
+    }
+
+    fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage, single: bool) {
+        let grid = Grid { nx, ny };
+        let [center, east, north] = matrix(grid, 3);
+        let view = |name, values| View::new(name, values, grid, nx);
+        let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
+        let a = StencilView { grid, center, east, north, corners: None };
+        let mut inspection = Inspection::default();
+        inspection.start(1).unwrap();
+        inspection.look(0, &a, 0..ny, &Questions { finite: true, zero_row_sum: 0.0 });
+        inspection.finish(&a, true).unwrap();
+        let components = &inspection.components;
+        let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
+        let mut k = Packed::<F>::new(Shape::new(&a, &setup)).unwrap();
+        k.prepare(&setup, components, members).unwrap();
+        let mut team = Team::new(members).unwrap();
+        let context = PivotContext { a: &a, components };
+        let k = &k;
+        let share = |me: Me| k.factorize_share(me, &setup, &context, None);
+        team.run(|me| drop(share(me)), share).unwrap().unwrap();
+        let mut state = 5;
+        let mut numbers = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut state) - 0.3).collect() };
+        let (input, mut output) = (numbers(), numbers());
+        let len = grid.nodes();
+        let arrays = Arrays {
+            input_name: "b",
+            input: &input,
+            ld: nx,
+            output: &mut output,
+            device_input: 0,
+            device_output: 0,
+            len,
+        };
+        let caller = Caller::new(arrays);
+        let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), single);
+        team.run(program, program).unwrap();
+    }
+
+    #[test]
+    fn ends_are_those_of_the_textbook() {
+        for (nx, ny, members) in
+            [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
+        {
+            on_a_team::<Double>(nx, ny, members, Storage::F64, false);
+            on_a_team::<Single>(nx, ny, members, Storage::F32, false);
+            on_a_team::<Brain>(nx, ny, members, Storage::Bf16, false);
+            on_a_team::<Mixed>(nx, ny, members, Storage::Bf16, true);
+        }
+    }
+}

@@ -436,4 +436,4 @@ impl<'a, F: Format> Levels<'a, F> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

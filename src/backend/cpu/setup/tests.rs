@@ -11,7 +11,7 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::View;
 
-pub(super) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
+pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
     Setup {
         may_end: false,
         levels: 4,
@@ -30,7 +30,7 @@ pub(super) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
 }
 
 /// Numbers between 0 and 1 (xorshift).
-pub(super) fn random(state: &mut u64) -> f64 {
+pub(in crate::backend::cpu) fn random(state: &mut u64) -> f64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
@@ -38,7 +38,7 @@ pub(super) fn random(state: &mut u64) -> f64 {
 }
 
 /// A 5-point matrix with random couplings and row sums, some of them zero.
-fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
+pub(in crate::backend::cpu) fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
     let mut state = seed * 0x9e37_79b9 + 1;
     let n = grid.nx;
     let mut couplings = || -> Vec<f64> { (0..grid.nodes()).map(|_| -random(&mut state)).collect() };
