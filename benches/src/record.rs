@@ -599,10 +599,13 @@ mod tests {
     use crate::cost::Model;
     use crate::sweeps::Timed;
 
-    /// 2 black nodes; each stage: its calls, words and flops of a call, and ms of two solves.
-    fn record(device: Option<i32>, stages: &[(&str, usize, Option<[f64; 2]>, [f64; 2])], total: [f64; 2]) -> Record {
+    /// A stage: its calls, words and flops of a call, and ms of two solves.
+    type Row<'a> = (&'a str, usize, Option<[f64; 2]>, [f64; 2]);
+
+    /// 2 black nodes.
+    fn record(device: Option<i32>, stages: &[Row], total: [f64; 2]) -> Record {
         let seconds = |ms: [f64; 2]| Samples::new(ms.map(|ms| 1e-3 * ms).to_vec());
-        let stage = |&(step, calls, cost, ms): &(&str, usize, Option<[f64; 2]>, [f64; 2])| Stage {
+        let stage = |&(step, calls, cost, ms): &Row| Stage {
             step: step.to_owned(),
             calls,
             seconds: seconds(ms),
