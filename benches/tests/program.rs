@@ -115,6 +115,14 @@ fn stages_add_up() {
         let rows: &[&str] =
             if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };
         assert!(rows.iter().all(|row| printed.contains(&format!("| {row}"))), "{printed}");
+        // All that a solve calls is counted: MB, GB/s and flops of what is left over, and of the whole. No ceiling here.
+        for row in ["| rest: ", "| total "] {
+            let line = printed.lines().find(|l| l.starts_with(row)).expect(row);
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let of = |k: usize| cells[k].parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+            assert!([2, 3, 4, 5, 7].iter().all(|&k| of(k) > 0.0) && cells[6] == "-", "{line}");
+        }
+        assert!(!printed.contains("not counted"), "{printed}");
     }
 }
 
@@ -134,7 +142,7 @@ fn a_level_sweep_has_the_papers_counts() {
 
 #[test]
 fn implementations_agree_on_the_count() {
-    let (_, value) = record(
+    let (printed, value) = record(
         "grids",
         &["grids", "poisson_f", "-n", "127", "--levels", "8", "--fused-levels", "8", "-g", "1,2,9", "-r", "1"],
     );
@@ -142,6 +150,7 @@ fn implementations_agree_on_the_count() {
     // S1, twice S2 and S3, twice S3 fused; nine grids do not exist at 8 levels.
     assert_eq!(rows.len(), 7);
     assert!(rows.iter().all(|r| r["iterations"] == 13), "{rows:?}");
+    assert!(["Figures 5.3 and 5.4", "Figure 5.5", "Figure 5.6"].iter().all(|name| printed.contains(name)), "{printed}");
 }
 
 /// One row a size and number of threads; what is beside the steps is no more than the whole.
