@@ -73,7 +73,7 @@ impl<'a> Rhs<'a> {
 }
 
 /// What of b a fused start has left with the caller, and with which scale it is to be loaded.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) enum LeftOut {
     /// All.
     Rhs(f64),
@@ -159,6 +159,7 @@ impl<F: Format> ThroughReds for Start<'_, '_, F> {
 }
 
 impl<F: Format> Member<'_, F> {
+    /// b and x by colour, |b - A x|^2 on the whole grid, and r = (b - A x)_b - A_br D_r^-1 (b - A x)_r.
     pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> Begun {
         let (k, rows) = (self.k, self.rows());
         if guess {
@@ -206,6 +207,7 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
+    /// b1 in place of black b.
     fn load_and_reduce(&mut self, scale: f64) {
         self.load_rhs(scale);
         self.reduce();

@@ -116,7 +116,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     // f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
     let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
-    let begun = c.plain().then(|| s.begin(scale, guess));
+    let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
     let given = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2);
     let mut rhs_norm = given.sqrt();
     if c.singular() {
@@ -211,7 +211,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         }
     }
     let mut norm2 = match begun.and_then(|begun| begun.residual_norm2) {
-        Some(norm2) if !far => norm2,
+        Some(norm2) => norm2,
         _ if guess && !far => s.residual(),
         _ => s.residual_from_rhs(),
     };
@@ -252,8 +252,8 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         if !checks {
             break returned(s, c);
         }
-        let (recurred, largest);
-        recurred = end.norm;
+        let recurred = end.norm;
+        let largest;
         (largest, end.norm) = completed(s, c, scale);
         if end.norm <= test.threshold {
             end.reason = StopReason::Converged;
