@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::problems::{Stencil, aniso, neumann_const, random_m_matrix, random_rhs};
+use common::problems::{Stencil, aniso, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::smoother::{
     Level, Smoother, smoother_apply, smoother_exchange, smoother_residual, smoother_set_monitor, stencil,
 };
@@ -122,6 +122,7 @@ fn main() {
     refactorizing_a_coast_takes_no_memory();
     refactorizing_to_and_fro_takes_no_memory();
     refactorizing_in_every_format_and_cycle_takes_no_memory();
+    refactorizing_to_and_fro_between_cycles_takes_no_memory();
     refactorizing_what_recursion_does_not_help_takes_no_memory();
     large_blocks_are_kept();
     smoothing_takes_no_memory();
@@ -332,6 +333,31 @@ fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
         let bytes = solver.int(key::INFO_BYTES_HOST);
         let taken = calls(|| assert_eq!(solver.factorize(&a), Ok(status::OK)));
         assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{precision}");
+    }
+}
+
+/// Matrices that recursion helps and others that it does not, closed ones between them or not: once `auto` has found the
+/// V-cycle better, which takes memory that time, it keeps to it, in the memory that is there then.
+fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
+    let n = 130;
+    let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 1e4), neumann_const(n, n));
+    for precision in PRECISIONS.into_iter().chain(["auto"]) {
+        for threads in [1, 3] {
+            for turns in [&[&mild, &stretched][..], &[&stretched, &mild], &[&mild, &closed, &stretched]] {
+                let solver = Solver::of(turns[0], &format!("backend=cpu threads={threads} precision={precision}"));
+                for a in &turns[1..] {
+                    solver.factorize(a).unwrap();
+                }
+                let bytes = solver.int(key::INFO_BYTES_HOST);
+                let taken = calls(|| {
+                    for a in turns.iter().chain(turns) {
+                        solver.factorize(a).unwrap();
+                        assert_eq!(solver.int(key::INFO_CYCLE), 1, "v");
+                    }
+                });
+                assert_eq!((taken, solver.int(key::INFO_BYTES_HOST)), (0, bytes), "{precision}, {threads} threads");
+            }
+        }
     }
 }
 

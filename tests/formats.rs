@@ -582,7 +582,7 @@ fn v_by_choice_is_v_as_asked() {
     }
 }
 
-/// Bytes per unknown of a 5-point matrix, the handle's copy of it included; on smaller grids borders and padding weigh
+/// Bytes per unknown, mostly of a 5-point matrix, the handle's copy of it included; on smaller grids borders and padding weigh
 /// more.
 #[test]
 fn memory_per_unknown() {
@@ -595,6 +595,16 @@ fn memory_per_unknown() {
                 assert!(bytes <= most, "{nx} x {ny}, {precision} {cycle}: {bytes} bytes per unknown");
             }
         }
+    }
+    // CG on A: z of the first grid and q = A p share memory where both are in double precision.
+    let mut compensated = poisson(1023, 1023);
+    compensated.east[1023 * 511 + 511] = 1e-3;
+    for (name, a, most) in
+        [("9 points", random_m_matrix(1023, 1023, true, 1), 136.0), ("compensated", compensated, 119.0)]
+    {
+        let solver = Solver::of(&a, "backend=cpu threads=1 precision=f64 cycle=v");
+        let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
+        assert!(bytes <= most, "{name}: {bytes} bytes per unknown");
     }
     // Windows of many members, with little memory of their own.
     for n in [400, 800, 1000] {

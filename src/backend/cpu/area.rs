@@ -5,6 +5,7 @@
 use super::memory::Memory;
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
+use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::{Index, Range};
 use std::sync::Arc;
@@ -262,6 +263,11 @@ impl<T: Number> Four<T> {
     /// The same arrays under another name.
     pub fn again(&self) -> Self {
         Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
+    }
+
+    /// The same where these hold numbers of that type.
+    pub fn again_of<U: Number>(&self) -> Option<Four<U>> {
+        (self as &dyn Any).downcast_ref::<Four<U>>().map(Four::again)
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.

@@ -176,6 +176,22 @@ fn narrow_four<F: Format>(v: &Four) -> Result<Four<F::Vector>> {
     Ok(Four { r1: area(&v.r1)?, r2: area(&v.r2)?, b1: area(&v.b1)?, b2: area(&v.b2)? })
 }
 
+/// Vectors that lend the first grid their memory.
+struct Vectors<'a, F: Format> {
+    x: &'a Four,
+    p: Option<&'a Four>,
+    z: Option<Four<F::Real>>,
+}
+
+/// Where CG runs on A, z of the first grid in the memory of q, if both hold the same numbers. The steps of `solver::krylov`
+/// need them in turn: `multiply` fills q, which `advance_residual` alone reads, before any `precondition`; that fills z, which
+/// `first_direction`, `next_direction` and `take_z` read before the next `multiply`. In these steps members touch rows of
+/// their own; others read their rows of z in sweeps alone, for whose end the sum of `precondition` waits. Padding and border
+/// of both are zero, and estimates sweep coarser grids. Fused stages of an iteration, which are for S1, need both at once.
+fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
+    if shape.schur { None } else { q.again_of() }
+}
+
 /// The whole.
 pub struct Packed<F: Format> {
     pub shape: Shape,
@@ -232,7 +248,8 @@ impl<F: Format> Packed<F> {
         // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
         let x = Four::zeroed(&first, true)?;
         let p = Four::zeroed(&first, !shape.schur)?;
-        let mut vectors = Some((&x, F::wide_four(&p)));
+        let a_times_p = Four::zeroed(&first, !shape.schur)?;
+        let mut vectors = Some(Vectors { x: &x, p: F::wide_four(&p), z: z_in_q::<F>(&shape, &a_times_p) });
         let mut sections = vec![0];
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
@@ -268,7 +285,7 @@ impl<F: Format> Packed<F> {
             x,
             r: Four::zeroed(&first, reds)?,
             p,
-            q: Four::zeroed(&first, reds)?,
+            q: a_times_p,
             projection: Projection::default(),
             stage_sums: StageSums::new(&grids)?,
             grids,
@@ -482,7 +499,9 @@ impl<F: Format> Packed<F> {
         if self.shape.schur {
             return 0;
         }
-        self.x.bytes() + F::short(&self.grids[0].own).map_or(0, |_| self.p.bytes())
+        self.x.bytes()
+            + F::short(&self.grids[0].own).map_or(0, |_| self.p.bytes())
+            + z_in_q::<F>(&self.shape, &self.q).map_or(0, |z| z.bytes())
     }
 
     pub fn bytes(&self) -> usize {
@@ -502,13 +521,13 @@ impl<F: Format> Packed<F> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// `vectors`: on the first grid, x and p; `passes`: with windows.
+    /// `vectors`: for the first grid; `passes`: with windows.
     fn new(
         q: usize,
         grid: Grid,
         embedding: Embedding,
         shape: Shape,
-        vectors: Option<(&Four, Option<&Four>)>,
+        vectors: Option<Vectors<F>>,
         recurses: bool,
         passes: bool,
     ) -> Result<Self> {
@@ -520,16 +539,17 @@ impl<F: Format> PackedGrid<F> {
         let passing = (passes && own_reds).then(|| Passing::new(q, !first, F::short(&own).is_some()));
         let [sums, reds, straight, pivots] = passing.as_ref().map_or([true; 4], Passing::keeps);
         let all = || if sums { Four::zeroed(&layout, true) } else { Four::absent() };
-        let (excess, inverse) = match (vectors, F::short(&own)) {
+        let (excess, inverse) = match (&vectors, F::short(&own)) {
             (Some(_), Some(_)) if shape.schur => (Four::absent()?, Four::absent()?),
             (Some(_), None) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
-            (Some((x, Some(p))), Some(_)) => (x.again(), p.again()),
-            (Some((x, _)), _) => (x.again(), Four::eliminated(&layout, true)?),
+            (Some(Vectors { x, p: Some(p), .. }), Some(_)) => (x.again(), p.again()),
+            (Some(Vectors { x, .. }), _) => (x.again(), Four::eliminated(&layout, true)?),
             (None, _) => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
         };
         // Those of S1 in single precision are made in windows.
         let wide = !(first && shape.schur && F::SINGLE);
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, own_reds), Ok)?;
         Ok(Self {
             own,
             inverse,
@@ -544,7 +564,7 @@ impl<F: Format> PackedGrid<F> {
             b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
             b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
             passing,
-            z: Four::zeroed(&layout, own_reds)?,
+            z,
             layout,
         })
     }
