@@ -21,6 +21,8 @@
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
+// Places across and down, for which a byte says whether their rows of the matrix are the same (kernels/uniform.cu).
+constexpr int PATCH = 8;
 // Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all at
 // once (RESIDENT), so that none waits for a second turn.
 constexpr int MOST_BLOCKS = 528;
@@ -40,8 +42,16 @@ struct Geometry {
     int shift_x, shift_y;
     int stride, block;
     int64_t plane;
+    // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by colour. Null
+    // where they are few.
+    const uint8_t *uniform;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
+    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which stays at hand.
+    __device__ int64_t rows_at(int i, int j) const {
+        if (!uniform || !uniform[j / TILE_Y * ((cx + TILE_X - 1) / TILE_X) + i / TILE_X]) return at(i, j);
+        return at(i / TILE_X * TILE_X, j / TILE_Y * TILE_Y);
+    }
 };
 
 // A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
@@ -410,6 +420,29 @@ enum Way { FORWARDS, BACKWARDS };
 __device__ inline int last_tile(int tiles, Team team) {
     const int place = team.is_mine() ? team.place() : tiles;
     return place < tiles ? place + quotient(tiles - 1 - place, team.size()) * team.size() : -1;
+}
+
+// Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since whoever waits for it tile
+// by tile takes longer. Those beyond count as others.
+struct UniformTiles {
+    static constexpr int MOST = 512;
+    const uint8_t *of;
+    __device__ bool operator[](int k) const { return k < MOST && of[k]; }
+};
+struct NoUniformTiles {
+    __device__ bool operator[](int) const { return false; }
+};
+
+template <bool UNIFORM, class IsUniform> __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
+    if constexpr (UNIFORM) {
+        __shared__ uint8_t known[UniformTiles::MOST];
+        const int threads = blockDim.x * blockDim.y;
+        for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads) known[k] = is_uniform(first + k * step);
+        __syncthreads();
+        return UniformTiles{known};
+    } else {
+        return NoUniformTiles{};
+    }
 }
 
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.

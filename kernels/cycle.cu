@@ -207,12 +207,12 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first<1, false>(a.first, now, state.rho, norm2);
+                descend_first<1, false, false>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team());
             } else if (op.kind == ADVANCE_FIRST) {
-                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1>(a.first, now, p1, p2));
+                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1, false>(a.first, now, p1, p2));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 meet(c.meeting, state.phase, c.team());

@@ -4,6 +4,8 @@
 // would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
 #include "common.cuh"
 
+// UNIFORM: of matrices with uniform tiles (common.cuh); `m` is where the couplings of a place are.
+
 struct EndArgs {
     Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes
     const double *center;   // of A
@@ -56,7 +58,7 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
 
 // Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b - A_br D_r^-1 b_r
 // (report, 2.10), and r = b1.
-template <class Vector> __device__ inline void begin(const EndArgs &a) {
+template <class Vector, bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -64,7 +66,7 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
     over_area(g, [&](int I, int J) {
-        const int64_t c = g.at(I, J);
+        const int64_t c = g.at(I, J), m = UNIFORM ? g.rows_at(I, J) : c;
         const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const int di[4] = {0, 1, 0, 1}, dj[4] = {1, 0, 0, 1};
         double b[4];
@@ -88,12 +90,12 @@ template <class Vector> __device__ inline void begin(const EndArgs &a) {
             if (colour >= B1) a.x[colour * p + c] = 0.0;
         }
         double t[4];
-        straight_couplings(g, a.k.s, B1, c, t);
-        const double b_b1 = b[B1] - ((t[0] * (scaled(a, i - 1, j) * h2[c - 1]) + t[1] * (b[R2] * h2[c])) +
-                                     (t[2] * (scaled(a, i, j - 1) * h1[c - n]) + t[3] * (b[R1] * h1[c])));
-        straight_couplings(g, a.k.s, B2, c, t);
-        const double b_b2 = b[B2] - ((t[0] * (b[R1] * h1[c]) + t[1] * (scaled(a, i + 2, j + 1) * h1[c + 1])) +
-                                     (t[2] * (b[R2] * h2[c]) + t[3] * (scaled(a, i + 1, j + 2) * h2[c + n])));
+        straight_couplings(g, a.k.s, B1, m, t);
+        const double b_b1 = b[B1] - ((t[0] * (scaled(a, i - 1, j) * h2[m - 1]) + t[1] * (b[R2] * h2[m])) +
+                                     (t[2] * (scaled(a, i, j - 1) * h1[m - n]) + t[3] * (b[R1] * h1[m])));
+        straight_couplings(g, a.k.s, B2, m, t);
+        const double b_b2 = b[B2] - ((t[0] * (b[R1] * h1[m]) + t[1] * (scaled(a, i + 2, j + 1) * h1[m + 1])) +
+                                     (t[2] * (b[R2] * h2[m]) + t[3] * (scaled(a, i + 1, j + 2) * h2[m + n])));
         a.b[R1 * p + c] = b[R1];
         a.b[R2 * p + c] = b[R2];
         a.b[B1 * p + c] = b_b1;
@@ -109,7 +111,7 @@ constexpr int END_RESIDENT = 3;
 
 // The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
 // numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
-template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
+template <class Vector, bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -128,7 +130,9 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
     const int ti = t % TILE_X, tj = t / TILE_X;
     uint64_t largest[2] = {0, 0};
     double sum = 0.0, whole = 0.0;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+    const int all = across * down - int(blockIdx.x), step = gridDim.x;
+    const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
+    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += step, ++turn) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         __syncthreads();
         const auto keep = [&](Red &red, int e, double center, double b, double near, double x) {
@@ -158,13 +162,14 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             look(R2, i + 1, j, b_r2, x_r2);
             look(R1, i, j + 1, b_r1, x_r1);
             look(B2, i + 1, j + 1, b2, x2);
-            const double *center = a.center + c;
-            v[3] = fixed(to_r1[S * p + c]);
-            v[4] = fixed(to_r1[E * p + c]);
-            v[1] = fixed(to_r2[W * p + c]);
-            v[6] = fixed(to_r2[N * p + c]);
-            const double t1[4] = {fixed(to_r1[W * p + c]), v[4], v[3], fixed(to_r1[N * p + c])};
-            const double t2[4] = {v[1], fixed(to_r2[E * p + c]), fixed(to_r2[S * p + c]), v[6]};
+            const int64_t m = uniform[turn] ? g.at(I0, J0) : c;
+            const double *center = a.center + m;
+            v[3] = fixed(to_r1[S * p + m]);
+            v[4] = fixed(to_r1[E * p + m]);
+            v[1] = fixed(to_r2[W * p + m]);
+            v[6] = fixed(to_r2[N * p + m]);
+            const double t1[4] = {fixed(to_r1[W * p + m]), v[4], v[3], fixed(to_r1[N * p + m])};
+            const double t2[4] = {v[1], fixed(to_r2[E * p + m]), fixed(to_r2[S * p + m]), v[6]};
             const double u1[4] = {guess(i - 1, j + 1), x2, x1, guess(i, j + 2)}, u2[4] = {x1, guess(i + 2, j), guess(i + 1, j - 1), x2};
             const double near1 = (t1[0] * u1[0] + t1[1] * u1[1]) + (t1[2] * u1[2] + t1[3] * u1[3]);
             const double near2 = (t2[0] * u2[0] + t2[1] * u2[1]) + (t2[2] * u2[2] + t2[3] * u2[3]);
@@ -175,10 +180,10 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
             keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
             a.b[R1 * p + c] = b_r1;
             a.b[R2 * p + c] = b_r2;
-            v[0] = fixed(to_r2[E * p + c - 1]);
-            v[2] = fixed(to_r1[N * p + c - n]);
-            v[5] = fixed(to_r1[W * p + c + 1]);
-            v[7] = fixed(to_r2[S * p + c + n]);
+            v[0] = fixed(to_r2[E * p + m - 1]);
+            v[2] = fixed(to_r1[N * p + m - n]);
+            v[5] = fixed(to_r1[W * p + m + 1]);
+            v[7] = fixed(to_r2[S * p + m + n]);
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
         } else if (t < THREADS) {
@@ -230,10 +235,14 @@ template <class Vector> __device__ inline void begin_at(const EndArgs &a) {
     note_inputs(a, largest, sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<double, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_mixed(EndArgs a) { begin<float, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) { begin_at<double, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_mixed(EndArgs a) { begin_at<float, true>(a); }
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -241,7 +250,7 @@ enum Whole { SQUARE, ELIMINATED };
 // r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to
 // the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the
 // planes, and max |x| to the scalars, which held zero; not if the loop goes on.
-template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline void whole_residual(const EndArgs &a) {
+template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM, class Vector = double> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
@@ -259,9 +268,9 @@ template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline
     struct Red {
         double x, on, left;
     };
-    const auto red = [&](int colour, int64_t c, double b) {
+    const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
-        const double t[4] = {fixed(to[W * p + c]), fixed(to[E * p + c]), fixed(to[S * p + c]), fixed(to[N * p + c])};
+        const double t[4] = {fixed(to[W * p + m]), fixed(to[E * p + m]), fixed(to[S * p + m]), fixed(to[N * p + m])};
         double u[4] = {fixed(b2[c - 1]), fixed(b2[c]), fixed(b1[c]), fixed(b1[c + n])};
         if (colour == R2) {
             u[0] = fixed(b1[c]);
@@ -269,16 +278,18 @@ template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline
             u[2] = fixed(b2[c - n]);
             u[3] = fixed(b2[c]);
         }
-        const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + c]) : 0.0;
+        const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
         Red red;
         red.x = SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
-        red.on = residual_of_row(b, fixed(a.center[colour * p + c]), red.x, t, u);
+        red.on = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
         red.left = h * red.on;
         return red;
     };
     double norm2 = 0.0;
     uint64_t largest = 0;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+    const int all = across * down - int(blockIdx.x), step = gridDim.x;
+    const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
+    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += step, ++turn) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
@@ -288,16 +299,17 @@ template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline
         Red r1{}, r2{};
         // All reads of this place before it waits for those of others.
         if (own) {
+            const int64_t m = uniform[turn] ? g.at(I0, J0) : c;
             b_b1 = scaled(a, i, j);
             b_b2 = scaled(a, i + 1, j + 1);
-            center_b1 = fixed(a.center[B1 * p + c]);
-            center_b2 = fixed(a.center[B2 * p + c]);
-            straight_couplings(g, a.k.s, B1, c, t1);
-            straight_couplings(g, a.k.s, B2, c, t2);
+            center_b1 = fixed(a.center[B1 * p + m]);
+            center_b2 = fixed(a.center[B2 * p + m]);
+            straight_couplings(g, a.k.s, B1, m, t1);
+            straight_couplings(g, a.k.s, B2, m, t2);
             x_b1 = fixed(b1[c]);
             x_b2 = fixed(b2[c]);
-            r1 = red(R1, c, scaled(a, i, j + 1));
-            r2 = red(R2, c, scaled(a, i + 1, j));
+            r1 = red(R1, c, m, scaled(a, i, j + 1));
+            r2 = red(R2, c, m, scaled(a, i + 1, j));
         }
         __syncthreads();
         red1[at1] = r1.x;
@@ -314,7 +326,7 @@ template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline
             Red beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
                 const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
-                beside = red(first ? R1 : R2, g.at(I, J), of);
+                beside = red(first ? R1 : R2, g.at(I, J), uniform[turn] ? g.at(I0, J0) : g.at(I, J), of);
             }
             const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
             (first ? red1 : red2)[to] = beside.x;
@@ -350,12 +362,15 @@ template <bool SUBSTITUTE, Whole GIVES, class Vector = double> __device__ inline
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false, SQUARE>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) { whole_residual<false, ELIMINATED>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_mixed(EndArgs a) { whole_residual<false, ELIMINATED, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true, SQUARE>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_mixed(EndArgs a) { whole_residual<true, ELIMINATED, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false, SQUARE, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) { whole_residual<false, ELIMINATED, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_mixed(EndArgs a) { whole_residual<false, ELIMINATED, false, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true, SQUARE, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) { whole_residual<true, SQUARE, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED, false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) { whole_residual<true, ELIMINATED, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_mixed(EndArgs a) { whole_residual<true, ELIMINATED, false, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_mixed(EndArgs a) { whole_residual<true, ELIMINATED, true, float>(a); }
 
 // output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
 // come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.

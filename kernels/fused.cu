@@ -42,14 +42,34 @@ template <class F> struct FirstArgs {
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
+// Of the tiles first, first + step, ... of COLUMNS x rows, those in which all parts that have a byte are uniform.
+template <bool UNIFORM, int COLUMNS> __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
+    const int across = (g.cx + COLUMNS - 1) / COLUMNS, parts = (g.cx + TILE_X - 1) / TILE_X;
+    return uniform_tiles<UNIFORM>(first, step, count, [=](int tile) {
+        const int row = quotient(tile, across), i = (tile - row * across) * COLUMNS, j = row * rows;
+        const uint8_t *part = g.uniform + (j / TILE_Y * parts + i / TILE_X);
+        unsigned all = 1;
+#pragma unroll
+        for (int k = 0; k < MOST_ROWS / TILE_Y; ++k) {
+#pragma unroll
+            for (int l = 0; l < COLUMNS / TILE_X; ++l) {
+                if (k * TILE_Y < rows && j + k * TILE_Y < g.cy && i + l * TILE_X < g.cx) all &= part[k * parts + l];
+            }
+        }
+        return all;
+    });
+}
+
 template <int N> struct Count {
     static constexpr int value = N;
 };
 
+// UNIFORM, here and below: a kernel for matrices that have tiles with the same rows; in such a tile the first place has the couplings of all.
+
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers for all values of a place
 // at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from the last to the first: what it has left in the L2
 // cache, where it has few.
-template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
+template <int BATCH, bool SPARE, bool UNIFORM, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     using Vector = typename F::Vector;
     constexpr int COLUMNS = BATCH * TILE_X;
@@ -70,17 +90,18 @@ template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(c
         Vector q[5], r[5];
         Real h[4], d[4];
     };
-    const auto couplings = [&](Place &v) {
-        const int64_t of[4] = {v.c, v.c + 1, v.c + n, v.c + n + 1};
+    const auto couplings = [&](int64_t m, Place &v) {
+        const int64_t of[4] = {m, m + 1, m + n, m + n + 1};
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             v.h[k] = fixed(h[of[k]]);
             v.d[k] = F::read(d[(3 - k) * p + of[k]]);
         }
     };
-    const auto load = [&](int i, int j, Place &v) {
+    // `all`: the place whose couplings stand for those of all; -1: each its own.
+    const auto load = [&](int i, int j, int64_t all, Place &v) {
         const int64_t c = v.c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
-        if (SPARE) couplings(v);
+        if (SPARE) couplings(UNIFORM && all >= 0 ? all : c, v);
 #pragma unroll
         for (int k = 0; k < 4; ++k) v.q[k] = update ? q1[of[k]] : Vector(0);
         v.q[4] = update ? q2[c] : Vector(0);
@@ -95,7 +116,7 @@ template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(c
             out1[v.c] = v.r[0];
             a.v.r_b2[v.c] = v.r[4];
         }
-        if (!SPARE) couplings(v);
+        if (!SPARE) couplings(v.c, v);
         const Real scaled = v.h[0] * Real(v.r[0]);
         rho += double(v.r[0]) * scaled;
         norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
@@ -105,22 +126,25 @@ template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(c
     if constexpr (!SPARE) {
         over_area<BACKWARDS>(g, [&](int i, int j) {
             Place v;
-            load(i, j, v);
+            load(i, j, -1, v);
             store(i, j, v);
         });
         return;
     }
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X, rows = a.rows_down;
     const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
-    for (int tile = last_tile(across * down, all_blocks()); tile >= 0; tile -= gridDim.x) {
+    const int last = last_tile(across * down, all_blocks()), step = gridDim.x;
+    const auto uniform = uniform_big_tiles<UNIFORM, COLUMNS>(g, last, -step, (last + step) / step, rows);
+    for (int tile = last, turn = 0; tile >= 0; tile -= step, ++turn) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS + ti;
+        const int64_t all = uniform[turn] ? g.at(i0 - ti, row * rows) : -1;
         for (int j = (row + 1) * rows - TILE_Y + tj; j >= row * rows; j -= TILE_Y) {
             Place places[BATCH];
 #pragma unroll
             for (int u = 0; u < BATCH; ++u) {
                 const int i = i0 + u * TILE_X;
                 places[u].c = -1;
-                if (i < g.cx && j < g.cy) load(i, j, places[u]);
+                if (i < g.cx && j < g.cy) load(i, j, all, places[u]);
             }
             if (over) return;
 #pragma unroll
@@ -131,7 +155,7 @@ template <int BATCH, bool SPARE, class F> __device__ inline void descend_first(c
     }
 }
 
-// z on b1 from the kept values.
+// z on b1 from the kept values. `c`: where its couplings are.
 template <class F>
 __device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, typename F::Vector r, typename F::Real own) {
     using Real = typename F::Real;
@@ -154,9 +178,9 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
     });
 }
 
-template <class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
+template <bool UNIFORM, class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first<BATCH_OF<typename F::Vector>, true>(a, *a.v.scalars, rho, norm2);
+    descend_first<BATCH_OF<typename F::Vector>, true, UNIFORM>(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -166,10 +190,14 @@ template <class F> __device__ inline void descend_first_step(const FirstArgs<F> 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_mixed(FirstArgs<Mixed> a) { descend_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_mixed(FirstArgs<Mixed> a) { descend_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) { descend_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) { descend_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) { descend_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_mixed(FirstArgs<Mixed> a) { descend_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
@@ -180,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first
 __device__ inline double beyond(double v, double) { return v; }
 __device__ inline float beyond(float v, float here) { return v - here; }
 
-// Row c of S1 v, on b1 and on b2. v1 and v2: its place there, in rows of `m` values.
+// Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
 template <bool ONCE = false, class Vector>
 __device__ inline void schur_rows(const SchurArrays<Vector> &a, const Vector *v1, const Vector *v2, int m, int64_t c, Vector &q1, Vector &q2) {
     const auto fixed = [](const Vector &v) { return fixed_once<ONCE>(v); };
@@ -213,7 +241,7 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 // B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
 // x alone, or nothing. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
 // where it has AT_ONCE of them. ONCE: see `read_once`.
-template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, class F>
+template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, bool UNIFORM, class F>
 __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, typename F::Vector *p1, typename F::Vector *p2) {
     using Vector = typename F::Vector;
     constexpr int M = COLUMNS + 2;
@@ -231,8 +259,12 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
     const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
     double sigma = 0.0;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+    const int left = across * down - int(blockIdx.x);
+    const auto known = uniform_big_tiles<UNIFORM, COLUMNS>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
+    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += gridDim.x, ++turn) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * rows;
+        const bool uniform = known[turn];
+        const int64_t all = g.at(i0, j0);
         // As in the way down.
         if constexpr (BATCH == 1) {
             const auto one = [&](int di, int dj, bool own) {
@@ -243,7 +275,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
                     const Vector o1 = step ? read_once<ONCE>(old1[c]) : Vector(0), o2 = step ? read_once<ONCE>(old2[c]) : Vector(0);
                     const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                     if (!ended) {
-                        const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                        const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
                         v1 = step ? of_z * z1 + beta * o1 : of_z * z1;
                         v2 = step ? of_z * here + beta * o2 : of_z * here;
                     }
@@ -272,7 +304,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
                 if (i >= g.cx || j >= g.cy) continue;
                 const int64_t c = g.at(i, j);
                 Vector q1, q2;
-                schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, c, q1, q2);
+                schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, UNIFORM && uniform ? all : c, q1, q2);
                 a.v.q_b1[c] = q1;
                 a.v.q_b2[c] = q2;
                 sigma += double(p1[at]) * q1 + double(p2[at]) * q2;
@@ -298,7 +330,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
                     o1[u] = step ? read_once<ONCE>(old1[c]) : Vector(0), o2[u] = step ? read_once<ONCE>(old2[c]) : Vector(0);
                     x1[u] = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                     if (ended) continue;
-                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, c, r1[c], here);
+                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
                     v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
                     v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
                 }
@@ -346,7 +378,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
                     const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
                     in_tile[u] = (dj + 1) * M + di + 1;
                     to[u] = e < inside && i < g.cx && j < g.cy ? g.at(i, j) : -1;
-                    if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, to[u], q1[u], q2[u]);
+                    if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, UNIFORM && uniform ? all : to[u], q1[u], q2[u]);
                 }
 #pragma unroll
                 for (int u = 0; u < BATCH; ++u) {
@@ -379,15 +411,15 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
     copy_standing(s, now);
 }
 
-template <class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
+template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
     constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>, BATCH = BATCH_OF<typename F::Vector>;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
     __shared__ typename F::Vector p1[PLACES<COLUMNS, MOST_ROWS>], p2[PLACES<COLUMNS, MOST_ROWS>];
-    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH>(a, s, p1, p2)
-                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH>(a, s, p1, p2);
+    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH, UNIFORM>(a, s, p1, p2)
+                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH, UNIFORM>(a, s, p1, p2);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma, a.pairs);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
@@ -396,10 +428,14 @@ template <class F> __device__ inline void advance_first_step(const FirstArgs<F> 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) { advance_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) { advance_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) { advance_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_mixed(FirstArgs<Mixed> a) { advance_first_step<true>(a); }
 
 // A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
 // row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.

@@ -15,7 +15,7 @@
 
 // Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be swept again each time
 // that a loop which is over goes round. That is known once the first tile's values are on their way, not before, so that it costs no time.
-template <class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+template <bool UNIFORM = false, class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -23,14 +23,17 @@ template <class F> __device__ inline double descend(const Level<F> &k, const Op 
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    for (int tile = team.is_mine() ? team.place() : across * down; tile < across * down; tile += team.size()) {
+    const int first = team.is_mine() ? team.place() : across * down, count = (across * down - first + team.size() - 1) / team.size();
+    const auto uniform = uniform_tiles<UNIFORM>(first, team.size(), count, [&](int tile) { return g.uniform[tile]; });
+    for (int tile = first, turn = 0; tile < across * down; tile += team.size(), ++turn) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y && !over;
         const int c = (j + 1) * n + g.block + i;
         Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
         if (inside) {
-            const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + c, *h2 = k.h + (R2 * p + c);
-            const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
+            const int m = uniform[turn] ? c - dj * n - di : c;
+            const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + m, *h2 = k.h + (R2 * p + m);
+            const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
             const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1], in2_north = z2[n];
             const Real pivot1 = fixed(h1[0]), pivot1_east = fixed(h1[1]), pivot1_south = fixed(h1[-n]);
             const Real pivot2 = fixed(h2[0]), pivot2_west = fixed(h2[-1]), pivot2_north = fixed(h2[n]);
@@ -112,7 +115,7 @@ __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename 
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
-template <class F> __device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+template <bool UNIFORM = false, class F> __device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -120,7 +123,9 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    for (int tile = last_tile(across * down, team); tile >= 0; tile -= team.size()) {
+    const int last = last_tile(across * down, team), count = (last + team.size()) / team.size();
+    const auto uniform = uniform_tiles<UNIFORM>(last, -team.size(), count, [&](int tile) { return g.uniform[tile]; });
+    for (int tile = last, turn = 0; tile >= 0; tile -= team.size(), ++turn) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -130,8 +135,9 @@ template <class F> __device__ inline double ascend(const Level<F> &k, const Op &
             for (int colour = 0; colour < 4; ++colour) had[colour] = before(k, op, colour * p + c);
         }
         if (inside) {
-            const Real *z = k.z + c, *h = k.h + c;
-            const typename F::Stored *r1 = k.s + c, *r2 = k.s + (4 * p + c), *d = k.d + c;
+            const int m = uniform[turn] ? c - dj * n - di : c;
+            const Real *z = k.z + c, *h = k.h + m;
+            const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
             const Real southwest = k.kept.get(i - 1, j - 1), south = k.kept.get(i, j - 1), west = k.kept.get(i - 1, j);
             here = k.kept.get(i, j);
             const Real y = k.y[c], pivot = fixed(h[B1 * p]), red1 = z[0], red2 = z[R2 * p];
@@ -268,19 +274,19 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
     if ((op.flags & TURN) && last_block(&a.turn.scalars->ticket)) turn_of(a.turn);
 }
 
-template <class F> __device__ inline void descend_step(const StepArgs<F> &a) {
+template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0 && a.turn.how != NOTHING) foresee(a.turn);
-    part_of_rho(a, op, descend(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && a.turn.scalars->done));
+    part_of_rho(a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && a.turn.scalars->done));
 }
 
-template <class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
+template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0) {
         if (a.turn.how != NOTHING) turn_of(a.turn);
         return;
     }
-    part_of_rho(a, op, ascend(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
+    part_of_rho(a, op, ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
@@ -290,12 +296,18 @@ template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     else advance_inner(a.k, op, all_blocks());
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) { descend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) { ascend_step(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) { descend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_uniform_f64(StepArgs<Double> a) { descend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) { descend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_f32(StepArgs<Single> a) { descend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) { descend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_bf16(StepArgs<Brain> a) { descend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) { ascend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_uniform_f64(StepArgs<Double> a) { ascend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) { ascend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_f32(StepArgs<Single> a) { ascend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step<false>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_bf16(StepArgs<Brain> a) { ascend_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }

@@ -17,8 +17,11 @@ struct Findings {
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
     uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
     uint64_t remainder_inverse, remainder_pivot;  // largest value of the remainder's inverse, largest of its pivots, bits
+    uint64_t uniform[MOST_LEFT];   // of each grid, tiles where all rows are the same: kernels/uniform.cu
     uint64_t coupling[MOST_LEFT];  // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
 };
+
+#include "uniform.cu"
 
 struct Matrix {
     double *center;   // 4 planes
@@ -134,7 +137,14 @@ struct ExcessArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
+    uint8_t *same;   // of patches, ones: zero where a row is not that of the place before it, or below it
 };
+
+// The values of a plane at a place, the one before it and the one below it: zero if they are the same.
+__device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n) {
+    const auto bits = [&](int64_t at) { return uint64_t(__double_as_longlong(plane[at])); };
+    return (bits(c) ^ bits(c - 1)) | (bits(c) ^ bits(c - n));
+}
 
 // Row sums of A as M takes them; positive couplings that are moved to the diagonals leave them as they are.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
@@ -158,6 +168,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(E
             counts = counts || (coupled && !zero);
             a.excess[colour * p + c] = zero ? 0.0 : excess;
         }
+        uint64_t differs = 0;
+        for (int e = 0; e < 4 && !differs; ++e) {
+            differs = difference(a.m.center + e * p, c, g.stride) | difference(a.m.straight + e * p, c, g.stride) |
+                      difference(a.m.straight + (4 + e) * p, c, g.stride);
+            if (a.nine_points) differs |= difference(a.m.red + e * p, c, g.stride) | difference(a.m.black + e * p, c, g.stride);
+        }
+        if (differs) a.same[patch_of(g, i, j)] = 0;
     });
     if (counts) a.findings->excess = 1;
 }

@@ -4,7 +4,8 @@
 //     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
 //
 // -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with "pageable" or
-// "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the library says of it.
+// "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the library says of it. "varied",
+// before those, is for a matrix whose rows all differ, in the last digits of their centers.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -54,6 +55,12 @@ int main(int argc, char **argv) {
     for (int a = 2; a + 1 < argc; a += 2) {
         const int64_t n = std::atoll(argv[a]), m = n * n;
         std::vector<double> center(m, 4.0), east(m, -1.0), u(m), b(m);
+        std::string options = argv[a + 1];
+        const std::string varied = "varied";
+        if (options.rfind(varied, 0) == 0) {
+            options.erase(0, varied.size() + 1);
+            for (int64_t k = 0; k < m; ++k) center[k] += 1e-12 * double(uint32_t(k) * 2654435761u % 1000u);
+        }
         auto f = [&](int64_t i, int64_t j) {
             const double h = 1.0 / (n + 1), x = (i + 1) * h, y = (j + 1) * h;
             return x * (x - 1) * y * (y - 1) * std::exp(x * y);
@@ -66,7 +73,6 @@ int main(int argc, char **argv) {
                 b[k] = 4 * u[k] - (i > 0 ? u[k - 1] : 0) - (i + 1 < n ? u[k + 1] : 0) - (j > 0 ? u[k - n] : 0) - (j + 1 < n ? u[k + n] : 0);
             }
         }
-        std::string options = argv[a + 1];
         Place place = DEVICE;
         for (Place p : {PAGEABLE, LOCKED}) {
             const std::string word = p == PAGEABLE ? "pageable" : "locked";

@@ -11,6 +11,8 @@ pub type Address = u64;
 /// Threads across and down a tile, in a block, and blocks at most: kernels/common.cuh.
 pub const TILE: (u32, u32) = (32, 8);
 const THREADS: u32 = TILE.0 * TILE.1;
+/// Places across and down a patch: kernels/common.cuh.
+const PATCH: u32 = 8;
 pub const MOST_BLOCKS: u32 = 528;
 /// Entries of the ring of iterations.
 pub const RING: usize = 1024;
@@ -49,9 +51,19 @@ pub struct Geometry {
     pub stride: i32,
     pub block: i32,
     pub plane: i64,
+    /// A byte for each tile: 1 where one row of each colour stands for those of all its places, and of those around it. 0: not used.
+    pub uniform: Address,
 }
 
 impl Geometry {
+    /// Tiles, and patches of kernels/uniform.cu.
+    pub fn tiles_and_patches(&self) -> (usize, usize) {
+        let of = |columns: u32, rows: u32| {
+            (self.cx as u32).div_ceil(columns) as usize * (self.cy as u32).div_ceil(rows) as usize
+        };
+        (of(TILE.0, TILE.1), of(PATCH, PATCH))
+    }
+
     /// Blocks of a launch over the compute area.
     pub fn blocks(&self) -> u32 {
         tiles(self.cx as usize, self.cy as usize)
@@ -220,6 +232,7 @@ pub struct Findings {
     pub regular_components: u64,
     pub remainder_inverse: u64,
     pub remainder_pivot: u64,
+    pub uniform: [u64; MOST_LEFT],
     pub coupling: [u64; MOST_LEFT],
 }
 
@@ -239,6 +252,7 @@ impl Findings {
         regular_components: 0,
         remainder_inverse: 0,
         remainder_pivot: 0,
+        uniform: [0; MOST_LEFT],
         coupling: [0; MOST_LEFT],
     };
 
@@ -246,11 +260,11 @@ impl Findings {
     pub fn forget_factorization(&mut self) {
         self.bad_pivot = Self::NONE.bad_pivot;
         (self.remainder_inverse, self.remainder_pivot) = (0, 0);
-        self.coupling = Self::NONE.coupling;
+        (self.uniform, self.coupling) = (Self::NONE.uniform, Self::NONE.coupling);
     }
 }
 
-/// Grids whose remains are looked at for weak couplings.
+/// Grids whose remains are looked at for weak couplings, and their tiles for rows that are the same.
 pub const MOST_LEFT: usize = 16;
 
 /// One entry of the ring.
@@ -422,6 +436,25 @@ pub struct ExcessArgs {
     pub zero_row_sum: f64,
     pub nine_points: i32,
     pub findings: Address,
+    pub same: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct UniformArgs {
+    pub g: Geometry,
+    pub same: Address,
+    pub uniform: Address,
+    pub count: Address,
+    pub next: Geometry,
+    pub next_same: Address,
+}
+
+impl UniformArgs {
+    fn threads(&self) -> usize {
+        let patches = if self.next_same == 0 { 0 } else { self.next.tiles_and_patches().1 };
+        self.g.tiles_and_patches().0.max(patches)
+    }
 }
 
 #[repr(C)]
@@ -971,43 +1004,52 @@ pub struct NormArgs {
 }
 
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
-/// formats of M; the third in these and with CG in single precision, and so has the last, whose blocks meet.
+/// formats of M; the third in these and with CG in single precision, and so has the last, whose blocks meet. `or`: a second form, for grids
+/// with tiles whose rows are the same.
 macro_rules! kernels {
-    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
-     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr;)* }
-     vectors { $($(#[doc = $vdoc:literal])* $vnumber:ident $vname:ident($varguments:ty) = $vsymbol:literal, |$va:ident| $vblocks:expr, $vblock:expr;)* }
+    (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
+     formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr $(, or $fother:ident = $fosymbol:literal in $fog:expr)?;)* }
+     vectors { $($(#[doc = $vdoc:literal])* $vnumber:ident $vname:ident($varguments:ty) = $vsymbol:literal, |$va:ident| $vblocks:expr, $vblock:expr $(, or $vother:ident = $vosymbol:literal in $vog:expr)?;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
-        enum Number { $($number,)* }
-        enum Formatted { $($fnumber,)* }
-        enum Vectors { $($vnumber,)* $($tnumber,)* }
-        const PLAIN: usize = [$($symbol),*].len();
-        const FORMATTED: usize = PLAIN + 3 * [$($fsymbol),*].len();
+        enum Number { $($number, $($other,)?)* }
+        enum Formatted { $($fnumber, $($fother,)?)* }
+        enum Vectors { $($vnumber, $($vother,)?)* $($tnumber,)* }
+        const PLAIN: usize = [$($symbol, $($osymbol,)?)*].len();
+        const FORMATTED: usize = PLAIN + 3 * [$($fsymbol, $($fosymbol,)?)*].len();
 
         /// Names of all kernels, in the order of their numbers.
         pub const NAMES: &[&str] = &[
-            $($symbol,)*
-            $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),)*
-            $(concat!($vsymbol, "_f64"), concat!($vsymbol, "_f32"), concat!($vsymbol, "_bf16"), concat!($vsymbol, "_mixed"),)*
+            $($symbol, $($osymbol,)?)*
+            $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),
+              $(concat!($fosymbol, "_f64"), concat!($fosymbol, "_f32"), concat!($fosymbol, "_bf16"),)?)*
+            $(concat!($vsymbol, "_f64"), concat!($vsymbol, "_f32"), concat!($vsymbol, "_bf16"), concat!($vsymbol, "_mixed"),
+              $(concat!($vosymbol, "_f64"), concat!($vosymbol, "_f32"), concat!($vosymbol, "_bf16"), concat!($vosymbol, "_mixed"),)?)*
             $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"), concat!($tsymbol, "_mixed"),)*
         ];
 
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
+            let kernel = Number::$number as usize;
+            $(let kernel = if $og.uniform != 0 { Number::$other as usize } else { kernel };)?
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents in it, or of the caller's arrays, whose size the caller promised.
-            unsafe { stream.launch(Number::$number as usize, $blocks, $block, 0 $(+ $bytes)?, false $(|| $behind)?, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(kernel, $blocks, $block, 0 $(+ $bytes)?, false $(|| $behind)?, $a, concat!("kernel ", $symbol)) }
         })*
 
         $($(#[doc = $fdoc])*
         pub fn $fname(stream: &Stream, $fs: Storage, $fa: &$farguments) -> Result<()> {
-            let kernel = PLAIN + 3 * Formatted::$fnumber as usize + $fs as usize;
+            let kernel = Formatted::$fnumber;
+            $(let kernel = if $fog.uniform != 0 { Formatted::$fother } else { kernel };)?
+            let kernel = PLAIN + 3 * kernel as usize + $fs as usize;
             // SAFETY: as above; the arrays were laid out for this format.
             unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
         $($(#[doc = $vdoc])*
         pub fn $vname(stream: &Stream, formats: Formats, $va: &$varguments) -> Result<()> {
-            let kernel = FORMATTED + 4 * Vectors::$vnumber as usize + formats.number();
+            let kernel = Vectors::$vnumber;
+            $(let kernel = if $vog.uniform != 0 { Vectors::$vother } else { kernel };)?
+            let kernel = FORMATTED + 4 * kernel as usize + formats.number();
             // SAFETY: as above; the arrays were laid out for these formats.
             unsafe { stream.launch(kernel, $vblocks, $vblock, 0, false, $va, concat!("kernel ", $vsymbol)) }
         })*
@@ -1034,6 +1076,8 @@ kernels! {
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Row sums.
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Where its rows are the same, and those of the next grid.
+    Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
     /// Components of tiles.
     TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// Joins them.
@@ -1108,20 +1152,20 @@ kernels! {
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The start of a solve: a look at b and x, both to the colours, b to S1.
-    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA;
-    BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA;
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA, or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
+    BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA, or BeginSingleUniform = "rrb_begin_uniform_mixed" in a.k.g;
     /// The same from a guess: with r of S1 and |b - A x|^2.
-    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
+    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA, or BeginAtUniform = "rrb_begin_at_uniform_f64" in a.k.g;
+    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA, or BeginAtSingleUniform = "rrb_begin_at_uniform_mixed" in a.k.g;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// r of S1 as b - A x on all nodes leaves it, and its part on red nodes.
     EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     EliminatedResidualSingle eliminated_residual_single(EndArgs) = "rrb_eliminated_residual_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// Red values of x, then |b - A x|^2, or r of S1.
-    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    FinishEliminatedSingle finish_eliminated_single(EndArgs) = "rrb_finish_eliminated_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA, or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
+    FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA, or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
+    FinishEliminatedSingle finish_eliminated_single(EndArgs) = "rrb_finish_eliminated_mixed", |a| end_blocks(&a.k.g), OVER_AREA, or FinishEliminatedSingleUniform = "rrb_finish_eliminated_uniform_mixed" in a.k.g;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// The scalars to the host.
@@ -1159,9 +1203,9 @@ kernels! {
     }
     formats {
     /// Down a grid.
-    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1);
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1), or DescendUniform = "rrb_descend_uniform" in a.k.g;
     /// Up a grid.
-    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1);
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1), or AscendUniform = "rrb_ascend_uniform" in a.k.g;
     /// A step of the iteration on a recursion grid.
     Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A product there.
@@ -1171,11 +1215,11 @@ kernels! {
     }
     vectors {
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA, or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
     /// Up it, to z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
     /// Up it, to p, x where it is due, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA;
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA, or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
     }
     together {
     /// A run of steps on small grids.

@@ -49,6 +49,7 @@ pub fn geometry(layout: &Layout) -> Geometry {
         stride: layout.stride() as i32,
         block: layout.block as i32,
         plane: layout.len() as i64,
+        uniform: 0,
     }
 }
 
@@ -73,6 +74,9 @@ pub struct Source {
     pub g: Geometry,
     pub m: Matrix,
     pub excess: Address,
+    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/uniform.cu).
+    pub same: Address,
+    pub uniform: Address,
     /// They are those of A still.
     pub summed: bool,
     pub findings_at: Address,
@@ -83,7 +87,8 @@ pub struct Source {
 impl Source {
     pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
         let layout = Layout::new(shape.grid, shape.block);
-        let plane = layout.len();
+        let (plane, g) = (layout.len(), geometry(&layout));
+        let (tiles, patches) = g.tiles_and_patches();
         let place = |base| {
             let mut plan = Plan { base, used: 0 };
             let m = Matrix {
@@ -92,13 +97,14 @@ impl Source {
                 red: if shape.nine_points { plan.take(4 * plane) } else { 0 },
                 black: if shape.nine_points { plan.take(4 * plane) } else { 0 },
             };
-            (m, plan.take(4 * plane), plan.take(size_of::<Findings>() / 8), plan.used)
+            let (excess, findings) = (plan.take(4 * plane), plan.take(size_of::<Findings>() / 8));
+            (m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan.used)
         };
         let device = stream.device();
-        let memory = Memory::zeroed(device, stream, place(0).3, "the matrix")?;
-        let (m, excess, findings_at, _) = place(memory.address);
+        let memory = Memory::zeroed(device, stream, place(0).5, "the matrix")?;
+        let (m, excess, findings_at, uniform, same, _) = place(memory.address);
         let findings = Pinned::new(device, Findings::NONE)?;
-        Ok(Self { shape, layout, g: geometry(&layout), m, excess, summed: false, findings_at, findings, memory })
+        Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
     }
 }
 
@@ -184,6 +190,9 @@ pub struct Level {
     /// For the factorization, and for sweeps.
     pub k: Grid,
     pub sweep: Sweep,
+    /// As in `Source`; `k.g` has the latter where it is used.
+    pub same: Address,
+    pub uniform: Address,
     vectors: Vec<(Address, usize)>,
 }
 
@@ -349,6 +358,9 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         let layout = Layout::new(grid, source.shape.block);
         let (len, g) = (layout.len(), geometry(&layout));
         let first = number == 0;
+        let (tiles, patches) = g.tiles_and_patches();
+        let (same, uniform) =
+            if first { (source.same, source.uniform) } else { (plan.bytes(patches), plan.bytes(tiles)) };
         let own = !(first && shape.schur);
         // S1 needs these on the first grid.
         let setup = if shape.short() && own { &mut transient } else { &mut plan };
@@ -395,7 +407,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
             (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
         }
-        grids.push(Level { layout, embedding, k, sweep, vectors });
+        grids.push(Level { layout, embedding, k, sweep, same, uniform, vectors });
         embedding = embedding.coarse(grid);
         grid = grid.coarse();
     }

@@ -2,8 +2,8 @@
 
 use super::driver::{Memory, Stream};
 use super::launch::{
-    self, Address, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Grid, InverseArgs,
-    LevelArgs, Rules, SchurCenterArgs,
+    self, Address, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid,
+    InverseArgs, LevelArgs, MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
 };
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
@@ -16,6 +16,7 @@ use crate::grid::components::Components;
 use crate::grid::inspection::{self, Inspection};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
+use std::mem::offset_of;
 
 /// Names of the arrays of a matrix, in the order of the kernel's.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
@@ -25,11 +26,21 @@ const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 /// iterations with it; with 0.6 they take up to 9 for 7.
 const WEAK: f64 = 0.3;
 
+/// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs 3 % of a solve,
+/// where all are a fifth to a third is gained.
+const WORTH_UNIFORM: f64 = 0.25;
+
 /// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. The rounding of
 /// n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be small against the least eigenvalue of the
 /// inverse, which is not far below one over the largest pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of
 /// 1e4 a bit less than this, those of 1e6 or basins that are nearly closed 1e7 and more.
 const MOST_FOR_SHORT: f64 = 131_072.0;
+
+/// `RRBSOLVER_CUDA_UNIFORM` in the environment, to compare the two: with `off` all rows of all grids are read, with `all` one for all
+/// wherever rows are the same, however few they are.
+fn uniform_is(wanted: &str) -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
+}
 
 /// A matrix of the device's, fetched for what only the host does.
 pub struct Fetched {
@@ -129,6 +140,7 @@ impl Source {
     /// Row sums as M takes them, which eliminations then work on.
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
+        stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
         launch::excess(
             stream,
             &ExcessArgs {
@@ -138,6 +150,7 @@ impl Source {
                 zero_row_sum,
                 nine_points: i32::from(self.shape.nine_points),
                 findings: self.findings_at,
+                same: self.same,
             },
         )
     }
@@ -272,6 +285,9 @@ impl Packed {
             let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
             launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
         }
+        if label_memory.is_none() && !uniform_is("off") {
+            self.find_uniform(stream, source.findings_at)?;
+        }
         let grid = self.rest_grid;
         let last = &self.grids[self.grids.len() - 1];
         let embedding = last.embedding.coarse(last.layout.grid);
@@ -308,6 +324,9 @@ impl Packed {
             self.programs = Programs::default();
         }
         self.clear_transient(stream)?;
+        if self.use_uniform(&source.findings) {
+            self.recorded = None;
+        }
         let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(source.findings.coupling[*q]) <= WEAK;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
         if used != self.used {
@@ -328,6 +347,33 @@ impl Packed {
         }
         // A solve may come on another stream.
         stream.wait()
+    }
+
+    /// Finds where rows of the grids are the same. Not so where pivots depend on labels of components.
+    fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
+        let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
+        let grids = &self.grids[..looked_at];
+        for (q, level) in grids.iter().enumerate() {
+            let (next, next_same) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.same));
+            let count = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
+            let Level { same, uniform, k, .. } = *level;
+            launch::uniform(stream, &UniformArgs { g: k.g, same, uniform, count, next, next_same })?;
+        }
+        Ok(())
+    }
+
+    /// Has sweeps read one row for all where that pays; says whether this is news.
+    fn use_uniform(&mut self, findings: &Findings) -> bool {
+        let mut news = false;
+        for (q, level) in self.grids.iter_mut().enumerate() {
+            let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
+            let worth = if uniform_is("all") { 0.0 } else { WORTH_UNIFORM };
+            let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
+            news |= level.k.g.uniform != address;
+            (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
+        }
+        self.first.g.uniform = self.grids[0].k.g.uniform;
+        news
     }
 
     /// The remainder that the host solves, or whose inverse it makes: the largest values of that and of its matrix.
@@ -420,6 +466,11 @@ impl Packed {
 }
 
 impl Level {
+    /// Its tiles are looked at for rows that are the same: a grid that gives each block one of them gains nothing.
+    fn may_be_uniform(&self) -> bool {
+        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
+    }
+
     /// Colour and place in its plane of a node of the finest grid that lies on this one.
     fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
         let e = &self.embedding;
