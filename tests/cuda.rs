@@ -8,8 +8,9 @@ use common::problems::{
     random_m_matrix, random_rhs, rot, side_by_side,
 };
 use common::{
-    EXTENTS, PAPERS, Run, Solver, check_eliminated_sources, count_is_right, exact_norm, key, max_abs, max_difference,
-    norm2, padded, rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status, unpadded,
+    EXTENTS, PAPERS, Run, Solver, bits, check_eliminated_sources, child, count_is_right, exact_norm, key, max_abs,
+    max_difference, norm2, own_lines, padded, rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status,
+    unpadded,
 };
 use std::f64::consts::PI;
 
@@ -426,6 +427,86 @@ fn second_factorizations() {
     let (x, result) = device.solve_from_zero(&b);
     assert_eq!(result, status::OK);
     assert!(norm2(&apart.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
+}
+
+/// Two materials, one with a mass; land; a corner without two rows that are the same.
+fn patches(nx: usize, ny: usize) -> Stencil {
+    let noise = random_rhs(nx * ny, 5);
+    let mut a = poisson(nx, ny);
+    for (k, noise) in noise.iter().enumerate() {
+        let (i, j) = (k % nx, k / nx);
+        a.center[k] += match (i, j) {
+            (250.., 60..) => 1e-3 * noise.abs(),
+            // From where a tile begins.
+            (192.., _) => 0.5,
+            _ => 0.0,
+        };
+        if (200..240).contains(&i) && j < 20 {
+            (a.east[k], a.north[k]) = (0.0, 0.0);
+        }
+    }
+    a
+}
+
+/// Where rows of the matrix are the same one is read for all of a tile, which changes no bit of a solution: two processes, one of
+/// which reads all rows, print the same. A handle that is given matrices with and without such tiles, in turns, solves as new ones do.
+#[test]
+fn rows_that_are_the_same() {
+    if devices() == 0 {
+        return;
+    }
+    const TEST: &str = "rows_that_are_the_same";
+    let told = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
+    if let Some(read_once) = told("all") {
+        let read_all = told("off").expect("another child");
+        assert_eq!(read_once, read_all);
+        assert_eq!(read_once.iter().filter(|line| line.contains(" iterations ")).count(), 17, "{read_once:?}");
+        return;
+    }
+    // Its harness has begun a line.
+    println!();
+    let print = |solver: &Solver, x: &[f64], what: &str| {
+        let mix = |h: u64, v: &u64| (h ^ v).wrapping_mul(0x100_0000_01b3).rotate_left(29);
+        println!("{:016x} {} iterations {what}", bits(x).iter().fold(7, mix), solver.iterations());
+    };
+    // Tiles are 64 x 16 nodes, with 16 around them; on the second grid, as here in two cases, twice that.
+    let (small, large) = ((300, 90), (330, 170));
+    let corners = Some((vec![-0.25; 300 * 90], vec![-0.25; 300 * 90]));
+    let mut nine_points = Stencil { corners, ..poisson(300, 90) };
+    nine_points.center.iter_mut().for_each(|center| *center += 1.0);
+    let varied = random_m_matrix(300, 90, false, 3);
+    let of = |(nx, ny)| (poisson(nx, ny), patches(nx, ny));
+    let ((laplacian, coast), (large_laplacian, large_coast)) = (of(small), of(large));
+    let cases = [
+        ("precision=f64 cycle=v norm=preconditioned", &coast),
+        ("precision=f64 cycle=v fusion=off", &large_laplacian),
+        ("precision=f64 cycle=v lumping=m2 fusion=off", &large_coast),
+        ("precision=f64 cycle=v", &nine_points),
+        ("precision=f32 cycle=v", &coast),
+        ("precision=bf16 cycle=v fusion=off", &coast),
+        ("precision=mixed cycle=v", &coast),
+        ("precision=bf16 cycle=v", &varied),
+    ];
+    for (options, a) in cases {
+        let b = random_rhs(a.len(), 17);
+        let solver = Solver::of(a, &format!("backend=cuda levels=8 rel_tol=1e-9 max_iter=3 {options}"));
+        print(&solver, &solver.solve_from_zero(&b).0, options);
+        // From a guess, in the formats that CG works in.
+        if options.contains("f64") || options.contains("mixed") {
+            let mut x = b.clone();
+            solver.solve(&b, &mut x).unwrap();
+            print(&solver, &x, options);
+        }
+    }
+    let b = random_rhs(varied.len(), 17);
+    let options = "backend=cuda precision=f64 cycle=v levels=8 max_iter=3";
+    let old = Solver::of(&laplacian, options);
+    for a in [&varied, &laplacian, &coast, &varied] {
+        old.factorize(a).unwrap();
+        let found = old.solve_from_zero(&b);
+        assert!(found == Solver::of(a, options).solve_from_zero(&b));
+        print(&old, &found.0, "again");
+    }
 }
 
 /// What one solve leaves on the device does not reach the next: not a test that was met, nor numbers that were none.

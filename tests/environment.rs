@@ -6,38 +6,8 @@ mod common;
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;
 use std::ffi::{CStr, c_char, c_void};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::ptr::null_mut;
-
-/// Names the test whose body a child is to run.
-const CHILD: &str = "RRBSOLVER_TEST_CHILD";
-
-/// Starts this test again as a child process with these variables, and without any others of the library; its output.
-/// In the child itself: None.
-fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
-    if std::env::var(CHILD).is_ok_and(|name| name == test) {
-        return None;
-    }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, test).env_remove("RUST_BACKTRACE");
-    for name in
-        ["RRBSOLVER_OPTIONS", "RRBSOLVER_ISA", "RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"]
-    {
-        command.env_remove(name);
-    }
-    let output = command.envs(variables.iter().copied()).output().expect("a child process");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{test}: {}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
-    assert!(text(&output.stdout).contains("1 passed"), "the child ran its body");
-    Some(output)
-}
-
-/// Lines of the child's standard output that are not the test harness's.
-fn own_lines(output: &Output) -> Vec<String> {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let of_harness = |l: &str| l.is_empty() || l == "running 1 test" || l.starts_with("test ");
-    text.lines().filter(|l| !of_harness(l)).map(str::to_owned).collect()
-}
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
