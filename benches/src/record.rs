@@ -334,6 +334,10 @@ impl Record {
         if let Some(beside) = beside(b) {
             text += &format!("\nBeside all steps: {} ms.\n", digits(1e3 * beside));
         }
+        if b.device.is_some() {
+            // kernels/uniform.cu; `RRBSOLVER_CUDA_UNIFORM=off` has all of them read.
+            text += "\nMB are those of a matrix whose rows all differ; rows that are the same are read once.\n";
+        }
         if !b.by_grid.is_empty() {
             text += "\n";
             text += &by_grid(b);
