@@ -1,270 +1,208 @@
-// What the eliminations leave, at most MOST_REMAINDER nodes: banded L D L^T in excess form (the formulas of
-// src/backend/reference/band.rs), from it the explicit inverse, and its product with a vector.
+// What the eliminations leave, at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in excess form, and the
+// product of that with a vector.
 //
-//     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
+// Nodes are numbered along the shorter side; a line is as many rows in that direction as LINE nodes allow, the last one may have fewer.
+// The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P goes with its neighbours L and R among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
 //
-// Node k = line * length + along, lines along the shorter side; `couplings` holds w values a node: those to k + 1 .. k + w.
+//     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
+//
+// (src/backend/reference/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and Jordan), which leaves
+// G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. From the last line back to the first ones then, Q a line that is known or P itself,
+//
+//     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 where Q is P).
+//
+// Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and five for Z.
 #include "common.cuh"
 
 constexpr int MOST_REMAINDER = 992;
-// Half bandwidth at most: lines of 31 nodes and the diagonal neighbour on the next. A warp has a row of the band.
-constexpr int BAND = 32;
+// Nodes of a line at most. A warp has a row, a lane a value of it.
+constexpr int LINE = 32;
 
-// Elimination begins at both ends and ends with the SEAM nodes in the middle, which couple the two: half as many steps one
-// after the other. Nodes 0 .. left - 1 have their couplings to nodes after them, those of the seam too; the others, to nodes
-// before them. Few nodes are eliminated from one end, without a seam.
-constexpr int SEAM = BAND;
-constexpr int WORTH_TWO_ENDS = 3 * SEAM;
-
-struct BandArgs {
+struct LinesArgs {
     Rules rules;
     const double *natural;  // diagonal (excess), east, north, northeast, northwest: nx * ny values each
     int nx, ny, n;
-    double *couplings;      // n * BAND: of node k to k + 1 + p, or k - 1 - p
-    double *back;           // n * BAND: to node k from k - 1 - p, or k + 1 + p
-    double *across;         // SEAM * BAND: to node left + k from left + SEAM + p
-    double *met;            // 2 * SEAM * (BAND + 1): what each end leaves of the seam, rows and their excess
-    double *inverse_pivot;  // n
-    unsigned *ticket;
-};
+    int step;               // lines step - 1, 3 step - 1, ... go; those left are 2 step apart then
+    // n * LINE, the rows of a node. Until its line goes `left` and `right` have what lines on that side have taken from couplings
+    // inside the line, and `onward` couplings to the next line that is left. Then `own` has P^-1, and `left` and `right` G.
+    double *own, *left, *right, *onward;
+    double *left_excess, *right_excess, *inverse_pivot;  // n
+    double *inverse;        // n * n values, symmetric, natural order
+    float *narrow;          // and in single precision, where sweeps are
+    double unit;            // sweeps solve with M / unit
 
-// Node k in natural order, i fastest.
-__device__ inline int natural_of(int k, int nx, int ny) {
-    if (nx <= ny) return k;
-    return k % ny * nx + k / ny;
-}
-
-// Nodes eliminated from the front.
-__device__ inline int left_of(int n) { return n < WORTH_TWO_ENDS ? n : (n - SEAM + 1) / 2; }
-__device__ inline int seam_of(int n) { return n < WORTH_TWO_ENDS ? 0 : SEAM; }
-
-// One block an end. Row k of the band and those that it changes are in shared memory; warp p changes row k + 1 + p, and warp
-// 0, whose row is the next pivot's, goes on to that pivot, so that a step has one barrier.
-constexpr int WINDOW = BAND + 2;
-
-extern "C" __global__ void __launch_bounds__(1024) rrb_band_f64(BandArgs a) {
-    __shared__ double window[WINDOW][BAND], row_excess[WINDOW], inverse_of[2], excess_of[2], sum_of_row[2], next_sum[2];
-    const int t = threadIdx.x, lane = t % 32, warp = t / 32, m = a.n, side = blockIdx.x;
-    const bool along_x = a.nx <= a.ny;
-    const int length = along_x ? a.nx : a.ny, left = left_of(m), seam = seam_of(m), right = m - left - seam;
-    const double *east = a.natural + m, *north = a.natural + 2 * m, *northeast = a.natural + 3 * m, *northwest = a.natural + 4 * m;
+    __device__ int row() const { return min(nx, ny); }
+    __device__ int length() const { return LINE / row() * row(); }
+    __device__ int lines() const { return (n + length() - 1) / length(); }
+    // Nodes of a line, none where it is not there.
+    __device__ int nodes(int line) const { return line < 0 ? 0 : max(0, min(length(), n - line * length())); }
+    __device__ int natural_of(int k) const { return nx <= ny ? k : k % ny * nx + k / ny; }
     // Between nodes k < l.
-    auto coupling = [&](int k, int l) {
-        const int lines = l / length - k / length, along = l % length - k % length;
-        const int at = natural_of(k, a.nx, a.ny), to = natural_of(l, a.nx, a.ny);
-        if (lines == 0 && along == 1) return along_x ? east[at] : north[at];
-        if (lines == 1 && along == 0) return along_x ? north[at] : east[at];
-        if (lines == 1 && along == 1) return northeast[at];
+    __device__ double coupling(int k, int l) const {
+        const double *east = natural + n, *north = natural + 2 * n, *northeast = natural + 3 * n, *northwest = natural + 4 * n;
+        const bool along_x = nx <= ny;
+        const int w = row(), rows = l / w - k / w, along = l % w - k % w, at = natural_of(k), to = natural_of(l);
+        if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
+        if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
+        if (rows == 1 && along == 1) return northeast[at];
         // Along x: to (i - 1, j + 1). Along y: to (i + 1, j - 1), whose northwest neighbour is this one.
-        if (lines == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
+        if (rows == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
         return 0.0;
-    };
-    const int first_row = side == 0 ? 0 : left + seam, end_row = side == 0 ? left + seam : m;
-    for (int e = first_row * BAND + t; e < end_row * BAND; e += 1024) {
-        const int k = e / BAND, p = e % BAND;
-        double v = 0.0;
-        if (side == 0 && k + 1 + p < end_row) v = coupling(k, k + 1 + p);
-        if (side == 1) v = coupling(k - 1 - p, k);
-        a.couplings[e] = v;
-        a.back[e] = 0.0;
     }
-    if (side == 1) {
-        for (int e = t; e < SEAM * BAND; e += 1024) a.across[e] = 0.0;
+};
+
+// Every second line of those that are left, one a block.
+extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f64(LinesArgs a) {
+    __shared__ double to_left[LINE][LINE], to_right[LINE][LINE], through_left[LINE][LINE], through_right[LINE][LINE];
+    __shared__ double before[LINE], pivot_row[2][4][LINE], pivot_inverse[2], pivot_excess[2];
+    constexpr unsigned ALL = 0xffffffffu;
+    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(), line = a.step - 1 + 2 * a.step * blockIdx.x;
+    const int own_nodes = a.nodes(line), left_nodes = a.nodes(line - a.step), right_nodes = a.nodes(line + a.step);
+    const bool first = a.step == 1, inside = j < own_nodes && c < own_nodes;
+    const int k = line * w + j, to_west = k - a.step * w, to_east = k + a.step * w;
+    const int64_t at = int64_t(k) * LINE + c;
+    double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, excess = 0.0, inverse = 0.0;
+    if (j < own_nodes) {
+        // A line that is left after the first launch had one before it, and one behind it unless it is the last.
+        const bool behind = line + 1 < a.lines();
+        if (inside && j != c) {
+            own = a.coupling(line * w + min(j, c), line * w + max(j, c));
+            if (!first) own += a.left[at] + (behind ? a.right[at] : 0.0);
+        }
+        excess = a.natural[a.natural_of(k)];
+        if (!first) excess += a.left_excess[k] + (behind ? a.right_excess[k] : 0.0);
+        if (c < left_nodes) left = first ? a.coupling((line - 1) * w + c, k) : a.onward[(int64_t(line - a.step) * w + c) * LINE + j];
+        if (c < right_nodes) right = first ? a.coupling(k, (line + 1) * w + c) : a.onward[at];
     }
+    to_left[j][c] = left;
+    to_right[j][c] = right;
+    if (c == 0) before[j] = excess;
+    for (int i = 0; i < own_nodes; ++i) {
+        double(*row)[LINE] = pivot_row[i & 1];
+        if (j == i) {
+            const double rest = c > i ? own : 0.0;
+            const bool coupled = __any_sync(ALL, rest != 0.0 || left != 0.0 || right != 0.0);
+            double sum = rest + (left + right);
+            for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(ALL, sum, by);
+            if (c == 0) {
+                if (!coupled) sum = 0.0;
+                const double d = excess - sum;
+                const int place = a.natural_of(k);
+                inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, place % a.nx, place / a.nx, excess, sum, excess, d, !coupled).inverse;
+                a.inverse_pivot[k] = inverse;
+                pivot_inverse[i & 1] = inverse;
+                pivot_excess[i & 1] = excess;
+            }
+            row[0][c] = rest;
+            row[1][c] = left;
+            row[2][c] = right;
+            row[3][c] = unit;
+        }
+        __syncthreads();
+        const double inverse_of_pivot = pivot_inverse[i & 1], part = __shfl_sync(ALL, own, i) * inverse_of_pivot;
+        if (j == i) {
+            inverse = inverse_of_pivot;
+            continue;
+        }
+        own = c == i || c == j ? 0.0 : own - part * row[0][c];
+        left -= part * row[1][c];
+        right -= part * row[2][c];
+        unit -= part * row[3][c];
+        if (j > i) excess -= part * pivot_excess[i & 1];
+    }
+    left *= inverse;
+    right *= inverse;
+    through_left[j][c] = left;
+    through_right[j][c] = right;
     __syncthreads();
-    // By turn: the nodes of this end and of the seam, of which the other end knows nothing; at last those of the seam.
-    int turns = side == 0 ? left : right, stage = side;
-    auto node = [&](int k) { return stage == 0 ? k : stage == 1 ? m - 1 - k : left + k; };
-    auto known = [&](int k) { return stage == 0 ? k < left + seam : stage == 1 && k < right; };
-    auto raw = [&](int k) { return known(k) ? a.couplings[node(k) * BAND + lane] : 0.0; };
-    auto raw_excess = [&](int k) { return known(k) ? a.natural[natural_of(node(k), a.nx, a.ny)] : 0.0; };
-    for (int k = warp; k < WINDOW - 1; k += 32) {
-        window[k][lane] = raw(k);
-        if (lane == 0) row_excess[k] = raw_excess(k);
+    if (j < own_nodes) {
+        a.own[at] = unit * inverse;
+        a.left[at] = left;
+        a.right[at] = right;
     }
-    auto whole = [&](double v) {
-        for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-        return v;
-    };
-    // The pivot of node k, by warp 0: `row` is its row, one value a lane, v their sum, `s` its excess.
-    auto pivot = [&](int k, double row, double v, double s) {
-        const int nonzero = __any_sync(0xffffffffu, row != 0.0);
-        if (lane == 0) {
-            if (!nonzero) v = 0.0;
-            const double d = s - v;
-            sum_of_row[k & 1] = v;
-            const int at = natural_of(node(k), a.nx, a.ny);
-            const double inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, at % a.nx, at / a.nx, s, v, s, d, nonzero == 0).inverse;
-            inverse_of[k & 1] = inverse;
-            excess_of[k & 1] = s;
-            a.inverse_pivot[node(k)] = inverse;
-        }
-    };
-    for (;;) {
-        __syncthreads();
-        if (warp == 0 && turns > 0) pivot(0, window[0][lane], whole(window[0][lane]), row_excess[0]);
-        if (warp == 1) {
-            const double sum = whole(window[1][lane]);
-            if (lane == 0) next_sum[0] = sum;
-        }
-        int slot = 0;
-        for (int k = 0; k < turns; ++k) {
-            const double next = warp == 31 ? raw(k + WINDOW - 1) : 0.0;
-            const double next_excess = warp == 31 && lane == 0 ? raw_excess(k + WINDOW - 1) : 0.0;
-            __syncthreads();
-            const double *row = window[slot];
-            const double l = row[warp] * inverse_of[k & 1];
-            int to = slot + 1 + warp;
-            if (to >= WINDOW) to -= WINDOW;
-            double v = window[to][lane];
-            if (lane + warp + 1 < BAND) {
-                v -= l * row[lane + warp + 1];
-                window[to][lane] = v;
-            }
-            const double s = row_excess[to] - l * excess_of[k & 1];
-            __syncwarp();
-            if (lane == 0) row_excess[to] = s;
-            // The sum of the next pivot's row, without waiting for it: that of the row after is taken a step ahead.
-            if (warp == 0 && k + 1 < turns) pivot(k + 1, v, next_sum[k & 1] - l * (sum_of_row[k & 1] - row[0]), s);
-            if (warp == 1) {
-                const double sum = whole(v);
-                if (lane == 0) next_sum[(k + 1) & 1] = sum;
-            }
-            if (warp == 30) {
-                const int own = node(k), other = stage == 1 ? own - 1 - lane : own + 1 + lane;
-                a.couplings[own * BAND + lane] = row[lane];
-                if (stage == 1 && other < left + seam) {
-                    if (other >= left) a.across[(other - left) * BAND + own - left - seam] = row[lane];
-                } else if (other < (stage == 1 ? m : left + seam)) {
-                    a.back[other * BAND + lane] = row[lane];
-                }
-            }
-            // The row before this one is done with: its place is that of the row which the next step needs first.
-            const int before = slot == 0 ? WINDOW - 1 : slot - 1;
-            if (warp == 31) {
-                window[before][lane] = next;
-                if (lane == 0) row_excess[before] = next_excess;
-            }
-            slot = slot + 1 == WINDOW ? 0 : slot + 1;
-        }
-        if (seam == 0 || stage == 2) return;
-        __syncthreads();
-        double *mine = a.met + side * SEAM * (BAND + 1);
-        const int from = slot + warp < WINDOW ? slot + warp : slot + warp - WINDOW;
-        mine[warp * BAND + lane] = window[from][lane];
-        if (lane == 0) mine[SEAM * BAND + warp] = row_excess[from];
-        if (!last_block(a.ticket)) return;
-        // What both ends have left of the seam; of the far one, in its order.
-        const double *near = a.met, *far = a.met + SEAM * (BAND + 1);
-        const int other = warp + 1 + lane;
-        window[warp][lane] = other < SEAM ? __ldcg(near + warp * BAND + lane) + __ldcg(far + (SEAM - 1 - other) * BAND + lane) : 0.0;
-        if (lane == 0) row_excess[warp] = __ldcg(near + SEAM * BAND + warp) + __ldcg(far + SEAM * BAND + SEAM - 1 - warp);
-        if (warp < WINDOW - SEAM) {
-            window[SEAM + warp][lane] = 0.0;
-            if (lane == 0) row_excess[SEAM + warp] = 0.0;
-        }
-        stage = 2;
-        turns = SEAM;
+    // What the neighbours lose: row j and column c of theirs.
+    double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
+    for (int u = 0; u < own_nodes; ++u) {
+        in_left -= to_left[u][j] * through_left[u][c];
+        in_right -= to_right[u][j] * through_right[u][c];
+        between -= to_left[u][j] * through_right[u][c];
+        excess_left -= through_left[u][j] * before[u];
+        excess_right -= through_right[u][j] * before[u];
+    }
+    const int64_t west = int64_t(to_west) * LINE + c, east = int64_t(to_east) * LINE + c;
+    if (j < left_nodes) {
+        a.right[west] = first ? in_left : a.right[west] + in_left;
+        a.onward[west] = between;
+        if (c == 0) a.right_excess[to_west] = first ? excess_left : a.right_excess[to_west] + excess_left;
+    }
+    if (j < right_nodes) {
+        a.left[east] = first ? in_right : a.left[east] + in_right;
+        if (c == 0) a.left_excess[to_east] = first ? excess_right : a.left_excess[to_east] + excess_right;
     }
 }
 
-struct InverseArgs {
-    const double *couplings, *back, *across, *inverse_pivot;
-    double *inverse;  // n * n values, symmetric, natural order
-    float *narrow;    // and in single precision, where sweeps are
-    int nx, ny, n;
-    double unit;      // sweeps solve with M / unit
-    Findings *findings;
-};
-
-// Columns of the inverse, L D L^T z = unit e_c, one warp each: a lane holds what is to be taken from one of the next 32 nodes,
-// and hands it on to the lane before from node to node. Column c is written as row c.
-constexpr int COLUMNS = 4;
-
-extern "C" __global__ void __launch_bounds__(32 * COLUMNS) rrb_inverse_f64(InverseArgs a) {
-    const int lane = threadIdx.x % 32, m = a.n, column = blockIdx.x * COLUMNS + threadIdx.x / 32;
-    if (column >= m) return;
-    const int left = left_of(m), seam = seam_of(m), middle = left + seam;
-    const int64_t place = int64_t(natural_of(column, a.nx, a.ny)) * m;
-    double *out = a.inverse + place;
-    float *narrow = a.narrow ? a.narrow + place : nullptr;
-    for (int k = lane; k < m; k += 32) out[natural_of(k, a.nx, a.ny)] = 0.0;
-    __syncwarp();
-    double v = lane == 0 ? a.unit : 0.0;
-    constexpr int AHEAD = 4;
-    // Forward from the column's own node on, away from its end: y_k = v_k / d_k, v_l -= a_kl y_k. Lane p holds v of node
-    // k + p, or k - p.
-    auto forward = [&](int k0, int step, int count) {
-        for (int first = 0; first < count; first += AHEAD) {
-            double row[AHEAD], inverse[AHEAD];
-            for (int u = 0; u < AHEAD; ++u) {
-                const int k = k0 + step * min(first + u, count - 1);
-                row[u] = a.couplings[k * BAND + lane];
-                inverse[u] = a.inverse_pivot[k];
-            }
-            for (int u = 0; u < AHEAD && first + u < count; ++u) {
-                const double y = __shfl_sync(0xffffffffu, v, 0) * inverse[u];
-                double up = __shfl_down_sync(0xffffffffu, v, 1);
-                if (lane == 31) up = 0.0;
-                v = up - row[u] * y;
-                if (lane == 0) out[natural_of(k0 + step * (first + u), a.nx, a.ny)] = y;
-            }
-        }
+// Rows of the inverse of the lines that went with `step`: a block for each of them, P, and each line Q that stayed, or that went
+// too and is not before P. What stands on both sides of the diagonal is written once for both.
+extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_invert_lines_f64(LinesArgs a) {
+    __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE], column_right[LINE][LINE];
+    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(), step = a.step;
+    const int gone = (a.lines() + step) / (2 * step), stayed = a.lines() / (2 * step);
+    const int b = blockIdx.x % gone, other = blockIdx.x / gone;
+    if (other >= stayed && other - stayed < b) return;
+    const int p = step - 1 + 2 * step * b, q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
+    const bool has_row = j < a.nodes(p);
+    const auto place = [&](int row_line, int row, int column_line, int column) {
+        return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
-    if (column < middle) {
-        forward(column, 1, middle - column);
+    // Z of two lines that stayed, or none of one that is not there.
+    const auto known = [&](int row_line, int column_line) {
+        return j < a.nodes(row_line) && c < a.nodes(column_line) ? a.inverse[place(row_line, j, column_line, c)] : 0.0;
+    };
+    // `rows` times `columns` turned round, and times `columns`.
+    const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
+        double sum = 0.0;
+        for (int u = 0; u < w; ++u) sum += rows[j][u] * columns[c][u];
+        return sum;
+    };
+    const int64_t at = (int64_t(p) * w + j) * LINE + c, at_q = (int64_t(q) * w + j) * LINE + c;
+    const double own_left = has_row ? a.left[at] : 0.0, own_right = has_row ? a.right[at] : 0.0;
+    double z_left, z_right;
+    if (other < stayed) {
+        z_left = known(p - step, q);
+        z_right = known(p + step, q);
     } else {
-        forward(column, -1, column - middle + 1);
-        v = __shfl_sync(0xffffffffu, v, 31 - lane);
-        forward(left, 1, seam);
+        // Z_LQ = (Z_QL)^T, by the neighbours of Q.
+        from_left[j][c] = j < a.nodes(q) ? a.left[at_q] : 0.0;
+        from_right[j][c] = j < a.nodes(q) ? a.right[at_q] : 0.0;
+        column_left[j][c] = known(p - step, q - step);
+        column_right[j][c] = known(p - step, q + step);
+        __syncthreads();
+        z_left = -turned(column_left, from_left) - turned(column_right, from_right);
+        __syncthreads();
+        column_left[j][c] = known(p + step, q - step);
+        column_right[j][c] = known(p + step, q + step);
+        __syncthreads();
+        z_right = -turned(column_left, from_left) - turned(column_right, from_right);
+        __syncthreads();
     }
-    __syncwarp();
-    // Backward, from the seam to both ends at once: z_k = y_k - v_k / d_k, v_l += a_lk z_k.
-    double w = 0.0;
-    v = 0.0;
-    auto put = [&](int k, double z) {
-        const int at = natural_of(k, a.nx, a.ny);
-        out[at] = z;
-        if (narrow) narrow[at] = float(z);
-    };
-    for (int k = middle - 1; k >= left; --k) {
-        const double row = a.back[k * BAND + lane], over = a.across[(k - left) * BAND + lane];
-        const double z = out[natural_of(k, a.nx, a.ny)] - a.inverse_pivot[k] * __shfl_sync(0xffffffffu, v, 0);
-        double up = __shfl_down_sync(0xffffffffu, v, 1);
-        if (lane == 31) up = 0.0;
-        v = up + row * z;
-        w += over * z;
-        __syncwarp();
-        if (lane == 0) put(k, z);
-    }
-    const int right = m - middle, turns = max(left, right);
-    for (int first = 0; first < turns; first += AHEAD) {
-        double row[AHEAD], row2[AHEAD], inverse[AHEAD], inverse2[AHEAD], y[AHEAD], y2[AHEAD];
-        for (int u = 0; u < AHEAD; ++u) {
-            const int k = max(left - 1 - first - u, 0), k2 = min(middle + first + u, m - 1);
-            row[u] = a.back[k * BAND + lane];
-            inverse[u] = a.inverse_pivot[k];
-            y[u] = out[natural_of(k, a.nx, a.ny)];
-            row2[u] = a.back[k2 * BAND + lane];
-            inverse2[u] = a.inverse_pivot[k2];
-            y2[u] = out[natural_of(k2, a.nx, a.ny)];
-        }
-        __syncwarp();
-        for (int u = 0; u < AHEAD; ++u) {
-            const double z = y[u] - inverse[u] * __shfl_sync(0xffffffffu, v, 0), z2 = y2[u] - inverse2[u] * __shfl_sync(0xffffffffu, w, 0);
-            double up = __shfl_down_sync(0xffffffffu, v, 1), up2 = __shfl_down_sync(0xffffffffu, w, 1);
-            if (lane == 31) up = up2 = 0.0;
-            v = up + row[u] * z;
-            w = up2 + row2[u] * z2;
-            if (lane == 0 && first + u < left) put(left - 1 - first - u, z);
-            if (lane == 0 && first + u < right) put(middle + first + u, z2);
-        }
-        __syncwarp();
-    }
-    if (lane == 0) {
+    column_left[j][c] = z_left;
+    column_right[j][c] = z_right;
+    from_left[j][c] = own_left;
+    from_right[j][c] = own_right;
+    __syncthreads();
+    if (!has_row || c >= a.nodes(q)) return;
+    double z = p == q ? a.unit * a.own[at] : 0.0;
+    for (int u = 0; u < w; ++u) z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
+    const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
+    a.inverse[here] = z;
+    if (a.narrow) a.narrow[here] = float(z);
+    if (p != q) {
+        a.inverse[mirrored] = z;
+        if (a.narrow) a.narrow[mirrored] = float(z);
+    } else if (j == c) {
         // M being definite, no value of a column is larger than both diagonals.
-        atomic_max(&a.findings->remainder_inverse, magnitude(out[natural_of(column, a.nx, a.ny)] / a.unit));
-        atomic_max(&a.findings->remainder_pivot, magnitude(1.0 / a.inverse_pivot[column]));
+        atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
+        atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.inverse_pivot[p * w + j]));
     }
 }
 

@@ -158,13 +158,15 @@ fn variants() {
     }
 }
 
-/// Remainders of one end and of two that meet in the middle, lines along either side, one of them singular.
+/// Remainders of one line to as many as there can be, along either side, one of them singular.
 #[test]
 fn remainders() {
     if devices() == 0 {
         return;
     }
-    for (nx, ny) in [(18, 10), (24, 15), (24, 16), (16, 24), (26, 16), (45, 70), (70, 45), (62, 62)] {
+    let squares = [(2, 2), (5, 6), (18, 10), (24, 15), (24, 16), (16, 24), (45, 70), (70, 45), (62, 62), (64, 62)];
+    let strips = [(3, 9), (3, 1600), (1500, 5), (6, 130)];
+    for (nx, ny) in squares.into_iter().chain(strips) {
         for a in [poisson(nx, ny), random_m_matrix(nx, ny, true, 7), neumann_const(nx, ny)] {
             let b = random_rhs(nx * ny, 7);
             let [oracle, device] =

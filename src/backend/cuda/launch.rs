@@ -16,9 +16,8 @@ const PATCH: u32 = 8;
 pub const MOST_BLOCKS: u32 = 528;
 /// Entries of the ring of iterations.
 pub const RING: usize = 1024;
-/// Rows of the remainder's inverse that a block multiplies, columns that a block computes; threads of a sweep's block.
+/// Rows of the remainder's inverse that a block multiplies; threads of a sweep's block.
 const PRODUCT_ROWS: u32 = THREADS / 32;
-const INVERSE_COLUMNS: u32 = 4;
 /// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
 const TILE_THREADS: u32 = 64;
 /// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of eight columns of the inverse and
@@ -34,10 +33,9 @@ pub const CREW_THREADS: u32 = 512;
 pub const CREW_BYTES: [u32; 2] = [200_704, 69_632];
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
-/// Values that the band factor keeps for each node, nodes where its two ends meet, and from how many on it has two.
-pub const BAND: usize = 32;
-pub const SEAM: usize = 32;
-const WORTH_TWO_ENDS: i32 = 96;
+/// Nodes of a line of the remainder at most, and threads of a block that takes one: kernels/remainder.cu.
+pub const LINE: usize = 32;
+const LINE_THREADS: u32 = (LINE * LINE) as u32;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -529,34 +527,41 @@ pub struct SchurCenterArgs {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct BandArgs {
+pub struct LinesArgs {
     pub rules: Rules,
     pub natural: Address,
     pub nx: i32,
     pub ny: i32,
     pub n: i32,
-    pub couplings: Address,
-    pub back: Address,
-    pub across: Address,
-    pub met: Address,
-    pub inverse_pivot: Address,
-    pub ticket: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct InverseArgs {
-    pub couplings: Address,
-    pub back: Address,
-    pub across: Address,
+    pub step: i32,
+    pub own: Address,
+    pub left: Address,
+    pub right: Address,
+    pub onward: Address,
+    pub left_excess: Address,
+    pub right_excess: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     pub narrow: Address,
-    pub nx: i32,
-    pub ny: i32,
-    pub n: i32,
     pub unit: f64,
-    pub findings: Address,
+}
+
+impl LinesArgs {
+    /// A line has as many nodes as rows along the shorter side allow.
+    pub fn lines(&self) -> i32 {
+        let row = self.nx.min(self.ny);
+        (self.n as u32).div_ceil((LINE as i32 / row * row) as u32) as i32
+    }
+
+    /// Lines that go with this step.
+    fn gone(&self) -> u32 {
+        ((self.lines() + self.step) / (2 * self.step)) as u32
+    }
+
+    /// Lines that are left after it.
+    fn stayed(&self) -> u32 {
+        (self.lines() / (2 * self.step)) as u32
+    }
 }
 
 /// The remainder's product.
@@ -1096,10 +1101,10 @@ kernels! {
     FormCoarse form_coarse(CoarseArgs) = "rrb_form_coarse_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Diagonal of S1.
     SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Band factor of the remainder.
-    Band band(BandArgs) = "rrb_band_f64", |a| if a.n < WORTH_TWO_ENDS { 1 } else { 2 }, (1024, 1);
-    /// Its inverse.
-    Inverse inverse(InverseArgs) = "rrb_inverse_f64", |a| (a.n as u32).div_ceil(INVERSE_COLUMNS), (32 * INVERSE_COLUMNS, 1);
+    /// Every second line of the remainder that is left.
+    EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.gone(), (LINE_THREADS, 1);
+    /// Rows of the inverse of these lines.
+    InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64", |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
     /// Its product.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);

@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, BAND, Findings, Format, Formats, Geometry, Grid, Kept, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
-    Matrix, Op, ReportArgs, SEAM, Scalars, SchurArrays,
+    self, Address, Findings, Format, Formats, Geometry, Grid, Kept, LINE, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
+    Matrix, Op, ReportArgs, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -212,18 +212,19 @@ pub struct RemainderPlaces {
     pub natural: Address,
     pub r: Address,
     pub z: Address,
-    pub couplings: Address,
-    pub back: Address,
-    pub across: Address,
-    pub met: Address,
+    /// Of its lines, while they are eliminated: kernels/remainder.cu.
+    pub own: Address,
+    pub left: Address,
+    pub right: Address,
+    pub onward: Address,
+    pub left_excess: Address,
+    pub right_excess: Address,
     pub inverse_pivot: Address,
     pub inverse: Address,
     /// The same in f32, where sweeps are.
     pub narrow: Address,
     /// Values of r and z on their way, with the number of the visit.
     pub slots: Address,
-    /// Where the ends of the band factor meet.
-    pub ticket: Address,
 }
 
 /// The rest: M, vectors, scalars.
@@ -254,7 +255,7 @@ pub struct Packed {
     pub norm_partial: Address,
     pub fused_norm_partial: Address,
     pub rho_partial: Address,
-    /// Where blocks meet, and a ticket of the band factor.
+    /// Where blocks meet.
     pub meeting_at: Address,
     pub ops_at: Address,
     pub programs: Programs,
@@ -412,20 +413,21 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         grid = grid.coarse();
     }
     let (n, rest_layout) = (grid.nodes(), Layout::new(grid, source.shape.block));
-    let band = if matches!(kind, Remainder::Inverse) { n } else { 0 };
+    let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
     let rest = RemainderPlaces {
         natural: plan.take(5 * n),
         r: plan.bytes(4 * rest_layout.len() * real),
         z: plan.bytes(4 * rest_layout.len() * real),
-        couplings: plan.take(band * BAND),
-        back: plan.take(band * BAND),
-        across: plan.take(SEAM * BAND),
-        met: plan.take(2 * SEAM * (BAND + 1)),
-        inverse_pivot: plan.take(band),
+        own: plan.take(inverted * LINE),
+        left: plan.take(inverted * LINE),
+        right: plan.take(inverted * LINE),
+        onward: plan.take(inverted * LINE),
+        left_excess: plan.take(inverted),
+        right_excess: plan.take(inverted),
+        inverse_pivot: plan.take(inverted),
         inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
         narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
         slots: plan.bytes(2 * n * 2 * real),
-        ticket: plan.bytes(size_of::<u32>()),
     };
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();

@@ -2,8 +2,8 @@
 
 use super::driver::{Memory, Stream};
 use super::launch::{
-    self, Address, BandArgs, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid,
-    InverseArgs, LevelArgs, MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
+    self, Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs,
+    LinesArgs, MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
 };
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
@@ -293,18 +293,37 @@ impl Packed {
         let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
             let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let RemainderPlaces {
-                natural, couplings, back, across, met, inverse_pivot, inverse, narrow, ticket, ..
-            } = self.rest;
+            let RemainderPlaces { natural, own, left, right, onward, left_excess, right_excess, .. } = self.rest;
+            let RemainderPlaces { inverse_pivot, inverse, narrow, .. } = self.rest;
             // The last pivots are kept in double precision.
             let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
-            let band = BandArgs { rules, natural, nx, ny, n, couplings, back, across, met, inverse_pivot, ticket };
-            launch::band(stream, &band)?;
-            let unit = self.unit;
-            let findings = source.findings_at;
-            let inverse =
-                InverseArgs { couplings, back, across, inverse_pivot, inverse, narrow, nx, ny, n, unit, findings };
-            launch::inverse(stream, &inverse)?;
+            let mut lines = LinesArgs {
+                rules,
+                natural,
+                nx,
+                ny,
+                n,
+                step: 1,
+                own,
+                left,
+                right,
+                onward,
+                left_excess,
+                right_excess,
+                inverse_pivot,
+                inverse,
+                narrow,
+                unit: self.unit,
+            };
+            let last = lines.lines().ilog2();
+            for k in 0..=last {
+                lines.step = 1 << k;
+                launch::eliminate_lines(stream, &lines)?;
+            }
+            for k in (0..=last).rev() {
+                lines.step = 1 << k;
+                launch::invert_lines(stream, &lines)?;
+            }
         }
         self.scalars.per_unit = self.unit.recip();
         stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
