@@ -120,9 +120,10 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f6
         a.left[at] = left;
         a.right[at] = right;
     }
-    // What the neighbours lose: row j and column c of theirs.
+    // What the neighbours lose: row j and column c of theirs. Rows that this line does not have are zero.
     double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
-    for (int u = 0; u < own_nodes; ++u) {
+#pragma unroll 8
+    for (int u = 0; u < LINE; ++u) {
         in_left -= to_left[u][j] * through_left[u][c];
         in_right -= to_right[u][j] * through_right[u][c];
         between -= to_left[u][j] * through_right[u][c];
@@ -158,10 +159,11 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_invert_lines_f64(L
     const auto known = [&](int row_line, int column_line) {
         return j < a.nodes(row_line) && c < a.nodes(column_line) ? a.inverse[place(row_line, j, column_line, c)] : 0.0;
     };
-    // `rows` times `columns` turned round, and times `columns`.
+    // `rows` times `columns` turned round. Rows and columns that a line does not have are zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
         double sum = 0.0;
-        for (int u = 0; u < w; ++u) sum += rows[j][u] * columns[c][u];
+#pragma unroll 8
+        for (int u = 0; u < LINE; ++u) sum += rows[j][u] * columns[c][u];
         return sum;
     };
     const int64_t at = (int64_t(p) * w + j) * LINE + c, at_q = (int64_t(q) * w + j) * LINE + c;
@@ -192,7 +194,8 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_invert_lines_f64(L
     __syncthreads();
     if (!has_row || c >= a.nodes(q)) return;
     double z = p == q ? a.unit * a.own[at] : 0.0;
-    for (int u = 0; u < w; ++u) z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
+#pragma unroll 8
+    for (int u = 0; u < LINE; ++u) z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
     const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
     a.inverse[here] = z;
     if (a.narrow) a.narrow[here] = float(z);
