@@ -2,7 +2,8 @@
 // product of that with a vector.
 //
 // Nodes are numbered along the shorter side; a line is as many rows in that direction as LINE nodes allow, the last one may have fewer.
-// The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P goes with its neighbours L and R among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
+// The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P goes with its neighbours L and R
+// among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
