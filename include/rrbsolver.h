@@ -40,6 +40,7 @@
 #define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
 #define RRB_ERR_BREAKDOWN    (-22)  /* the matrix or the preconditioner is indefinite; x is as given */
 #define RRB_ERR_INCOMPATIBLE (-23)  /* singular system whose right-hand side has a component in the null space */
+#define RRB_ERR_RANGE        (-24)  /* the result is too small for a double: its values would underflow */
 #define RRB_ERR_MEMORY       (-30)  /* out of memory, or above a memory limit */
 #define RRB_ERR_NO_DEVICE    (-40)  /* no CUDA driver or device */
 #define RRB_ERR_DEVICE       (-41)  /* the CUDA driver reported an error */
@@ -63,7 +64,9 @@
                                               preconditioned); initial: of r0 (not smoother_) */
 #define RRB_OPT_NULL_SPACE            109  /* auto: a connected component is singular iff |row sum| <= 1e-12 * center
                                               in all its rows; constant: iff <= 1e-6 * center (not smoother_) */
-#define RRB_OPT_CHECK_INPUT           110  /* refuse NaN and infinity in input arrays */
+#define RRB_OPT_CHECK_INPUT           110  /* 1: refuse NaN and infinity in input arrays, log couplings that point
+                                              out of the grid once a handle, at factorize; 2: refuse those too
+                                              (smoother_: as 1) */
 #define RRB_OPT_CHECK_COMPATIBILITY   111  /* refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead
                                               of projecting it (not smoother_) */
 #define RRB_OPT_VERBOSITY             112  /* 0: silent; 1: a line a solve (smoother_: an apply); 2: a line an
@@ -265,10 +268,14 @@ rrb_status rrbsolver_cuda_device_count(int32_t *count);
 
 /**
  * Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is
- * `callback`. It may be called from any thread that solves, but never inside another call of itself on that
- * thread's behalf; it must not use the handle that is solving.
+ * `callback`. It may be called from any thread that uses the library, from several at the same time, but on one thread
+ * never inside another call of itself: lines of library calls that it makes are dropped. It must not use the handle that
+ * is solving. When this call returns, the former function does not run and will not be called again: calls that other
+ * threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a log
+ * function nothing is waited for.
  */
-rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
+rrb_status rrbsolver_set_log(rrb_log_fn callback,
+                             void *user);
 
 /**
  * Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
@@ -281,7 +288,8 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
 
 /**
  * Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
- * stencil has 5 points. Entries that point outside the grid, and padding, are not read.
+ * stencil has 5 points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
+ * once a handle, and `check_input=2` refuses them. Padding is not read.
  * Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
  * matrix or none.
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
@@ -292,7 +300,8 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What auto came to by
  * trying, v or f64, holds for the matrices after it until an option of the choice changes: a new handle tries again.
  * `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
+ * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions
+ * that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
  * and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
  * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
  * coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
@@ -316,8 +325,9 @@ rrb_status rrb_factorize(rrb_handle *h,
  * that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
  * guess's mean. With M in single precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero.
  * Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
- * `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
+ * `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x
+ * too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given.
+ * x and the test are in double precision whatever `precision` is. Where a cycle that
  * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
  * `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
  * the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per
@@ -334,7 +344,8 @@ rrb_status rrb_solve(rrb_handle *h,
  * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
  * where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
  * double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
- * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`.
+ * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_RANGE` (z too small for a double).
  * Source: report 16-06, section 2.6.
  *
  * Required: As for `rrb_solve`.
@@ -394,11 +405,13 @@ rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
 
 /**
  * Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
- * Errors: as for `rrb_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Errors: as for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
+ * cannot be opened.
  *
  * Required: `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
  */
-rrb_status rrb_set_options(rrb_handle *h, const char *text);
+rrb_status rrb_set_options(rrb_handle *h,
+                           const char *text);
 
 /**
  * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
@@ -477,7 +490,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * renews them, and the next call does so itself. With u and f
  * NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
  * monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
- * no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
+ * no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts;
+ * and a residual for the monitor that is too large for a double: u is then as the sweeps before have left it),
  * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
  * on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
  * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
@@ -516,9 +530,11 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
 
 /**
  * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
- * over all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2
+ * over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
+ * scaled, in a second pass. No other value of u is written. r may be NULL, and norm2
  * too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
- * the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost
+ * the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a
+ * double; with `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost
  * function asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -583,11 +599,13 @@ rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 
 /**
  * Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
- * Errors: as for `smoother_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+ * Errors: as for `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
+ * cannot be opened.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
  */
-rrb_status smoother_set_options(smoother_handle *h, const char *text);
+rrb_status smoother_set_options(smoother_handle *h,
+                                const char *text);
 
 /**
  * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not

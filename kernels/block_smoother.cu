@@ -113,9 +113,10 @@ struct LookArgs {
     const Patch *patches;
     const Region *regions;
     int which;
-    double *sums;      // of r^2, one a region
+    double *sums;      // of (scale r)^2, one a region
     unsigned long long *bad;
     double legs[27];
+    double scale;
 };
 
 struct NormArgs {
@@ -215,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
     }
 }
 
-// r = f - A u, and its squares, summed by tile in a fixed order.
+// r = f - A u, and the squares of scale r, summed by tile in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
     __shared__ double half[2];
     const blocks::Region region = a.regions[blockIdx.x];
@@ -232,7 +233,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
                 if (a.legs[q] != 0.0) r -= a.legs[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
             }
             if (patch.r) patch.r[cell] = r;
-            sum += r * r;
+            const double scaled = a.scale * r;
+            sum += scaled * scaled;
         }
     }
     for (int by = 16; by > 0; by /= 2) sum += __shfl_down_sync(0xffffffffu, sum, by);

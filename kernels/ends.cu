@@ -15,7 +15,7 @@ struct EndArgs {
     double *output;         // and x
     int64_t input_ld, output_ld;
     double scale;           // of b and x in the planes; a power of two
-    double limit;           // of max |x| there
+    double least, limit;    // of max |x| there, where it is the caller's without a look of the host
     int guess;              // the caller's x counts
     int how;
     double *partial, *whole_partial;
@@ -378,7 +378,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
     const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(square) <= s.threshold);
-    if (!ends || !(__longlong_as_double(s.largest) <= a.limit)) return;
+    const double largest = __longlong_as_double(s.largest);
+    if (!ends || !(largest >= a.least && largest <= a.limit)) return;
     TransferArgs t{};
     t.g = a.k.g;
     t.colours = a.x;

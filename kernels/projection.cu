@@ -17,6 +17,7 @@ struct ProjectionArgs {
     double *means;                    // of each component: sum, sum of magnitudes, mean, kept mean
     double *v;                        // 4 planes, in double precision or in the type of sweeps
     int restore;                      // shift to the kept means
+    const double *center;             // 4 planes: of A
 };
 
 template <class Real> __device__ inline void run_sums(const ProjectionArgs &a) {
@@ -57,6 +58,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(Pr
         means[0] = sum;
         means[1] = magnitudes;
         means[2] = sum / a.nodes[component];
+    }
+}
+
+// mean^2 sum_i 1 / center_i of each run, in place of its sum: `rrb_component_means` adds them.
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(ProjectionArgs a) {
+    const int warps = THREADS / 32, lane = thread_of_block() % 32;
+    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
+        const Run run = a.runs[k];
+        const double *center = a.center + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        const double mean = a.means[4 * int64_t(run.component) + 2];
+        double sum = 0.0;
+        for (int i = lane; i < run.len; i += 32) sum += mean * mean / center[i];
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (lane == 0) a.sums[2 * int64_t(k)] = sum;
     }
 }
 

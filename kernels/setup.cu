@@ -13,6 +13,8 @@ struct Findings {
     uint64_t positive;    // couplings above zero
     uint64_t center_max, center_min, coupling_max;  // bits
     uint64_t uncoupled;   // east or north couplings that are zero
+    uint64_t outward[4];  // couplings that point out of the grid and are not zero (or NaN), array by array (src/grid/outward.rs)
+    uint64_t first_outward;  // as `not_finite`
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
     uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
@@ -84,6 +86,20 @@ struct CopyArgs {
     Findings *findings;
 };
 
+// Entries at (i, j) that are no couplings: few nodes have any.
+__device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
+    const Geometry &g = a.g;
+    const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny;
+    if (east_is && north_is && i > 0) return;
+    const double *arrays[4] = {a.east, a.north, a.northeast, a.northwest};
+    const bool inside[4] = {east_is, north_is, east_is && north_is, i > 0 && north_is};
+    for (int e = 0; e < 4; ++e) {
+        if (inside[e] || !arrays[e] || !(fabs(arrays[e][row * a.ld[e + 1] + i]) > 0.0)) continue;
+        atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->outward[e]), 1ull);
+        atomic_min(&a.findings->first_outward, (uint64_t(j) * 5 + e + 1) * g.nx + i);
+    }
+}
+
 // A from the caller's arrays, and the first look at it. One thread a natural node.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
@@ -109,6 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         largest = max(largest, magnitude(v[0]));
         smallest = min(smallest, magnitude(v[0]));
         uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
+        note_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     }
     // Whole numbers and maxima: the order does not matter.

@@ -1,6 +1,8 @@
 //! Statuses of the C ABI and the errors behind them. A leaf: depends on nothing else in the crate.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 
 /// Result of every fallible function of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,8 +14,10 @@ pub struct StatusEntry {
     pub name: &'static str,
     /// Value in C and Fortran.
     pub value: i32,
-    /// What it means, for `rrbsolver_status_string` and the documentation.
+    /// What it means, for the documentation.
     pub doc: &'static str,
+    /// Name and meaning for `rrbsolver_status_string`, ended by NUL.
+    pub text: &'static str,
 }
 
 macro_rules! statuses {
@@ -21,7 +25,12 @@ macro_rules! statuses {
         $(#[doc = $doc] pub const $name: i32 = $value;)*
         /// Every status, in the order of the documentation.
         pub static STATUSES: &[StatusEntry] = &[
-            $(StatusEntry { name: stringify!($name), value: $value, doc: $doc },)*
+            $(StatusEntry {
+                name: stringify!($name),
+                value: $value,
+                doc: $doc,
+                text: concat!(stringify!($name), ": ", $doc, "\0"),
+            },)*
         ];
     };
 }
@@ -41,6 +50,7 @@ statuses! {
     RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
     RRB_ERR_BREAKDOWN = -22, "the matrix or the preconditioner is indefinite; x is as given";
     RRB_ERR_INCOMPATIBLE = -23, "singular system whose right-hand side has a component in the null space";
+    RRB_ERR_RANGE = -24, "the result is too small for a double: its values would underflow";
     RRB_ERR_MEMORY = -30, "out of memory, or above a memory limit";
     RRB_ERR_NO_DEVICE = -40, "no CUDA driver or device";
     RRB_ERR_DEVICE = -41, "the CUDA driver reported an error";
@@ -54,6 +64,8 @@ statuses! {
 pub enum Error {
     /// A required pointer is NULL.
     Null(&'static str),
+    /// An array whose address none of its values can have.
+    Alignment(&'static str),
     /// A value outside its allowed range.
     Range {
         /// Name of the value.
@@ -99,6 +111,22 @@ pub enum Error {
         i: usize,
         /// Row of the first such entry.
         j: usize,
+    },
+    /// A coupling that points out of the grid, where such are refused.
+    Outward {
+        /// Name of the array.
+        name: &'static str,
+        /// The value found.
+        value: f64,
+        /// Column of the first such entry.
+        i: usize,
+        /// Row of the first such entry.
+        j: usize,
+    },
+    /// Every center is negative.
+    NegativeCenters {
+        /// The first one.
+        value: f64,
     },
     /// NaN or infinity in a short list.
     NotFiniteEntry {
@@ -163,6 +191,13 @@ pub enum Error {
         /// The cell, in the index space of the level.
         cell: [i64; 3],
     },
+    /// The norm of a residual of patches.
+    NotFiniteResidual {
+        /// Its value.
+        norm: f64,
+        /// Sweeps before it.
+        sweeps: usize,
+    },
     /// An array of a patch whose address no double can have.
     AlignmentOfPatch {
         /// Name of the array.
@@ -200,6 +235,15 @@ pub enum Error {
     },
     /// The result does not fit a double.
     Overflow,
+    /// Values of the result would be subnormal, or zero.
+    Underflow {
+        /// Name of the result.
+        output: &'static str,
+        /// Name of what it is made of, and its largest magnitude.
+        input: (&'static str, f64),
+        /// Largest magnitude of the centers.
+        center: f64,
+    },
     /// Right-hand side of a singular system that is not orthogonal to the null space.
     Incompatible {
         /// Sum of b over the component.
@@ -211,7 +255,9 @@ pub enum Error {
         /// Row of the component's first node.
         j: usize,
     },
-    /// Memory could not be had, or a limit forbids it.
+    /// Memory could not be had.
+    NoMemory(Refused),
+    /// A limit or a device forbids it, or a thread could not be started.
     Memory(String),
     /// A CUDA driver or device is missing.
     NoDevice(String),
@@ -230,7 +276,9 @@ impl Error {
         match self {
             Self::Null(_) | Self::NullOfPatch { .. } => RRB_ERR_NULL,
             Self::Range { .. }
+            | Self::Alignment(_)
             | Self::Overlap { .. }
+            | Self::Outward { .. }
             | Self::Patches { .. }
             | Self::OverlapOfPatches { .. }
             | Self::AlignmentOfPatch { .. }
@@ -239,13 +287,15 @@ impl Error {
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,
             Self::Unsupported(_) | Self::Overlapping { .. } => RRB_ERR_UNSUPPORTED,
-            Self::Matrix { .. } | Self::Block { .. } => RRB_ERR_MATRIX,
+            Self::Matrix { .. } | Self::NegativeCenters { .. } | Self::Block { .. } => RRB_ERR_MATRIX,
             Self::NotFinite { .. } | Self::NotFiniteEntry { .. } | Self::NotFiniteCell { .. } | Self::Overflow => {
                 RRB_ERR_NOT_FINITE
             }
+            Self::NotFiniteResidual { .. } => RRB_ERR_NOT_FINITE,
             Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
+            Self::Underflow { .. } => RRB_ERR_RANGE,
             Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
-            Self::Memory(_) => RRB_ERR_MEMORY,
+            Self::NoMemory(_) | Self::Memory(_) => RRB_ERR_MEMORY,
             Self::NoDevice(_) => RRB_ERR_NO_DEVICE,
             Self::Device(_) => RRB_ERR_DEVICE,
             Self::Io(_) => RRB_ERR_IO,
@@ -259,6 +309,7 @@ impl Error {
         let at = |i: usize, j: usize| format!("({}, {})", i as i64 + base, j as i64 + base);
         match self {
             Self::Null(name) => format!("{name} must not be NULL"),
+            Self::Alignment(name) => format!("{name} must lie at a multiple of 8 bytes"),
             Self::Range { name, value, allowed } => format!("{name} must {allowed}, got {value}"),
             Self::Overlap { first, second } => {
                 format!("the arrays {first} and {second} must not overlap")
@@ -270,6 +321,14 @@ impl Error {
             Self::NotFinite { name, value, i, j } => {
                 format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
             }
+            Self::Outward { name, value, i, j } => format!(
+                "{name} must be 0 where it points out of the grid (check_input = 2), got {value} at {}: is the grid periodic?",
+                at(*i, *j)
+            ),
+            Self::NegativeCenters { value } => format!(
+                "center must be positive, got {value} at {}; every center is negative: do your arrays hold -A and -b?",
+                at(0, 0)
+            ),
             Self::NotFiniteEntry { name, value, index } => {
                 format!("{name} holds {value} at {}; all inputs must be finite", *index as i64 + base)
             }
@@ -298,6 +357,10 @@ impl Error {
                 "{name} holds {value} in cell ({i}, {j}, {k}) of patch {}; all inputs must be finite",
                 *patch as i64 + base
             ),
+            Self::NotFiniteResidual { norm, sweeps } => format!(
+                "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double precision \
+                 (scale the input down), or ghost cells are not finite"
+            ),
             Self::Patches { first, second } => {
                 format!("the patches {} and {} overlap", *first as i64 + base, *second as i64 + base)
             }
@@ -312,7 +375,7 @@ impl Error {
                 *patch as i64 + base
             ),
             Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
-                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision, or for single with precision = mixed"
+                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision, or for single where precision is not f64"
             ),
             Self::Breakdown { quantity, value, iteration } => format!(
                 "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"
@@ -320,10 +383,15 @@ impl Error {
             Self::Overflow => {
                 "the result would hold values too large for double precision: scale the input down".to_owned()
             }
+            Self::Underflow { output, input: (name, input), center } => format!(
+                "{output} would underflow: max abs({name}) / max abs(center) = {}; scale {name} up",
+                quotient(*input, *center)
+            ),
             Self::Incompatible { sum, norm1, i, j } => format!(
                 "b sums to {sum:e} over the singular component of node {}, more than 1e-10 of its sum of magnitudes {norm1:e}",
                 at(*i, *j)
             ),
+            Self::NoMemory(refused) => refused.to_string(),
             Self::Dimension(text)
             | Self::Option(text)
             | Self::State(text)
@@ -337,6 +405,16 @@ impl Error {
     }
 }
 
+/// a / b of positive numbers in two digits, also where it is no double.
+fn quotient(a: f64, b: f64) -> String {
+    let log = a.log10() - b.log10();
+    let exponent = log.floor();
+    match (10.0 * 10f64.powf(log - exponent)).round() / 10.0 {
+        ten if ten >= 10.0 => format!("1e{}", exponent + 1.0),
+        digits => format!("{digits}e{exponent}"),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence(0))
@@ -345,18 +423,42 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A zeroed vector, or [`Error::Memory`] naming what it was for: the host program must survive a full machine.
-pub fn zeroed<T: Clone + Default>(len: usize, what: &str) -> Result<Vec<T>> {
+/// Memory that could not be had. Neither this nor its sentence takes any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Bytes asked for.
+    pub bytes: u128,
+    /// What for.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no memory for {} bytes of {}", self.bytes, self.what)
+    }
+}
+
+/// The error where there is no memory for `len` values of `T`.
+fn refused<T>(len: usize, what: &'static str) -> Error {
+    Error::NoMemory(Refused { bytes: (len as u128) * size_of::<T>() as u128, what })
+}
+
+/// Room for exactly `more` values, or [`Error::NoMemory`] naming what they are: the host program must survive a full
+/// machine. This and the functions below are the only ways to lists whose length depends on the problem.
+pub fn reserve<T>(v: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
+    v.try_reserve_exact(more).map_err(|_| refused::<T>(v.len().saturating_add(more), what))
+}
+
+/// A zeroed vector.
+pub fn zeroed<T: Clone + Default>(len: usize, what: &'static str) -> Result<Vec<T>> {
     let mut v = Vec::new();
-    v.try_reserve_exact(len).map_err(|_| {
-        Error::Memory(format!("no memory for {} bytes of {what}", (len as u128) * size_of::<T>() as u128))
-    })?;
+    reserve(&mut v, len, what)?;
     v.resize(len, T::default());
     Ok(v)
 }
 
 /// The same in a vector that is there: its memory is used again where it suffices.
-pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
+pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<()> {
     if v.capacity() < len {
         *v = zeroed(len, what)?;
     } else {
@@ -364,4 +466,42 @@ pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &str) -> Resu
         v.resize(len, T::default());
     }
     Ok(())
+}
+
+/// One value more, at the cost of `Vec::push`.
+pub fn push<T>(v: &mut Vec<T>, value: T, what: &'static str) -> Result<()> {
+    v.try_reserve(1).map_err(|_| refused::<T>(v.len() + 1, what))?;
+    v.push(value);
+    Ok(())
+}
+
+/// All values, behind those that are there.
+pub fn extend<T>(v: &mut Vec<T>, values: impl IntoIterator<Item = T>, what: &'static str) -> Result<()> {
+    let values = values.into_iter();
+    reserve(v, values.size_hint().0, what)?;
+    for value in values {
+        push(v, value, what)?;
+    }
+    Ok(())
+}
+
+/// A vector of all values.
+pub fn collected<T>(values: impl IntoIterator<Item = T>, what: &'static str) -> Result<Vec<T>> {
+    let mut v = Vec::new();
+    extend(&mut v, values, what)?;
+    Ok(v)
+}
+
+/// An entry in a map; true: it is new.
+pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: &'static str) -> Result<bool> {
+    map.try_reserve(1).map_err(|_| refused::<(K, V)>(map.len() + 1, what))?;
+    Ok(map.insert(key, value).is_none())
+}
+
+/// A copy of text.
+pub fn copied(text: &str, what: &'static str) -> Result<String> {
+    let mut copy = String::new();
+    copy.try_reserve_exact(text.len()).map_err(|_| refused::<u8>(text.len(), what))?;
+    copy.push_str(text);
+    Ok(copy)
 }

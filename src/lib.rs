@@ -2,7 +2,7 @@
 //!
 //! The public interface is the C header, the Fortran module and the C++ header made for it; from Rust,
 //! [`ffi`] holds the same functions. Layers, from the outside in: `ffi`, `solver`, `backend`, `grid`;
-//! `error`, `isa`, `options`, `report` and `spectrum` are leaves that every layer may use.
+//! `error`, `heap`, `isa`, `options`, `report`, `spectrum` and `traps` are leaves that every layer may use.
 
 pub mod error;
 pub mod ffi;
@@ -10,10 +10,12 @@ pub mod options;
 
 mod backend;
 mod grid;
+mod heap;
 mod isa;
 mod report;
 mod solver;
 mod spectrum;
+mod traps;
 
 /// What the benchmark needs from below the C ABI. No promise of compatibility.
 #[doc(hidden)]

@@ -4,7 +4,8 @@
 //! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options 300,
 //! common results 1000, `rrb` results 1100, `smoother` results 1200.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, copied};
+use crate::heap::Counted;
 
 /// Which handles know a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +204,6 @@ const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
 }
 
 const SWITCH_OFF: Kind = int(0, 0, 1);
-const SWITCH_ON: Kind = int(1, 0, 1);
 
 options! {
     BACKEND = 100 "backend" Common Factorize Kind::Choice(BACKENDS),
@@ -223,7 +223,7 @@ options! {
         "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
     NULL_SPACE = 109 "null_space" Solvers Factorize Kind::Choice(&[("auto", 0), ("none", 1), ("constant", 2)]),
         "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 * center";
-    CHECK_INPUT = 110 "check_input" Common Now SWITCH_ON, "refuse NaN and infinity in input arrays";
+    CHECK_INPUT = 110 "check_input" Common Now int(1, 0, 2), "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at factorize; 2: refuse those too (smoother_: as 1)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Solvers Now SWITCH_OFF,
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
     VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
@@ -301,9 +301,10 @@ results! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     family: Family,
-    ints: Vec<i64>,
-    reals: Vec<f64>,
-    log: String,
+    ints: [i64; OPTIONS.len()],
+    reals: [f64; OPTIONS.len()],
+    /// None: `callback`. Copies of the options share the text.
+    log: Option<Counted<String>>,
 }
 
 impl Options {
@@ -321,9 +322,9 @@ impl Options {
         };
         Self {
             family,
-            ints: OPTIONS.iter().map(int_default).collect(),
-            reals: OPTIONS.iter().map(real_default).collect(),
-            log: "callback".to_owned(),
+            ints: std::array::from_fn(|p| int_default(&OPTIONS[p])),
+            reals: std::array::from_fn(|p| real_default(&OPTIONS[p])),
+            log: None,
         }
     }
 
@@ -342,7 +343,7 @@ impl Options {
     /// Where log lines go: `callback`, `stderr`, or a path.
     #[must_use]
     pub fn log(&self) -> &str {
-        &self.log
+        self.log.as_ref().map_or("callback", |log| log)
     }
 
     /// Takes the log target of `other`.
@@ -412,8 +413,8 @@ impl Options {
             return Err(Error::Option(format!("{} is not a real option: use set_int or set_options", o.name)));
         };
         let inside = if open { value > min && value < max } else { value >= min && value <= max };
-        if !inside {
-            return Err(range_error(o, format!("{value}")));
+        if !ordinary(value) || !inside {
+            return Err(real_error(o, written(value), !ordinary(value)));
         }
         self.reals[p] = value;
         Ok(())
@@ -507,7 +508,8 @@ impl Options {
             },
             Kind::Real { .. } => match value.parse::<f64>() {
                 // Told as it was given: 1e-400 is 0 as a number.
-                Ok(v) => self.set_real(o.key, v).map_err(|_| range_error(o, value.to_owned())),
+                Ok(v) if underflows(value, v) => Err(real_error(o, value.to_owned(), true)),
+                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, value.to_owned(), !ordinary(v))),
                 Err(_) => Err(range_error(o, format!("'{value}'"))),
             },
             Kind::Choice(names) => {
@@ -536,12 +538,16 @@ impl Options {
                 if value.is_empty() {
                     return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
                 }
-                self.log = value.to_owned();
+                let path = |value| Counted::new(copied(value, LOG_TARGET)?, LOG_TARGET);
+                self.log = if value == "callback" { None } else { Some(path(value)?) };
                 Ok(())
             }
         }
     }
 }
+
+/// For errors.
+const LOG_TARGET: &str = "the option log";
 
 /// Ciarlet's names (report, table 1): lumping and relaxation in one.
 fn lumping_shorthand(value: &str) -> Option<(i64, f64)> {
@@ -593,6 +599,31 @@ fn range_error(o: &OptionEntry, value: String) -> Error {
         _ => format!("be {range}"),
     };
     Error::Range { name: o.name, value, allowed }
+}
+
+/// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a double, are
+/// a subnormal one.
+fn ordinary(value: f64) -> bool {
+    value == 0.0 || value.is_normal()
+}
+
+/// Whether text with a digit other than 0 was read as 0.
+fn underflows(text: &str, value: f64) -> bool {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
+}
+
+/// A number as people write it.
+fn written(value: f64) -> String {
+    let magnitude = value.abs();
+    let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
+    if plain { format!("{value}") } else { format!("{value:e}") }
+}
+
+/// The sentence about a real value that was given as `text`; `strange`: no double that anybody means.
+fn real_error(o: &OptionEntry, text: String, strange: bool) -> Error {
+    let question = if strange { ": is it double precision?" } else { "" };
+    range_error(o, text + question)
 }
 
 /// The name at the smallest edit distance.
@@ -655,7 +686,7 @@ mod tests {
         let mut o = Options::new(Family::Rrb);
         let sentence = |e: Error| e.sentence(0);
         assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
-        assert_eq!(sentence(o.set_text("rel_tol=1e-400").unwrap_err()), "rel_tol must lie in (0, 1), got 1e-400");
+        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1e-9).unwrap_err()), "rel_tol must lie in (0, 1), got -1e-9");
         assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
         assert_eq!(
             sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
@@ -673,6 +704,39 @@ mod tests {
             sentence(o.set_int(201_000, 1).unwrap_err()),
             "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?"
         );
+    }
+
+    #[test]
+    fn values_that_no_double_means() {
+        let mut o = Options::new(Family::Rrb);
+        let mut sentences = Vec::new();
+        for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
+            sentences.push(o.set_text(text).unwrap_err().sentence(0));
+        }
+        // The bits of 1e-6 in single precision, alone in a register that is read as a double.
+        let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
+        for value in [single, f64::NAN] {
+            sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().sentence(0));
+        }
+        sentences.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().sentence(0));
+        let (rel_tol, abs_tol) = ("rel_tol must lie in (0, 1)", "abs_tol must be >= 0 and finite");
+        let expected = [
+            (rel_tol, "1e-400"),
+            (rel_tol, "1e400"),
+            (abs_tol, "0.001e-400"),
+            (abs_tol, "1e400"),
+            (abs_tol, "2e-310"),
+            (rel_tol, "4.436652885e-315"),
+            (rel_tol, "NaN"),
+            (abs_tol, "inf"),
+        ];
+        for (sentence, (range, value)) in sentences.iter().zip(expected) {
+            assert_eq!(*sentence, format!("{range}, got {value}: is it double precision?"));
+        }
+        o.set_text("abs_tol=0 abs_tol=0.0e-400 abs_tol=0e400 abs_tol=2.3e-308").unwrap();
+        let mut smoother = Options::new(Family::Smoother);
+        assert!(smoother.set_real(opt::OMEGA, single).is_err() && smoother.set_text("omega=1e-400").is_err());
+        smoother.set_real(opt::OMEGA, 0.0).unwrap();
     }
 
     #[test]

@@ -35,6 +35,17 @@ pub struct Outcome {
     pub final_residual: f64,
 }
 
+impl Outcome {
+    /// Vectors may hold infinities, in their padding too, which a next solve must not find.
+    pub fn went_astray(result: &crate::error::Result<Self>) -> bool {
+        use crate::error::Error;
+        match result {
+            Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow | Error::Underflow { .. }),
+            Ok(outcome) => outcome.reason == StopReason::Stagnated,
+        }
+    }
+}
+
 /// Receives what happens between iterations; called on the calling thread, in order.
 pub trait Observer {
     /// The tested relative residual after `iteration` iterations; `true` asks to stop.
@@ -79,15 +90,15 @@ impl History {
     /// Takes memory for `max_iter` iterations.
     pub fn reserve(&mut self, max_iter: usize) -> crate::error::Result<()> {
         let len = max_iter.saturating_add(1).min(HISTORY_LIMIT);
-        let no_memory = |_| crate::error::Error::Memory(format!("no memory for a history of {len} iterations"));
         self.reserve_residuals(len)?;
-        self.coefficients.try_reserve_exact(len.saturating_sub(self.coefficients.len())).map_err(no_memory)
+        let missing = len.saturating_sub(self.coefficients.len());
+        crate::error::reserve(&mut self.coefficients, missing, "a history of max_iter iterations")
     }
 
     /// Takes memory for `len` residuals alone.
     pub fn reserve_residuals(&mut self, len: usize) -> crate::error::Result<()> {
-        let no_memory = |_| crate::error::Error::Memory(format!("no memory for a history of {len} residuals"));
-        self.residuals.try_reserve_exact(len.saturating_sub(self.residuals.len())).map_err(no_memory)
+        let missing = len.saturating_sub(self.residuals.len());
+        crate::error::reserve(&mut self.residuals, missing, "a history of residuals")
     }
 
     /// Forgets the last solve, keeps the memory.

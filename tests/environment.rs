@@ -5,9 +5,12 @@ mod common;
 
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Output;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -42,6 +45,30 @@ fn the_environment_cannot_reshape_arrays() {
     assert!(said("leading_dimension") && said("memory"), "{:?}", lines.0);
     assert_eq!((solver.int(key::LEADING_DIMENSION), solver.int(key::MAX_ITER)), (0, 77));
     assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
+}
+
+/// Couplings that point out of the grid are said to be ignored, once a handle, and not where nobody looks.
+#[test]
+fn outward_couplings_are_said_once() {
+    if child("outward_couplings_are_said_once", &[]).is_some() {
+        return;
+    }
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let mut a = poisson(30, 20);
+    (0..20).for_each(|j| a.east[30 * j + 29] = -1.0);
+    a.north[30 * 19 + 4] = -1.0;
+    for (check, expected) in [(1, 1), (0, 0)] {
+        lines.0.clear();
+        for backend in ["cpu", "reference"] {
+            let solver = Solver::new(30, 20, &format!("backend={backend} check_input={check}"));
+            (0..3).for_each(|_| assert!(solver.factorize(&a).is_ok()));
+            assert_eq!(solver.solve_from_zero(&random_rhs(600, 1)).1, status::OK);
+        }
+        let sentence = "rrb: east has 20 entries, north has 1 entry that point out of the grid; they are ignored: is the grid periodic?";
+        assert_eq!(lines.0, vec![(0, sentence.to_owned()); 2 * expected]);
+    }
+    assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
 /// `RRBSOLVER_OPTIONS` wins over every set call; bad entries are logged and fail nothing.
@@ -187,6 +214,40 @@ fn what_is_passed_over_is_said() {
     assert_eq!(solver.solve_from_zero(&random_rhs(400, 1)).1, status::OK);
 }
 
+/// Bytes that are no text are passed over, and said; a call with such a text is refused, so that no log goes to a path
+/// that is like the one meant.
+#[test]
+fn what_is_not_utf8_is_said() {
+    if child("what_is_not_utf8_is_said", &[]).is_some() {
+        return;
+    }
+    let names = ["RRBSOLVER_OPTIONS", "RRBSOLVER_ISA", "RRBSOLVER_NUM_THREADS"];
+    for name in names {
+        // SAFETY: this process has no other thread that reads or writes the environment.
+        unsafe { std::env::set_var(name, OsStr::from_bytes(b"rel_tol=1e-3 log=\xff")) };
+    }
+    let mut lines = Lines::default();
+    listen_with(&mut lines);
+    let solver = Solver::try_new(20, 20).expect("bad values fail no call");
+    assert_eq!(solver.real(key::REL_TOL), 1e-6);
+    assert_eq!(lines.0.len(), names.len(), "{:?}", lines.0);
+    for (name, (level, line)) in names.iter().zip(&lines.0) {
+        assert!(*level == 0 && line.starts_with(&format!("{name} is not UTF-8 and is passed over")), "{line}");
+    }
+    let text = c"rel_tol=1e-3 log=\xff";
+    // SAFETY: a live handle and a text that ends with NUL.
+    let result = outcome(unsafe { rrb_set_options(solver.handle, text.as_ptr()) });
+    result.unwrap_err().expect(status::ARGUMENT, &["text must be UTF-8", "rel_tol=1e-3"]);
+    assert_eq!(solver.real(key::REL_TOL), 1e-6, "nothing was set");
+    // A path in UTF-8 is a path, in the environment too.
+    let file = std::env::temp_dir().join(format!("rrbsolver-log-é-{}", std::process::id()));
+    // SAFETY: as above.
+    unsafe { std::env::set_var(names[0], format!("verbosity=1 log={}", file.display())) };
+    Solver::of(&poisson(20, 20), "").solve_from_zero(&random_rhs(400, 1));
+    assert!(std::fs::read_to_string(&file).expect("the log is there").contains("iterations"));
+    std::fs::remove_file(&file).expect("it is a file");
+}
+
 unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, _: i64, _: f64) -> i32 {
     panic!("the monitor of a test gives up")
 }
@@ -286,6 +347,179 @@ fn log_lines() {
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
+/// A log function that solves with another handle, whose line would call it inside itself.
+struct Nested {
+    solver: Solver,
+    b: Vec<f64>,
+    depth: usize,
+    deepest: usize,
+    calls: usize,
+}
+
+unsafe extern "C-unwind" fn solve_and_listen(given: *mut c_void, _: i32, _: *const c_char) {
+    let nested = given.cast::<Nested>();
+    // SAFETY: the test passes a `Nested` that outlives the library's use of it; no reference lives while it solves.
+    unsafe {
+        (*nested).calls += 1;
+        (*nested).depth += 1;
+        (*nested).deepest = (*nested).deepest.max((*nested).depth);
+        if (*nested).depth < 5 {
+            let (handle, b) = ((*nested).solver.handle, (*nested).b.as_ptr());
+            let mut x = vec![0.0; (*nested).b.len()];
+            assert_eq!(rrb_solve(handle, b, x.as_mut_ptr()), status::OK);
+            // Neither does this wait for the call that it is made in.
+            assert_eq!(rrbsolver_set_log(Some(solve_and_listen), given), status::OK);
+        }
+        (*nested).depth -= 1;
+    }
+}
+
+/// On one thread the log function is never called inside a call of itself.
+#[test]
+fn a_log_function_that_solves() {
+    if child("a_log_function_that_solves", &[]).is_some() {
+        return;
+    }
+    let (a, b) = (poisson(30, 30), random_rhs(900, 1));
+    let solver = Solver::of(&a, "verbosity=1");
+    let mut nested = Nested { solver: Solver::of(&a, "verbosity=2"), b: b.clone(), depth: 0, deepest: 0, calls: 0 };
+    assert_eq!(rrbsolver_set_log(Some(solve_and_listen), user(&mut nested)), status::OK);
+    for _ in 0..2 {
+        assert_eq!(solver.solve_from_zero(&b).1, status::OK);
+    }
+    assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+    assert_eq!((nested.deepest, nested.calls), (1, 2));
+    assert!(nested.solver.iterations() > 0, "it did solve");
+}
+
+/// What the log functions of two threads have seen.
+#[derive(Default)]
+struct Seen {
+    removed: AtomicBool,
+    calls: AtomicUsize,
+    late: AtomicUsize,
+}
+
+unsafe extern "C-unwind" fn listen_slowly(user: *mut c_void, _: i32, _: *const c_char) {
+    // SAFETY: the test passes a `Seen` that outlives the threads.
+    let seen = unsafe { &*user.cast::<Seen>() };
+    std::thread::sleep(Duration::from_micros(200));
+    seen.calls.fetch_add(1, Ordering::SeqCst);
+    seen.late.fetch_add(usize::from(seen.removed.load(Ordering::SeqCst)), Ordering::SeqCst);
+}
+
+/// Once `rrbsolver_set_log` has returned, no thread is inside the former function, nor comes there; in a child that fork
+/// made meanwhile neither, and there the call waits for no thread that is not there.
+#[test]
+fn the_log_is_replaced_while_others_solve() {
+    if child("the_log_is_replaced_while_others_solve", &[]).is_some() {
+        return;
+    }
+    let (a, b) = (poisson(30, 30), random_rhs(900, 1));
+    let (stop, mut seen) = (AtomicBool::new(false), Seen::default());
+    let given = user(&mut seen);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let solver = Solver::of(&a, "verbosity=2 threads=1");
+                while !stop.load(Ordering::SeqCst) {
+                    solver.solve_from_zero(&b);
+                }
+            });
+        }
+        for round in 0..100 {
+            seen.removed.store(false, Ordering::SeqCst);
+            assert_eq!(rrbsolver_set_log(Some(listen_slowly), given), status::OK);
+            std::thread::sleep(Duration::from_millis(1));
+            if round % 10 == 0 {
+                in_a_fork(|| rrbsolver_set_log(None, null_mut()) == status::OK);
+            }
+            assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
+            seen.removed.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert!(seen.calls.load(Ordering::SeqCst) > 100, "threads were heard");
+    assert_eq!(seen.late.load(Ordering::SeqCst), 0);
+}
+
+/// Runs `body` in a copy of this process; alarm ends it should it hang.
+fn in_a_fork(body: impl FnOnce() -> bool) {
+    // SAFETY: the child leaves by _exit.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(60);
+            libc::_exit(i32::from(!body()));
+        }
+    }
+    let mut how = 0;
+    // SAFETY: `how` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(process, &mut how, 0) }, process);
+    assert_eq!((libc::WIFEXITED(how), libc::WEXITSTATUS(how)), (true, 0));
+}
+
+/// All that a caller's thread needs for any call. Optimized code: debug builds keep every temporary apart.
+#[cfg(not(debug_assertions))]
+const STACK: usize = 64 * 1024;
+
+/// Programs with many threads, and coroutines, give each a small stack: 64 kB do for every call.
+#[cfg(not(debug_assertions))]
+#[test]
+fn small_stacks() {
+    if child("small_stacks", &[]).is_some() {
+        return;
+    }
+    let on_small_stack = |work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().stack_size(STACK).spawn(work).expect("a thread").join().expect("it ends well");
+    };
+    let mut places =
+        ["reference", "cpu threads=1", "cpu threads=3"].map(|backend| format!("backend={backend}")).to_vec();
+    places.push("backend=cpu threads=1 fusion=off lumping=m2u".to_owned());
+    let matrices = [
+        random_m_matrix(150, 140, false, 1),
+        random_m_matrix(150, 140, true, 1),
+        neumann_const(150, 140),
+        random_m_matrix(7, 3, true, 1),
+    ];
+    for (place, a) in places.iter().flat_map(|place| matrices.iter().map(move |a| (place, a))) {
+        for (precision, cycle) in formats() {
+            let (a, options) = (a.clone(), format!("{place} precision={precision} cycle={cycle} rel_tol=1e-2"));
+            on_small_stack(Box::new(move || {
+                let b = random_rhs(a.len(), 1);
+                let solver = Solver::of(&a, &options);
+                solver.solve_from_zero(&b);
+                solver.apply(&b);
+                solver.multiply(&b);
+                solver.factorize(&a).expect("again");
+                solver.options("nonsense=1").unwrap_err();
+                solver.options("levels=4").unwrap();
+                solver.factorize(&a).expect("with other levels");
+                solver.solve_from_zero(&b);
+            }));
+        }
+    }
+    for (backend, method, more) in ["reference", "cpu threads=1", "cpu threads=3"]
+        .iter()
+        .flat_map(|b| ["coloured_gauss_seidel", "block_jacobi", "chaotic_gauss_seidel"].map(|m| (b, m)))
+        .flat_map(|(b, m)| ["", "block_solver=dense", "stagger=1"].map(|more| (b, m, more)))
+    {
+        let options = format!("backend={backend} method={method} {more}");
+        on_small_stack(Box::new(move || {
+            for name in ["poisson7", "fe27"] {
+                let mut level = smoother::Level::cut_cube(24, 2);
+                level.random(1);
+                let smoother = smoother::Smoother::of(&smoother::stencil(name), [8; 3], &options, &level);
+                smoother.apply(&mut level, 2).unwrap();
+                smoother.exchange(&mut level);
+                smoother.norm(&mut level);
+            }
+        }));
+    }
+}
+
 /// Lets this process take at most `more` bytes of address space beyond what it has, or (None) as much as before.
 fn limit_memory(more: Option<u64>) {
     let pages: u64 = {
@@ -358,31 +592,18 @@ fn fork() {
 
 fn fork_with(solver: Solver, a: &Stencil, b: &[f64]) {
     let (expected, _) = solver.solve_from_zero(b);
-    // SAFETY: the child calls the library and leaves by _exit; alarm ends it should it hang.
-    let process = unsafe { libc::fork() };
-    if process == 0 {
-        // SAFETY: as above.
-        unsafe { libc::alarm(60) };
-        let mut code = 0;
+    in_a_fork(|| {
         let mut x = vec![0.0; b.len()];
-        match solver.solve(b, &mut x) {
-            Ok(_) if x == expected => {}
-            Err(failure) if failure.status == status::UNSUPPORTED && failure.sentence.contains("fork") => {}
-            _ => code |= 1,
-        }
-        drop(solver);
+        let known = match solver.solve(b, &mut x) {
+            Ok(_) => x == expected,
+            Err(failure) => failure.status == status::UNSUPPORTED && failure.sentence.contains("fork"),
+        };
+        let mut handle = solver.handle;
+        // SAFETY: the child leaves by _exit: the solver itself is not dropped there.
+        let destroyed = unsafe { rrb_destroy(&mut handle) } == status::OK;
         let fresh = Solver::of(a, "backend=cpu threads=3");
-        if fresh.solve_from_zero(b).0 != expected {
-            code |= 2;
-        }
-        drop(fresh);
-        // SAFETY: as above.
-        unsafe { libc::_exit(code) };
-    }
-    let mut how = 0;
-    // SAFETY: `how` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(process, &mut how, 0) }, process);
-    assert_eq!((libc::WIFEXITED(how), libc::WEXITSTATUS(how)), (true, 0));
+        known && destroyed && fresh.solve_from_zero(b).0 == expected
+    });
     assert_eq!(solver.solve_from_zero(b).0, expected, "the parent goes on");
 }
 
@@ -411,52 +632,6 @@ fn signals_and_floating_point_mode() {
         }
     }
     assert_eq!((handlers(), float_mode()), before);
-}
-
-/// A host may trap invalid operations, divisions by zero and overflows: no format and no cycle makes any, in the padding
-/// of its arrays neither.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-#[test]
-fn floating_point_traps() {
-    if child("floating_point_traps", &[]).is_some() {
-        return;
-    }
-    unsafe extern "C" {
-        fn feenableexcept(exceptions: i32) -> i32;
-    }
-    const INVALID_DIVISION_OVERFLOW: i32 = 0x01 | 0x04 | 0x08;
-    let matrices = [random_m_matrix(130, 91, false, 1), random_m_matrix(130, 91, true, 1), neumann_const(61, 47)];
-    let mut land = random_m_matrix(130, 91, false, 1);
-    (0..40).for_each(|k| land.decouple(3 * k, (7 * k) % 91, 1.0));
-    // SAFETY: sets the mode of this thread, which threads that it starts take over.
-    assert!(unsafe { feenableexcept(INVALID_DIVISION_OVERFLOW) } >= 0);
-    for a in matrices.into_iter().chain([land, poisson(40, 40)]) {
-        let b = random_rhs(a.len(), 1);
-        for precision in ["f64", "f32", "bf16"] {
-            for cycle in ["v", "amli", "k"] {
-                for more in ["", "fusion=off cycle_spacing=2", "levels=40 rel_tol=1e-30"] {
-                    let options = format!("precision={precision} cycle={cycle} {more}");
-                    let solver = Solver::of(&a, &format!("backend=cpu threads=3 {options}"));
-                    let mut x = vec![0.0; b.len()];
-                    solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{options}: {}", f.sentence));
-                    solver.apply(&b);
-                    // Matrices that are not like it, one of them none: work begins before that is known.
-                    let [mut tiny, mut bad] = [a.clone(), a.clone()];
-                    tiny.scale(1e-140);
-                    bad.center[60] = f64::NAN;
-                    for _ in 0..2 {
-                        solver.factorize(&tiny).unwrap_or_else(|f| panic!("{options}, tiny: {}", f.sentence));
-                        assert_eq!(solver.factorize(&bad).map_err(|f| f.status), Err(status::NOT_FINITE), "{options}");
-                        for _ in 0..10 {
-                            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, again: {}", f.sentence));
-                        }
-                        assert_eq!(solver.factorize(&bad).map_err(|f| f.status), Err(status::NOT_FINITE), "{options}");
-                        (0..10).for_each(|_| assert!(solver.factorize(&a).is_ok(), "{options}"));
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Control bits of the SSE unit: rounding, masks, flush to zero.

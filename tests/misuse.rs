@@ -85,6 +85,54 @@ fn null_pointers() {
     assert_alive(&solver, &a);
 }
 
+/// An address between two values: by name, for every array of every call; nothing is read or written.
+#[test]
+fn unaligned_arrays() {
+    let (solver, a) = good("");
+    let h = solver.handle;
+    let (c, e, n) = (a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr());
+    let (ne, nw) = a.corners.as_ref().map(|(ne, nw)| (ne.as_ptr(), nw.as_ptr())).unwrap();
+    let mut space = [0.0; 31];
+    let mut x = vec![7.0; 30];
+    let y = x.as_mut_ptr();
+    let (b, mut count) = (random_rhs(30, 1), 0);
+    let b = b.as_ptr();
+    let refused = |status: i32, name: &str| {
+        let sentence = format!("{name} must lie at a multiple of 8 bytes");
+        outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
+    };
+    for byte in [1, 4, 7] {
+        let astray_mut = space.as_mut_ptr().wrapping_byte_add(byte);
+        let astray = astray_mut.cast_const();
+        // SAFETY: arrays of the handle's size; those astray have it too, and are not read.
+        unsafe {
+            refused(rrb_solve(h, astray, y), "b");
+            refused(rrb_solve(h, b, astray_mut), "x");
+            refused(rrb_apply(h, astray, y), "r");
+            refused(rrb_apply(h, b, astray_mut), "z");
+            refused(rrb_multiply(h, astray, y), "x");
+            refused(rrb_multiply(h, b, astray_mut), "y");
+            refused(rrb_get_history(h, astray_mut, 3, &mut count), "residuals");
+            let once = |c, e, n, ne, nw, b, x| rrb_solve_once(6, 5, c, e, n, ne, nw, b, x, 1e-6, 10, null_mut());
+            refused(once(astray, e, n, ne, nw, b, y), "center");
+            refused(once(c, astray, n, ne, nw, b, y), "east");
+            refused(once(c, e, astray, ne, nw, b, y), "north");
+            refused(once(c, e, n, astray, nw, b, y), "northeast");
+            refused(once(c, e, n, ne, astray, b, y), "northwest");
+            refused(once(c, e, n, ne, nw, astray, y), "b");
+            refused(once(c, e, n, ne, nw, b, astray_mut), "x");
+            refused(rrb_factorize(h, astray, e, n, ne, nw), "center");
+            refused(rrb_factorize(h, c, astray, n, ne, nw), "east");
+            refused(rrb_factorize(h, c, e, astray, ne, nw), "north");
+            refused(rrb_factorize(h, c, e, n, astray, nw), "northeast");
+            refused(rrb_factorize(h, c, e, n, ne, astray), "northwest");
+        }
+        solver.factorize(&a).expect("the arrays as they are");
+    }
+    assert!(x.iter().all(|&v| v == 7.0) && space.iter().all(|&v| v == 0.0));
+    assert_alive(&solver, &a);
+}
+
 #[test]
 fn destroying_twice() {
     let mut handle: *mut Handle = null_mut();
@@ -343,6 +391,63 @@ fn rows_that_no_definite_matrix_has() {
     }
 }
 
+/// A code that stores -A and -b.
+#[test]
+fn all_centers_negative() {
+    let words = ["every center is negative: do your arrays hold -A and -b?", "-4", "(0, 0)"];
+    for (backend, nine) in BACKENDS.iter().flat_map(|b| [(b, false), (b, true)]) {
+        let a = random_m_matrix(23, 17, nine, 1);
+        let mut negative = a.clone();
+        negative.scale(-4.0);
+        let solver = Solver::new(23, 17, backend);
+        for check in 0..=1 {
+            solver.set_int(key::CHECK_INPUT, check).unwrap();
+            let failure = solver.factorize(&negative).unwrap_err();
+            failure.expect(status::MATRIX, &[words[0], &format!("{}", negative.center[0]), words[2]]);
+        }
+        // One that is not.
+        negative.center[100] = 1.0;
+        let failure = solver.factorize(&negative).unwrap_err();
+        failure.expect(status::MATRIX, &["is not positive", "(0, 0)"]);
+        assert!(!failure.sentence.contains("every center"), "{}", failure.sentence);
+        assert_alive(&solver, &random_m_matrix(23, 17, nine, 1));
+    }
+}
+
+/// Couplings out of the grid, of a code with periodic edges.
+#[test]
+fn couplings_that_point_out_of_the_grid() {
+    let a = random_m_matrix(7, 5, true, 1);
+    let (ne, nw) = a.corners.clone().unwrap();
+    for backend in BACKENDS {
+        let solver = Solver::new(7, 5, backend);
+        let expected = Solver::of(&a, backend).solve_from_zero(&random_rhs(35, 1)).0;
+        // Array, column, row, and whether that is an entry of the matrix.
+        let places = [(0, 6, 2), (1, 3, 4), (2, 6, 1), (2, 0, 4), (3, 0, 3), (3, 6, 4)];
+        for (array, i, j) in places {
+            for value in [-1.0, 1e-300, f64::INFINITY] {
+                let mut arrays = [a.east.clone(), a.north.clone(), ne.clone(), nw.clone()];
+                arrays[array][7 * j + i] = value;
+                let [east, north, ne, nw] = &arrays;
+                let factorize = || solver.factorize_arrays(&a.center, east, north, Some((ne, nw)));
+                solver.set_int(key::CHECK_INPUT, 2).unwrap();
+                let name = ["east", "north", "northeast", "northwest"][array];
+                let words = [name, "periodic", &format!("({i}, {j})"), &format!("{value}")];
+                factorize().unwrap_err().expect(status::ARGUMENT, &words);
+                let mut x = vec![0.0; 35];
+                solver.solve(&random_rhs(35, 1), &mut x).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
+                for check in 0..=1 {
+                    solver.set_int(key::CHECK_INPUT, check).unwrap();
+                    factorize().unwrap();
+                    assert_eq!(bits(&solver.solve_from_zero(&random_rhs(35, 1)).0), bits(&expected));
+                }
+            }
+        }
+        solver.set_int(key::CHECK_INPUT, 2).unwrap();
+        assert!(solver.factorize(&a).is_ok(), "NaN marks what is not set");
+    }
+}
+
 /// Indefinite further down: a pivot is not positive, and the sentence says which, at which node and level.
 #[test]
 fn indefinite_matrix() {
@@ -435,7 +540,7 @@ fn values_out_of_range() {
         (key::DEVICE, "device", vec![-1]),
         (key::THREADS, "threads", vec![-1, i64::MAX]),
         (key::MAX_ITER, "max_iter", vec![-1, i64::MIN]),
-        (key::CHECK_INPUT, "check_input", vec![-1, 2]),
+        (key::CHECK_INPUT, "check_input", vec![-1, 3]),
         (key::VERBOSITY, "verbosity", vec![-1, 3]),
         (key::LEVELS, "levels", vec![-1]),
         (key::COARSE_MEMORY, "coarse_memory", vec![-1]),
@@ -474,6 +579,33 @@ fn values_out_of_range() {
             assert_eq!(solver.real(key), before);
         }
     }
+    // A Fortran real(4) in place of a double: its bits alone are a subnormal number, which is no tolerance.
+    let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
+    for (key, name) in [(key::REL_TOL, "rel_tol"), (key::ABS_TOL, "abs_tol"), (key::RELAXATION, "relaxation")] {
+        let failure = solver.set_real(key, single).unwrap_err();
+        failure.expect(status::ARGUMENT, &[name, "got 4.436652885e-315: is it double precision?"]);
+    }
+    let (one, b, mut x) = ([1.0], [1.0], [7.0]);
+    let (values, nothing) = (one.as_ptr(), null());
+    // SAFETY: arrays of one value.
+    let result = outcome(unsafe {
+        rrb_solve_once(
+            1,
+            1,
+            values,
+            values,
+            values,
+            nothing,
+            nothing,
+            b.as_ptr(),
+            x.as_mut_ptr(),
+            single,
+            10,
+            null_mut(),
+        )
+    });
+    result.unwrap_err().expect(status::ARGUMENT, &["rel_tol", "double precision?"]);
+    assert_eq!(x, [7.0]);
     let sentence = solver.set_real(key::REL_TOL, -1.0).unwrap_err().sentence;
     assert_eq!(sentence, "rel_tol must lie in (0, 1), got -1");
     for text in [
@@ -650,6 +782,24 @@ fn spacing_of_recursions() {
         for value in wrong {
             solver.set_int(key, value).unwrap_err().expect(status::ARGUMENT, &[name, &value.to_string()]);
         }
+    }
+}
+
+/// A recursive cycle whose visits multiply beyond reason is refused; the next one that is not works.
+#[test]
+fn recursions_that_cost_too_much() {
+    let (a, zero) = (poisson(512, 512), vec![0.0; 512 * 512]);
+    for backend in BACKENDS {
+        let solver = Solver::new(512, 512, backend);
+        for cycle in ["amli", "k", "auto"] {
+            solver.options(&format!("cycle={cycle} cycle_spacing=2 cycle_steps=8 levels=18")).unwrap();
+            let words = ["cycle_steps", "100 V-cycles", "got 8 with cycle_spacing = 2", "raise cycle_spacing"];
+            solver.factorize(&a).unwrap_err().expect(status::ARGUMENT, &words);
+            solver.solve(&zero, &mut zero.clone()).unwrap_err().expect(status::STATE, &[]);
+        }
+        // V has no recursions.
+        solver.options("cycle=v").unwrap();
+        solver.factorize(&a).unwrap();
     }
 }
 

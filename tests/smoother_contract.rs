@@ -176,6 +176,15 @@ fn residuals_are_known_with_a_monitor() {
     }
 }
 
+#[test]
+fn norms_at_any_scale() {
+    for backend in BACKENDS {
+        for more in ["", "block_solver=dense"] {
+            check_scales(&format!("{backend} {more}"));
+        }
+    }
+}
+
 /// More residuals than the sweeps of any sensible call.
 #[test]
 fn history_of_many_sweeps() {

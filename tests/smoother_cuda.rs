@@ -405,6 +405,13 @@ fn several_sweeps_are_single_ones() {
     }
 }
 
+#[test]
+fn norms_at_any_scale() {
+    if devices() > 0 {
+        check_scales("backend=cuda");
+    }
+}
+
 /// Arrays where they cannot be used are named.
 #[test]
 fn wrong_spaces() {

@@ -193,6 +193,25 @@ fn arrays() {
         let astray = [u[0], u[1].byte_add(4)];
         let sentence: &[&str] = &["u of patch 1", "multiple of 8 bytes"];
         refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
+        // Tables, and the arrays of other calls.
+        let unaligned = |status: i32, name: &str| {
+            let sentence = format!("{name} must lie at a multiple of 8 bytes");
+            refused(status, status::ARGUMENT, &[&sentence]);
+        };
+        let (u_astray, f_astray) = (u.as_ptr().wrapping_byte_add(1), f.as_ptr().wrapping_byte_add(1));
+        unaligned(smoother_apply(h, u_astray, f.as_ptr(), 1), "u");
+        unaligned(smoother_apply(h, u.as_ptr(), f_astray, 1), "f");
+        unaligned(smoother_exchange(h, u_astray), "u");
+        unaligned(smoother_upload(h, u_astray.cast(), null()), "u");
+        unaligned(smoother_upload(h, null(), f_astray), "f");
+        unaligned(smoother_download(h, u_astray), "u");
+        unaligned(smoother_residual(h, u.as_ptr(), f.as_ptr(), r.as_ptr().wrapping_byte_add(1), null_mut()), "r");
+        let mut another = null_mut();
+        unaligned(smoother_create(7, level.f[0].as_ptr().wrapping_byte_add(1), 4, 4, 4, &mut another), "stencil");
+        let (lower, size) = (level.lower.as_ptr(), level.size.as_ptr());
+        unaligned(smoother_set_patches(h, 2, lower.wrapping_byte_add(1), size), "lower");
+        unaligned(smoother_set_patches(h, 2, lower, size.wrapping_byte_add(1)), "size");
+        outcome(smoother_set_patches(h, 2, lower, size)).unwrap();
         let (table, norm) = ([r[0], f[1].cast_mut()], null_mut());
         refused(smoother_residual(h, u.as_ptr(), f.as_ptr(), table.as_ptr(), norm), status::ARGUMENT, overlap);
         refused(smoother_residual(h, u.as_ptr(), no_f, r.as_ptr(), norm), status::NULL, &["f"]);

@@ -76,6 +76,8 @@ struct Clock<'a> {
     fused: bool,
     /// Likewise those around the loop, which a device does not fuse.
     fused_ends: bool,
+    /// A component is singular; else there is no constant to look for.
+    singular: bool,
     readings: Readings,
 }
 
@@ -118,6 +120,7 @@ impl PcgSteps for Clock<'_> {
         multiply() -> f64;
         advance_solution(alpha: f64);
         advance_residual(alpha: f64);
+        direction_norm2(factor: f64) -> f64;
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -149,16 +152,16 @@ impl PcgSteps for Clock<'_> {
     }
 
     /// A call for every iteration.
-    fn iterate(&mut self, test: &LoopTest) -> Option<SolverResult<LoopEnd>> {
+    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
         if !self.fused {
             return None;
         }
         let start = Instant::now();
-        let result = self.steps.iterate(test)?;
+        let end = self.steps.iterate(test)?;
         self.steps.finish();
-        let iterations = result.as_ref().map_or(0, |end| end.iterations - test.iterations);
+        let iterations = end.iterations - test.iterations;
         self.keep(LOOP, iterations, start.elapsed().as_secs_f64());
-        Some(result)
+        Some(end)
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
@@ -177,6 +180,10 @@ impl RrbSteps for Clock<'_> {
 
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
         if self.fused_ends { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        if self.singular { self.note("constant_square", |s| s.constant_square()) } else { self.steps.constant_square() }
     }
 
     fn complete(&mut self, scale: f64) -> (f64, f64) {
@@ -288,6 +295,7 @@ impl<'a> Clocked<'a> {
     pub fn solve(&mut self) -> Result<Run, String> {
         let Self { problem, options, rrb, x, fused, grids } = self;
         let (fused, grids) = (*fused, *grids);
+        let singular = rrb.done.singular_components > 0;
         x.fill(0.0);
         let caller = std::thread::current().id();
         let found: Mutex<(Readings, Vec<[f64; 2]>)> = Mutex::default();
@@ -310,7 +318,7 @@ impl<'a> Clocked<'a> {
                     steps.one_by_one();
                 }
                 let fused_ends = fused && grids;
-                let mut clock = Clock { steps, fused, fused_ends, readings: Vec::with_capacity(32) };
+                let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
                 let outcome = text(&mut clock);
                 if std::thread::current().id() == caller {
                     let by_grid = clock.steps.grid_seconds().to_vec();

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, PatchList};
-use std::sync::Arc;
+use crate::heap::Counted;
 
 /// How a block's system is solved.
 pub enum Inverse {
@@ -109,8 +109,9 @@ pub trait BlockSteps {
     }
     /// All blocks in place, each from what it finds.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
-    /// ||f - A u||_2 over all patches; the residual is kept where the caller gave arrays for it.
-    fn residual(&mut self) -> f64;
+    /// ||scale (f - A u)||_2 over all patches, without a care for its range: `solver::smoother::norm` has. The residual,
+    /// not scaled, is kept where the caller gave arrays for it.
+    fn residual(&mut self, scale: f64) -> f64;
     /// Whether somebody wants to see residuals.
     fn watched(&self) -> bool;
     /// Shows one; true: stop.
@@ -126,8 +127,10 @@ pub struct Swept {
     pub sweeps: usize,
     /// The caller's function, or the monitor, asked to stop.
     pub stopped: bool,
-    /// Bad input; nothing was done.
+    /// Bad input; nothing was done but a residual.
     pub bad: Option<BadCell>,
+    /// A norm was too large, or no number where input is checked: `residual` is it.
+    pub overflow: bool,
     /// The norm of the last residual, where one was computed.
     pub residual: f64,
     /// That of the first.
@@ -201,7 +204,7 @@ pub struct Blocks {
     /// The operator.
     pub stencil: Stencil,
     /// The patches.
-    pub list: Arc<PatchList>,
+    pub list: Counted<PatchList>,
 }
 
 /// A place where patches are relaxed.

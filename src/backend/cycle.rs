@@ -19,6 +19,7 @@
 //!
 //! The bounds come from conjugate gradients on A_k at setup, deepest recursion first.
 
+use crate::grid::levels::Grid;
 use crate::spectrum::lanczos_extremes;
 use std::ops::Range;
 
@@ -51,6 +52,22 @@ impl Cycle {
         let grids_apart = self.spacing / 2;
         let any = self.kind != Some(Kind::V) && self.steps > 1 && grids_apart > 0;
         (1..).map(move |k| k * grids_apart).take_while(move |q| any && 2 * q < levels)
+    }
+
+    /// Work of one application of M in V-cycles: nodes of all grids and of the remainder, each times its visits, which
+    /// every recursion multiplies by `steps`, over these nodes.
+    pub fn cost(&self, finest: Grid, levels: usize) -> f64 {
+        let mut starts = self.grids(levels).peekable();
+        let (mut visits, mut work, mut once) = (1.0, 0.0, 0.0);
+        for (q, grid) in finest.chain().take(levels.div_ceil(2)).enumerate() {
+            if starts.next_if_eq(&q).is_some() {
+                visits *= self.steps as f64;
+            }
+            work += visits * grid.nodes() as f64;
+            once += grid.nodes() as f64;
+        }
+        let remainder = finest.remainder(levels).nodes() as f64;
+        (work + visits * remainder) / (once + remainder)
     }
 }
 
@@ -352,6 +369,20 @@ mod tests {
         assert_eq!(grids(None, 6, 13), [3, 6]);
         assert_eq!(grids(Some(Kind::K), 4, 4), [0; 0]);
         assert_eq!(grids(Some(Kind::V), 4, 12), [0; 0]);
+    }
+
+    #[test]
+    fn work_of_recursions() {
+        let cost = |kind, spacing, steps, n, levels| {
+            Cycle { kind: Some(kind), spacing, steps }.cost(Grid { nx: n, ny: n }, levels)
+        };
+        // Grids of 31^2, 15^2, 7^2 and 3^2 nodes, and one node.
+        let nodes = f64::from(961 + 225 + 49 + 9 + 1);
+        assert_eq!(cost(Kind::V, 2, 8, 31, 8), 1.0);
+        assert_eq!(cost(Kind::Amli, 2, 3, 31, 8), f64::from(961 + 3 * 225 + 9 * 49 + 27 * (9 + 1)) / nodes);
+        assert_eq!(cost(Kind::K, 4, 5, 31, 8), f64::from(961 + 225 + 5 * (49 + 9 + 1)) / nodes);
+        // An odd level leaves the black nodes of its grid: 5 of 3^2.
+        assert_eq!(cost(Kind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
     }
 
     /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is, and those below

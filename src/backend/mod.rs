@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
+use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use cycle::{Cycle, Recursion};
@@ -225,6 +226,9 @@ pub trait PcgSteps {
         self.multiply()
     }
 
+    /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
+    fn direction_norm2(&mut self, factor: f64) -> f64;
+
     /// CG is in single precision: its residual is to be renewed whenever it has fallen by some digits.
     fn renews(&self) -> bool {
         false
@@ -240,7 +244,7 @@ pub trait PcgSteps {
 
     /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
     /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to the next renewal.
-    fn iterate(&mut self, _test: &LoopTest) -> Option<Result<LoopEnd>> {
+    fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
         None
     }
 
@@ -304,6 +308,9 @@ pub struct Criterion {
     pub vanishing: f64,
     /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not begin.
     pub baseless: f64,
+    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host: small values
+    /// may lose too much.
+    pub lost: f64,
     /// `LoopTest::renewal`.
     pub renewal: f64,
     /// `LoopTest::low_peak` is the square of the threshold over this; zero in the preconditioned norm.
@@ -348,7 +355,7 @@ pub struct LoopEnd {
 }
 
 /// Why a loop of PCG ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoopEnding {
     /// The recurred residual meets the test.
     Met,
@@ -358,7 +365,20 @@ pub enum LoopEnding {
     Cut,
     /// The residual is to be renewed.
     Due,
+    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last iteration
+    /// is not told.
+    Broken {
+        /// The quantity, [`SQUARE`] or [`ENERGY`].
+        quantity: &'static str,
+        /// Its value.
+        value: f64,
+    },
 }
+
+/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
+pub const ENERGY: &str = "p'Ap";
+/// <r, M^-1 r>.
+pub const SQUARE: &str = "r'M^-1 r";
 
 /// How a solve begins.
 #[derive(Clone, Copy, Debug)]
@@ -440,16 +460,26 @@ pub trait RrbSteps: PcgSteps {
     }
     /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64;
-    /// r'M^-1 r of r = b - A x on the whole grid, where CG runs on S1, after `back_substitute` and `load_rhs`: what is left on
-    /// red nodes is eliminated as b_r is, r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r. b and r are spent.
+    /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
+    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is eliminated
+    /// as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self) -> f64 {
-        let on_red = self.rhs_to_residual();
-        self.reduce();
-        self.residual_from_rhs();
+        let mut on_red = 0.0;
+        if self.eliminates() {
+            on_red = self.rhs_to_residual();
+            self.reduce();
+            self.residual_from_rhs();
+        } else {
+            self.residual();
+        }
+        let constant = self.constant_square();
         self.descend(None);
         // M is definite: where singular, a constant that rounding has left may have any sign.
-        on_red + self.preconditioned_square().abs()
+        on_red + constant + self.preconditioned_square().abs()
     }
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the part of r
+    /// that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is singular.
+    fn constant_square(&mut self) -> f64;
     /// The same of r = input * scale - A x.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
         self.load_rhs(scale);
@@ -507,6 +537,10 @@ pub trait RrbBackend: Send {
         let shared = &*inspection;
         self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
         inspection.finish(a, look.project)
+    }
+    /// Couplings of that matrix that point out of the grid.
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        Ok(Outward::of(a))
     }
     /// Shares the rows of `grid` among the members: `work(member, rows)`, once for each that has rows, in
     /// ascending order of both. There are at most as many members as the backend was made for.
@@ -674,12 +708,14 @@ impl Pivot {
 
 /// The sentence about a refused pivot at node (i, j) of the finest grid.
 pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
-    let why = if d.is_finite() {
-        "the matrix is not positive definite, or needs compensation of positive couplings"
+    let (what, why) = if d > 0.0 && d.is_finite() {
+        ("lost in rounding", "not positive definite in double precision, or needs compensation of positive couplings")
+    } else if d.is_finite() {
+        ("not positive", "not positive definite, or needs compensation of positive couplings")
     } else {
-        "entries of the matrix are too large or too small for double precision"
+        ("not positive", "too large or too small for double precision in some entries")
     };
-    Error::Matrix { reason: format!("pivot {d:e} is not positive (center {center:e}): {why}"), level, i, j }
+    Error::Matrix { reason: format!("pivot {d:e} is {what} (center {center:e}): the matrix is {why}"), level, i, j }
 }
 
 /// The sentence about a pivot that a short format cannot hold.

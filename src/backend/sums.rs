@@ -63,8 +63,7 @@ pub fn pairwise(a: &[f64]) -> f64 {
     }
 }
 
-/// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top: a
-/// comparison with NaN would raise the trap of a host that has set one.
+/// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top.
 #[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);

@@ -1,6 +1,7 @@
 //! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
 
 use crate::isa::{ISA_VARIABLE, complaint};
+use std::env::VarError;
 
 /// Variables that say how many threads to use, first found wins (`threads = 0`).
 const THREAD_VARIABLES: [&str; 3] = ["RRBSOLVER_NUM_THREADS", "SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"];
@@ -24,18 +25,33 @@ fn count(text: &str) -> Option<usize> {
 }
 
 /// Options for every handle of the process.
+const OPTIONS_VARIABLE: &str = "RRBSOLVER_OPTIONS";
+
+/// Its value.
 pub fn options() -> Option<String> {
-    std::env::var("RRBSOLVER_OPTIONS").ok()
+    std::env::var(OPTIONS_VARIABLE).ok()
 }
 
-/// Sentences about values that are passed over, beside those of `RRBSOLVER_OPTIONS`.
+/// Sentences about values that are passed over, beside those about entries of `RRBSOLVER_OPTIONS`.
 pub fn complaints() -> Vec<String> {
     // An empty value is none.
     let value = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let instruction_set = value(ISA_VARIABLE).and_then(|name| complaint(&name));
     let threads = value(THREAD_VARIABLES[0]).filter(|text| count(text).is_none());
     let threads = threads.map(|text| format!("{} must be a whole number above 0, got '{text}'", THREAD_VARIABLES[0]));
-    instruction_set.map(|sentence| format!("{ISA_VARIABLE}: {sentence}")).into_iter().chain(threads).collect()
+    let unreadable = [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]].into_iter().filter_map(unreadable);
+    let readable = instruction_set.map(|sentence| format!("{ISA_VARIABLE}: {sentence}")).into_iter().chain(threads);
+    unreadable.chain(readable).collect()
+}
+
+/// Why no character of a variable is read.
+fn unreadable(name: &str) -> Option<String> {
+    match std::env::var(name) {
+        Err(VarError::NotUnicode(text)) => {
+            Some(format!("{name} is not UTF-8 and is passed over, got '{}'", text.to_string_lossy()))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

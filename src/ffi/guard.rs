@@ -1,23 +1,36 @@
 //! Panics stop here, and failing calls leave their sentence for the thread.
 
-use crate::error::{Error, RRB_OK, Result};
+use super::log::Line;
+use crate::error::{Error, RRB_OK, Refused, Result};
+use crate::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
+    /// The last error where it was one of memory: unlike the other kind, it takes none to be noted or told.
+    static REFUSED: Cell<Option<Refused>> = const { Cell::new(None) };
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs the body of an entry point: its status, or that of its error, or `RRB_ERR_INTERNAL` for a panic.
+/// Runs the body of an entry point, with the library's own floating-point mode: its status, or that of its error, or
+/// `RRB_ERR_INTERNAL` for a panic.
 pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
+    let _own = Own::new();
     match quietly(body) {
         Ok(status) => status,
         Err(error) => {
             let status = error.status();
-            LAST_ERROR.with(|last| *last.borrow_mut() = Some(error));
+            match error {
+                Error::NoMemory(refused) => REFUSED.set(Some(refused)),
+                other => {
+                    REFUSED.set(None);
+                    LAST_ERROR.with(|last| *last.borrow_mut() = Some(other));
+                }
+            }
             status
         }
     }
@@ -28,8 +41,15 @@ pub fn entry_ok(body: impl FnOnce() -> Result<()>) -> i32 {
     entry(|| body().map(|()| RRB_OK))
 }
 
-/// Runs `body`; a panic in it prints nothing and becomes an error.
-pub fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs a callback of the host, with its floating-point mode; a panic in it becomes an error.
+pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
+    quietly(|| Ok(as_the_host(body)))
+}
+
+/// Runs `body`; a panic in it prints nothing and becomes an error. Not inlined: arithmetic of the body stays between changes
+/// of the floating-point mode.
+#[inline(never)]
+fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     install_hook();
     let outer = INSIDE.replace(true);
     let result = catch_unwind(AssertUnwindSafe(body));
@@ -45,9 +65,16 @@ pub fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// The sentence of this thread's last failing call.
-pub fn last_error(base: i64) -> String {
-    LAST_ERROR.with(|last| last.borrow().as_ref().map_or_else(String::new, |e| e.sentence(base)))
+/// Hands the sentence of this thread's last failing call to `read`.
+pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
+    let _own = Own::new();
+    if let Some(refused) = REFUSED.get() {
+        let mut line = Line::default();
+        // Cut at the buffer's end.
+        let _ = write!(line, "{refused}");
+        return read(line.text());
+    }
+    LAST_ERROR.with(|last| read(&last.borrow().as_ref().map_or_else(String::new, |error| error.sentence(base))))
 }
 
 /// The default hook would print to the host's stderr. Ours passes every panic outside of our calls on to the

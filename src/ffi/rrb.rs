@@ -3,15 +3,16 @@
 //! Arrays are `a[j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
-use super::guard::{entry, entry_ok, quietly};
+use super::guard::{callback, entry, entry_ok};
 use super::log::Log;
-use super::settings::{self, Handle, Settings, checked};
+use super::settings::{self, Handle, Settings, check_array, checked};
 use super::{environment, rrb_monitor_fn, rrb_status};
 use crate::backend::cuda::driver::Space;
 use crate::backend::{self, Arrays};
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
+use crate::heap::boxed;
 use crate::options::{BACKENDS, CYCLES, Family, Options, PRECISIONS, RESULTS, ResultEntry, info, name_of, opt};
 use crate::report::{History, Nobody, Observer, Outcome, StopReason};
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
@@ -27,6 +28,8 @@ pub struct rrb_handle {
     core: Option<Rrb>,
     /// Why `solve` must wait for a `factorize`.
     stale: Option<&'static str>,
+    /// Couplings that point out of the grid were logged.
+    outward_seen: bool,
     outcome: Outcome,
     seconds_setup: f64,
     seconds_solve: f64,
@@ -56,7 +59,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 }
 
 /// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
-/// stencil has 5 points. Entries that point outside the grid, and padding, are not read.
+/// stencil has 5 points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
+/// once a handle, and `check_input=2` refuses them. Padding is not read.
 /// Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
 /// matrix or none.
 /// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
@@ -67,7 +71,8 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
 /// else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What auto came to by
 /// trying, v or f64, holds for the matrices after it until an option of the choice changes: a new handle tries again.
 /// `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (odd `cycle_spacing`), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
+/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions
+/// that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
 /// and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
 /// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
 /// coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
@@ -100,8 +105,9 @@ pub unsafe extern "C" fn rrb_factorize(
 /// that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
 /// guess's mean. With M in single precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero.
 /// Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_BREAKDOWN` (x as given),
-/// `RRB_ERR_INCOMPATIBLE`. x and the test are in double precision whatever `precision` is. Where a cycle that
+/// `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x
+/// too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given.
+/// x and the test are in double precision whatever `precision` is. Where a cycle that
 /// `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
 /// `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
 /// the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per
@@ -124,7 +130,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
 /// where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
 /// double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
-/// only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`.
+/// only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`,
+/// `RRB_ERR_RANGE` (z too small for a double).
 /// Source: report 16-06, section 2.6.
 ///
 /// # Safety
@@ -237,7 +244,8 @@ pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) 
 }
 
 /// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
-/// Errors: as for `rrb_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+/// Errors: as for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
+/// cannot be opened.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
@@ -319,18 +327,14 @@ pub unsafe extern "C" fn rrb_get_history(
     unsafe { settings::get_history(h, residuals, capacity, count) }
 }
 
-/// Neither is NULL, and the one that is written overlaps no other.
+/// Both are arrays of doubles, and the one that is written overlaps no other.
 fn check_pair(
     (input_name, input): (&'static str, *const f64),
     (output_name, output): (&'static str, *mut f64),
     len: usize,
 ) -> Result<()> {
-    if input.is_null() {
-        return Err(Error::Null(input_name));
-    }
-    if output.is_null() {
-        return Err(Error::Null(output_name));
-    }
+    check_array(input_name, input)?;
+    check_array(output_name, output)?;
     let bytes = len * size_of::<f64>();
     let (from, to) = (input as usize, output as usize);
     if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
@@ -358,6 +362,7 @@ impl rrb_handle {
             settings: Settings::new(Family::Rrb),
             core: None,
             stale: Some(NO_FACTORIZATION),
+            outward_seen: false,
             outcome: Outcome::default(),
             seconds_setup: 0.0,
             seconds_solve: 0.0,
@@ -411,14 +416,12 @@ impl rrb_handle {
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
         let kind = choose_backend(&self.settings.options, grid, backend::cuda::device_count());
         let view = |name, pointer: *const f64| {
-            if pointer.is_null() {
-                return Err(Error::Null(name));
-            }
+            check_array(name, pointer)?;
             let device = self.device_address(name, pointer, kind)?;
             if device != 0 {
                 return Ok(View::on_device(name, device, grid, ld, len));
             }
-            // SAFETY: not NULL, not on a device, and our caller promised the length.
+            // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
             Ok(View::new(name, unsafe { std::slice::from_raw_parts(pointer, len) }, grid, ld))
         };
         let corners = match (northeast.is_null(), northwest.is_null()) {
@@ -436,11 +439,29 @@ impl rrb_handle {
         let start = Instant::now();
         let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
         let stream = self.settings.stream as usize;
-        let core = Rrb::factorize(self.core.take(), &a, &self.settings.options, kind, threads, stream, make_backend)?;
+        let mut core =
+            Rrb::factorize(self.core.take(), &a, &self.settings.options, kind, threads, stream, make_backend)?;
+        self.heed_outward(&mut core, &a)?;
         self.core = Some(core);
         self.stale = None;
         self.seconds_setup = start.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Couplings that point out of the grid are refused, or said to be ignored, the first time, or passed over.
+    fn heed_outward(&mut self, core: &mut Rrb, a: &StencilView) -> Result<()> {
+        match self.settings.options.int(opt::CHECK_INPUT) {
+            1 if !self.outward_seen => {
+                let outward = core.outward(a)?;
+                self.outward_seen = !outward.is_empty();
+                if self.outward_seen {
+                    self.settings.log.line(0, format_args!("rrb: {outward}"));
+                }
+                Ok(())
+            }
+            2 => core.outward(a)?.refuse(),
+            _ => Ok(()),
+        }
     }
 
     /// # Safety
@@ -459,7 +480,7 @@ impl rrb_handle {
         let kind = if on_device { BackendKind::Cuda } else { BackendKind::Cpu };
         let device_input = self.device_address(input_name, input, kind)?;
         let device_output = self.device_address(output_name, output, kind)?;
-        // SAFETY: not NULL, not on a device, of the promised length, and just seen to be disjoint.
+        // SAFETY: not NULL, aligned, not on a device, of the promised length, and just seen to be disjoint.
         let input = if device_input == 0 { unsafe { std::slice::from_raw_parts(input, len) } } else { &[] };
         // SAFETY: as above.
         let output = if device_output == 0 { unsafe { std::slice::from_raw_parts_mut(output, len) } } else { &mut [] };
@@ -554,12 +575,13 @@ impl Handle for rrb_handle {
 
     fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let grid = self.grid;
-        let next = self.settings.changed(change, |asked| Self::check_leading_dimension(grid, asked))?;
+        let changed = self.settings.changed(change, |asked| Self::check_leading_dimension(grid, asked))?;
+        let next = &changed.options;
         self.settings.history.reserve(next.int(opt::MAX_ITER) as usize)?;
         if !next.same_setup(&self.settings.options) && self.stale.is_none() {
             self.stale = Some(CHANGED);
         }
-        self.settings.options = next;
+        self.settings.take(changed);
         Ok(())
     }
 
@@ -597,13 +619,16 @@ impl Handle for rrb_handle {
     }
 }
 
+/// For errors.
+const BACKEND: &str = "a backend";
+
 /// Concrete backends are named here and nowhere else.
 #[doc(hidden)]
 pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
     Ok(match kind {
-        BackendKind::Reference => Box::new(backend::reference::Reference::default()),
-        BackendKind::Cpu => Box::new(backend::cpu::Cpu::new(threads)),
-        BackendKind::Cuda => Box::new(backend::cuda::Cuda::new(device, threads)?),
+        BackendKind::Reference => boxed(backend::reference::Reference::default(), BACKEND)?,
+        BackendKind::Cpu => boxed(backend::cpu::Cpu::new(threads), BACKEND)?,
+        BackendKind::Cuda => boxed(backend::cuda::Cuda::new(device, threads)?, BACKEND)?,
     })
 }
 
@@ -622,10 +647,8 @@ impl Observer for Watch<'_> {
         self.passed(iteration, relative_residual);
         let Some(monitor) = self.monitor else { return false };
         let user = self.user;
-        let answer = quietly(|| {
-            // SAFETY: the caller of `rrb_set_monitor` gave a function of this signature that accepts `user`.
-            Ok(unsafe { monitor(user, iteration as i64, relative_residual) })
-        });
+        // SAFETY: the caller of `rrb_set_monitor` gave a function of this signature that accepts `user`.
+        let answer = callback(|| unsafe { monitor(user, iteration as i64, relative_residual) });
         match answer {
             Ok(stop) => stop != 0,
             Err(error) => {

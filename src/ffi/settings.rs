@@ -5,6 +5,7 @@ use super::guard::entry_ok;
 use super::log::Log;
 use super::{environment, rrb_monitor_fn, rrb_status};
 use crate::error::{Error, Result};
+use crate::heap::boxed;
 use crate::options::{Family, Options, ResultEntry};
 use crate::report::History;
 use libc::{c_char, c_void};
@@ -23,6 +24,14 @@ pub struct Settings {
     process: u32,
 }
 
+/// Options to come.
+pub struct Changed {
+    pub options: Options,
+    /// Where it is not the one in use.
+    log: Option<Log>,
+    complaints: Vec<String>,
+}
+
 impl Settings {
     /// Defaults, before anything is set.
     pub fn new(family: Family) -> Self {
@@ -39,12 +48,12 @@ impl Settings {
     }
 
     /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over when it
-    /// has made what they need. `check` sees what the program asked for. The log is opened, and complained to.
+    /// has made what they need. `check` sees what the program asked for. Their log is opened.
     pub fn changed(
-        &mut self,
+        &self,
         change: impl FnOnce(&mut Options) -> Result<()>,
         check: impl FnOnce(&Options) -> Result<()>,
-    ) -> Result<Options> {
+    ) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
         check(&next)?;
@@ -64,16 +73,21 @@ impl Settings {
                 }
             }
         }
-        if let Some(log) = log {
+        Ok(Changed { options: next, log, complaints })
+    }
+
+    /// Options, their log, and complaints to it.
+    pub fn take(&mut self, changed: Changed) {
+        self.options = changed.options;
+        if let Some(log) = changed.log {
             self.log = log;
         }
         // Once a handle, though the environment is read at every change.
         if !std::mem::replace(&mut self.complained, true) {
-            for complaint in complaints {
+            for complaint in changed.complaints {
                 self.log.line(0, format_args!("{complaint}"));
             }
         }
-        Ok(next)
     }
 
     /// The log of `options`, where it is not the one in use.
@@ -122,6 +136,14 @@ pub unsafe fn checked_const<'a, H: Handle>(h: *const H) -> Result<&'a H> {
     Ok(h)
 }
 
+/// An array of doubles, whole numbers or pointers, all 8 bytes long: not NULL, and not astray between two values.
+pub fn check_array<T>(name: &'static str, array: *const T) -> Result<()> {
+    if array.is_null() {
+        return Err(Error::Null(name));
+    }
+    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name)) }
+}
+
 /// Hands a new handle to the caller.
 ///
 /// # Safety
@@ -131,7 +153,7 @@ pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> r
         if out.is_null() {
             return Err(Error::Null("out"));
         }
-        let handle = Box::new(make()?);
+        let handle = boxed(make()?, "a handle")?;
         // SAFETY: not NULL, and the caller gave a pointer.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -200,8 +222,14 @@ pub unsafe fn set_options<H: Handle>(h: *mut H, text: *const c_char) -> rrb_stat
             return Err(Error::Null("text"));
         }
         // SAFETY: not NULL, and the caller promised NUL at the end.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        h.set(|o| o.set_text(&text))
+        let text = unsafe { CStr::from_ptr(text) };
+        // A path with other bytes in place of its own would be another path.
+        let text = text.to_str().map_err(|_| Error::Range {
+            name: "text",
+            value: format!("'{}'", text.to_string_lossy()),
+            allowed: "be UTF-8".to_owned(),
+        })?;
+        h.set(|o| o.set_text(text))
     })
 }
 
@@ -253,8 +281,8 @@ pub unsafe fn get_history<H: Handle>(h: *const H, residuals: *mut f64, capacity:
         if capacity < 0 {
             return Err(Error::Range { name: "capacity", value: capacity.to_string(), allowed: "be >= 0".to_owned() });
         }
-        if residuals.is_null() && capacity > 0 {
-            return Err(Error::Null("residuals"));
+        if capacity > 0 {
+            check_array("residuals", residuals)?;
         }
         let kept = h.settings().history.residuals();
         let n = kept.len().min(capacity as usize);

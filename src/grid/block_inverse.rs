@@ -11,7 +11,7 @@
 //! d = sqrt(l / u); stencils of finite elements and the Mehrstellen scheme have d = 1. Everything else has its dense
 //! inverse.
 
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, collected, zeroed};
 
 /// Legs by offset: `legs[(c+1)*9 + (b+1)*3 + a+1]` belongs to u at (i + a, j + b, k + c).
 #[derive(Clone, Debug, PartialEq)]
@@ -229,7 +229,7 @@ pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     let n: usize = shape.iter().product();
     let mut a = block_matrix(stencil, shape)?;
     // Gauss-Jordan in place, with row exchanges, which are column exchanges of the inverse.
-    let mut exchanged: Vec<usize> = (0..n).collect();
+    let mut exchanged = collected(0..n, "a block")?;
     for p in 0..n {
         let pivot_row = (p..n).max_by(|&r, &s| a[r * n + p].abs().total_cmp(&a[s * n + p].abs())).unwrap_or(p);
         if a[pivot_row * n + p].abs() <= SINGULAR * stencil.norm1() {

@@ -6,7 +6,7 @@
 
 use super::levels::Grid;
 use super::stencil::StencilView;
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Result, extend, push, reserve, zeroed};
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
@@ -114,8 +114,8 @@ impl Components {
         }
         let is_root = |k: usize| parent[k] as usize == k;
         let singular = (0..start.len()).filter(|&k| is_root(k) && flags[k] == COUPLED).count();
-        self.first_node.try_reserve(singular).map_err(no_memory)?;
-        self.size.try_reserve(singular).map_err(no_memory)?;
+        reserve(&mut self.first_node, singular, "singular components")?;
+        reserve(&mut self.size, singular, "singular components")?;
 
         // A root turns into the label of its component before any run asks for it.
         for j in 0..self.runs.rows() {
@@ -178,18 +178,17 @@ for_each_isa! {
     }
 }
 
-fn no_memory(_: std::collections::TryReserveError) -> Error {
-    Error::Memory("no memory for the runs of coupled nodes".to_owned())
-}
+/// For errors.
+const RUNS: &str = "the runs of coupled nodes";
 
 impl Runs {
     /// One component of all nodes of `grid`; `regular`: a row of it has a sum that counts.
     pub fn make_whole(&mut self, grid: Grid, regular: bool) -> Result<()> {
         self.clear(grid.nx)?;
         for rows in [&mut self.start, &mut self.parent, &mut self.row_start] {
-            rows.try_reserve(grid.ny + 1).map_err(no_memory)?;
+            reserve(rows, grid.ny + 1, RUNS)?;
         }
-        self.flags.try_reserve(grid.ny).map_err(no_memory)?;
+        reserve(&mut self.flags, grid.ny, RUNS)?;
         self.row_start.clear();
         self.row_start.extend(0..=grid.ny as u32);
         self.start.resize(grid.ny, 0);
@@ -207,9 +206,7 @@ impl Runs {
         self.parent.clear();
         self.flags.clear();
         self.row_start.clear();
-        self.row_start.try_reserve(1).map_err(no_memory)?;
-        self.row_start.push(0);
-        Ok(())
+        push(&mut self.row_start, 0, RUNS)
     }
 
     pub fn bytes(&self) -> usize {
@@ -233,7 +230,6 @@ impl Runs {
 
     /// Adds the runs of the next row, row j of `a`; `whole`: none of its couplings to the east is zero.
     pub fn push_row(&mut self, a: &StencilView, j: usize, whole: bool) -> Result<()> {
-        self.row_start.try_reserve(1).map_err(no_memory)?;
         let (east, north) = (a.east_row(j), a.north_row(j));
         let south = if j > 0 { a.north_row(j - 1) } else { &[] };
         // Of the run to come: its start, and whether it is of lone nodes.
@@ -264,19 +260,14 @@ impl Runs {
             }
         }
         self.push(start, self.nx, lone)?;
-        self.row_start.push(self.start.len() as u32);
-        Ok(())
+        push(&mut self.row_start, self.start.len() as u32, RUNS)
     }
 
     fn push(&mut self, start: usize, end: usize, lone: bool) -> Result<()> {
-        self.start.try_reserve(1).map_err(no_memory)?;
-        self.parent.try_reserve(1).map_err(no_memory)?;
-        self.flags.try_reserve(1).map_err(no_memory)?;
-        self.parent.push(self.start.len() as u32);
+        push(&mut self.parent, self.start.len() as u32, RUNS)?;
         // Nobody asks for sums of lone nodes.
-        self.flags.push(if lone { REGULAR } else { u8::from(end - start > 1) * COUPLED });
-        self.start.push(start as u32);
-        Ok(())
+        push(&mut self.flags, if lone { REGULAR } else { u8::from(end - start > 1) * COUPLED }, RUNS)?;
+        push(&mut self.start, start as u32, RUNS)
     }
 
     /// Unites the runs of the last two rows, which are j - 1 and j of `a`, that its couplings join.
@@ -334,14 +325,10 @@ impl Runs {
     /// Adds the rows of `next`, which start with row j of `a`, after those that are here.
     pub fn append(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
         let (runs, rows) = (self.start.len() as u32, self.rows());
-        self.start.try_reserve(next.start.len()).map_err(no_memory)?;
-        self.parent.try_reserve(next.start.len()).map_err(no_memory)?;
-        self.flags.try_reserve(next.start.len()).map_err(no_memory)?;
-        self.row_start.try_reserve(next.rows()).map_err(no_memory)?;
-        self.start.extend_from_slice(&next.start);
-        self.parent.extend(next.parent.iter().map(|k| k + runs));
-        self.flags.extend_from_slice(&next.flags);
-        self.row_start.extend(next.row_start[1..].iter().map(|k| k + runs));
+        extend(&mut self.start, next.start.iter().copied(), RUNS)?;
+        extend(&mut self.parent, next.parent.iter().map(|k| k + runs), RUNS)?;
+        extend(&mut self.flags, next.flags.iter().copied(), RUNS)?;
+        extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)?;
         if rows > 0 && next.rows() > 0 {
             self.unite_rows(a, j, rows);
         }

@@ -4,7 +4,7 @@
 use super::components::{Components, Runs};
 use super::levels::Grid;
 use super::stencil::StencilView;
-use crate::error::{Error, Result, reset};
+use crate::error::{Error, Result, reserve, reset};
 use crate::isa::for_each_isa;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -108,9 +108,7 @@ impl Inspection {
     /// Before a sweep by at most `members`.
     pub fn start(&mut self, members: usize) -> Result<()> {
         let missing = members.saturating_sub(self.parts.len());
-        self.parts
-            .try_reserve_exact(missing)
-            .map_err(|_| Error::Memory(format!("no memory for the matrix inspection by {members} threads")))?;
+        reserve(&mut self.parts, missing, "the matrix inspection by threads")?;
         self.parts.resize_with(self.parts.len() + missing, Mutex::default);
         for part in self.parts.iter_mut().map(unlocked) {
             part.rows = 0..0;
@@ -150,14 +148,14 @@ impl Inspection {
 
     /// Puts together what the members found; `project`: constants on singular components are to be projected
     /// out. The first entry that is not finite is an error, where asked for; else the first center that is not
-    /// positive.
+    /// positive, or that all are negative.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
             [|part| &mut part.not_finite, |part| &mut part.not_positive, |part| &mut part.no_memory];
         for error in errors {
             if let Some(error) = parts.iter_mut().find_map(|part| error(unlocked(part)).take()) {
-                return Err(error);
+                return Err(of_all_centers(a).filter(|_| matches!(error, Error::Matrix { .. })).unwrap_or(error));
             }
         }
         self.findings = Findings::default();
@@ -283,6 +281,12 @@ pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     Error::Matrix { reason, level: 0, i, j }
 }
 
+/// Where some center is refused: whether all are negative, and what to say then.
+pub fn of_all_centers(a: &StencilView) -> Option<Error> {
+    let negative = |j: usize| a.center.row(j).iter().all(|c| *c < 0.0);
+    (0..a.grid.ny).all(negative).then(|| Error::NegativeCenters { value: a.center.row(0)[0] })
+}
+
 /// The first entry of row j that is not finite, array by array.
 fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     a.entries(j).into_iter().find_map(|(name, start, values)| {
@@ -305,8 +309,7 @@ const NEAR: usize = 512;
 const LANES: usize = 16;
 
 for_each_isa! {
-    /// None where a value is not finite. That is asked first and by bit patterns: a comparison with NaN would raise
-    /// the trap of a host that has set one.
+    /// None where a value is not finite. That is asked first and by bit patterns: comparisons leave NaN out.
     fn extremes(values: &[f64]) -> Option<Extremes> {
         let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
         for near in values.chunks(NEAR) {
@@ -599,8 +602,12 @@ pub(super) mod tests {
                     Some(Error::NotFinite { name, value: values[i], i: start + i, j }.to_string())
                 })
             });
+            let all_negative = (0..ny).all(|j| a.center.row(j).iter().all(|&c| c < 0.0));
             let not_positive = (0..ny).find_map(|j| {
                 let i = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan())?;
+                if all_negative {
+                    return Some(Error::NegativeCenters { value: a.center.row(0)[0] }.to_string());
+                }
                 let reason = format!("center {:e} is not positive", a.center.row(j)[i]);
                 Some(Error::Matrix { reason, level: 0, i, j }.to_string())
             });

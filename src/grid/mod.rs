@@ -5,5 +5,6 @@ pub mod components;
 pub mod inspection;
 pub mod layout;
 pub mod levels;
+pub mod outward;
 pub mod patches;
 pub mod stencil;

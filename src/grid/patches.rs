@@ -4,7 +4,7 @@
 //!
 //! Array shape: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
 
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
 
 /// Cells lower .. lower + size - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,13 +165,17 @@ impl PatchList {
     /// Checks that no two patches overlap and finds out who has whose ghost cells. Cost: patches are sorted along the
     /// axis on which they begin at most places, and only those that meet there are compared.
     pub fn new(patches: Vec<Patch>) -> Result<Self> {
-        let mut cells_before: Vec<usize> = zeroed(patches.len() + 1, "patches")?;
+        let mut cells_before: Vec<usize> = zeroed(patches.len() + 1, PATCHES)?;
         for (p, patch) in patches.iter().enumerate() {
             cells_before[p + 1] = cells_before[p] + patch.cells();
         }
-        let axis = (0..3).max_by_key(|&d| distinct(patches.iter().map(|p| p.lower[d]))).unwrap_or(0);
-        let mut order: Vec<usize> = (0..patches.len()).collect();
-        order.sort_by_key(|&p| (patches[p].lower[axis], p));
+        let mut places = Vec::new();
+        reserve(&mut places, patches.len(), PATCHES)?;
+        let mut distinct = |d: usize| distinct(&mut places, patches.iter().map(|p| p.lower[d]));
+        let axis = (0..3).max_by_key(|&d| distinct(d)).unwrap_or(0);
+        // A stable sort would take memory; no two keys are equal, here and below.
+        let mut order = collected(0..patches.len(), PATCHES)?;
+        order.sort_unstable_by_key(|&p| (patches[p].lower[axis], p));
 
         let mut copies = Vec::new();
         let mut active: Vec<usize> = Vec::new();
@@ -186,14 +190,14 @@ impl PatchList {
                 if patch.intersection(other).is_some() {
                     return Err(Error::Patches { first: p.min(q), second: p.max(q) });
                 }
-                copies.push(GhostCopy { to: p, from: q, cells });
+                push(&mut copies, GhostCopy { to: p, from: q, cells }, COPIES)?;
                 if let Some(cells) = other.with_ghosts().intersection(patch) {
-                    copies.push(GhostCopy { to: q, from: p, cells });
+                    push(&mut copies, GhostCopy { to: q, from: p, cells }, COPIES)?;
                 }
             }
-            active.push(p);
+            push(&mut active, p, PATCHES)?;
         }
-        copies.sort_by_key(|c| (c.to, c.from));
+        copies.sort_unstable_by_key(|c| (c.to, c.from));
         Ok(Self { patches, copies, cells_before })
     }
 
@@ -208,8 +212,14 @@ impl PatchList {
     }
 }
 
-fn distinct(values: impl Iterator<Item = i64>) -> usize {
-    let mut all: Vec<i64> = values.collect();
+/// For errors.
+const PATCHES: &str = "patches";
+const COPIES: &str = "copies of ghost cells";
+
+/// How many different values there are; `all` has room for them.
+fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
+    all.clear();
+    all.extend(values);
     all.sort_unstable();
     all.dedup();
     all.len()

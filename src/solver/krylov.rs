@@ -1,6 +1,6 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1).
 
-use crate::backend::{LoopEnding, LoopTest, RrbSteps};
+use crate::backend::{ENERGY, LoopEnding, LoopTest, RrbSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 
@@ -29,6 +29,10 @@ pub struct Test {
     /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
     /// of an indefinite matrix.
     pub vanishing: f64,
+    /// Largest center of A: what rounding leaves of p'Ap is relative to it.
+    pub center_max: f64,
+    /// M is definite: the V-cycle of pivots that are positive.
+    pub definite: bool,
     /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
     pub confirms: bool,
 }
@@ -66,8 +70,8 @@ const LED_AWAY: f64 = 100.0;
 /// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
 const ROUNDED: f64 = 1e-10;
 
-/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
-const ENERGY: &str = "p'Ap";
+/// p'Ap that is not positive, of so many roundings of what its terms may be: of A nearly singular it says nothing more.
+const ROUNDINGS: f64 = 64.0;
 
 /// Iterations that were done when `quantity` of `iteration` broke down.
 pub fn done_before(quantity: &str, iteration: usize) -> usize {
@@ -136,8 +140,9 @@ pub fn pcg(
         // M is definite: on a singular system a guess may leave nothing but rounding.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
         let spent = spent || constant || vanished(rho, norm2, reach) || iterations > 0 && rounded(s, rho);
+        let spent = spent || cancelled(s, test, SQUARE, rho);
         if !spent {
-            positive("r'M^-1 r", rho, iterations)?;
+            positive(SQUARE, rho, iterations)?;
         }
         reach = reach.max(rho);
         if test.norm == Norm::Preconditioned {
@@ -175,7 +180,8 @@ pub fn pcg(
         let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
-        if vanished(sigma, norm2, reach) || iterations > 0 && rounded(s, sigma) {
+        let rounding = vanished(sigma, norm2, reach) || iterations > 0 && rounded(s, sigma);
+        if rounding || cancelled(s, test, ENERGY, sigma) {
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive(ENERGY, sigma, iterations + 1)?;
@@ -197,27 +203,28 @@ pub fn pcg(
                 renewal_at: last.iterations + RENEWAL_ITERATIONS,
                 confirms: test.confirms,
             };
-            match s.iterate(&whole) {
-                None => {}
-                Some(Err(Error::Breakdown { quantity, value, iteration }))
-                    if vanished(value, f64::INFINITY, reach) || rounded(s, value) =>
-                {
-                    iterations = done_before(quantity, iteration);
-                    break;
-                }
-                Some(end) => {
-                    let end = end?;
-                    (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
-                    match end.ending {
-                        LoopEnding::Due => {
-                            (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
-                            reach = reach.max(rho);
-                        }
-                        ending => match end_of_loop(s, test, ending, norm, stopped) {
-                            Some((norm, reason)) => return ended(iterations, norm, reason),
-                            None => break,
-                        },
+            if let Some(end) = s.iterate(&whole) {
+                (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+                match end.ending {
+                    LoopEnding::Due => {
+                        (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
+                        reach = reach.max(rho);
                     }
+                    LoopEnding::Broken { quantity, value } => {
+                        let rounding = vanished(value, f64::INFINITY, reach) || rounded(s, value);
+                        if !rounding && !cancelled(s, test, quantity, value) {
+                            let iteration = iterations + usize::from(quantity == ENERGY);
+                            return Err(Error::Breakdown { quantity, value, iteration });
+                        }
+                        if quantity == SQUARE && test.norm == Norm::Preconditioned && !stopped {
+                            stopped = s.observe(iterations, 0.0);
+                        }
+                        break;
+                    }
+                    ending => match end_of_loop(s, test, ending, norm, stopped) {
+                        Some((norm, reason)) => return ended(iterations, norm, reason),
+                        None => break,
+                    },
                 }
             }
             let fallen = peak > low_peak && norm2 <= RENEWAL * peak || rho <= whole.low_rho;
@@ -243,10 +250,10 @@ pub fn pcg(
             let mut rho_new = 0.0;
             norm = if test.norm == Norm::Preconditioned {
                 rho_new = s.preconditioned_square();
-                if vanished(rho_new, norm2, reach) || rounded(s, rho_new) {
+                if vanished(rho_new, norm2, reach) || rounded(s, rho_new) || cancelled(s, test, SQUARE, rho_new) {
                     rho_new = 0.0;
                 }
-                not_negative("r'M^-1 r", rho_new, iterations)?.sqrt()
+                not_negative(SQUARE, rho_new, iterations)?.sqrt()
             } else {
                 norm2.sqrt()
             };
@@ -256,7 +263,8 @@ pub fn pcg(
             if !ends && test.norm == Norm::True2 {
                 rho_new = s.preconditioned_square();
             }
-            let spent = !ends && (vanished(rho_new, norm2, reach) || rounded(s, rho_new));
+            let spent = !ends
+                && (vanished(rho_new, norm2, reach) || rounded(s, rho_new) || cancelled(s, test, SQUARE, rho_new));
             if ends || spent {
                 if !renews {
                     s.advance_solution(alpha); // x += alpha p, which the next stage would have done
@@ -277,7 +285,7 @@ pub fn pcg(
             }
             let turned = renews && rho_new > HARDLY_LESS * rho && rho_new > TURNED * beta * rho;
             drifted |= turned && beta > 0.0 || led_away;
-            positive("r'M^-1 r", rho_new, iterations)?;
+            positive(SQUARE, rho_new, iterations)?;
             beta = if drifted { 0.0 } else { rho_new / rho };
             rho = rho_new;
             if renews {
@@ -286,7 +294,7 @@ pub fn pcg(
             reach = reach.max(rho);
             // x += alpha p, p = z + beta p, q = A p
             sigma = s.ascend(if drifted { None } else { Some((alpha, beta)) });
-            if vanished(sigma, norm2, reach) || rounded(s, sigma) {
+            if vanished(sigma, norm2, reach) || rounded(s, sigma) || cancelled(s, test, ENERGY, sigma) {
                 break;
             }
             positive(ENERGY, sigma, iterations + 1)?;
@@ -301,6 +309,19 @@ pub fn pcg(
 /// In single precision, squares after the first may be anything.
 fn rounded(s: &dyn RrbSteps, square: f64) -> bool {
     square <= 0.0 && s.renews()
+}
+
+/// A square that is not positive, and is rounding: r'M^-1 r of a definite M; p'Ap where the terms of that sum,
+/// |p|'|A||p| <= 2 max center <p, p>, are large against it.
+fn cancelled<S: RrbSteps + ?Sized>(s: &mut S, test: &Test, quantity: &str, value: f64) -> bool {
+    if !(value <= 0.0 && value.is_finite()) {
+        return false;
+    }
+    if quantity != ENERGY {
+        return test.definite;
+    }
+    // The terms over |p'Ap|, so that no square overflows or vanishes.
+    value == 0.0 || 2.0 * s.direction_norm2(test.center_max.sqrt() / (-value).sqrt()) * ROUNDINGS * f64::EPSILON >= 1.0
 }
 
 /// The tested norm and the reason with which a loop that ended so ends the solve; none where a start from a recomputed

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
+use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::options::{Options, opt};
 use crate::report::{Observer, Outcome};
@@ -238,6 +239,7 @@ impl Rrb {
         let cycle = choose_cycle(a.grid, options, singular)?;
         let made = |storage: Storage, cycle: Cycle| {
             let levels = choose_levels(a.grid, options, &cycle, on_device)?;
+            check_cost(a.grid, &cycle, levels)?;
             let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
             let mut setup = Setup {
                 levels,
@@ -309,6 +311,11 @@ impl Rrb {
         Ok(rrb)
     }
 
+    /// Couplings of the last matrix that point out of the grid, which `a` is.
+    pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        self.backend.outward(a)
+    }
+
     /// Solves A x = b to the tolerance of `options`.
     pub fn solve(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<Outcome> {
         self.solve_around(arrays, options, observer, &|s, text| text(s))
@@ -323,7 +330,8 @@ impl Rrb {
         around: Around,
     ) -> Result<Outcome> {
         let short = self.done.precision != choice::PRECISION_F64;
-        let control = Control::new(options, &self.inspection, short);
+        let definite = self.backend.recursion().kind == Kind::V;
+        let control = Control::new(options, &self.inspection, short, definite, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
         self.done.cycle = cycle_in_use(&*self.backend);
         outcome
@@ -331,13 +339,13 @@ impl Rrb {
 
     /// z = M^-1 r on the whole grid: output from input.
     pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.inspection, false);
+        let control = Control::new(options, &self.inspection, false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
     }
 
     /// y = A x: output from input.
     pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.inspection, false);
+        let control = Control::new(options, &self.inspection, false, false, arrays.len);
         self.backend
             .run(arrays, observer, &|s| {
                 check_inputs(s, &control, false)?;
@@ -460,6 +468,27 @@ fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> 
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
 }
 
+/// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where two
+/// steps contract, these are halved.
+const MOST_WORK: f64 = 100.0;
+
+/// The visits of coarse grids grow by `cycle_steps` at each recursion, their nodes shrink by 4 in two levels: without bound
+/// where the one is more than the other.
+fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
+    let cost = cycle.cost(grid, levels);
+    if cost <= MOST_WORK {
+        return Ok(());
+    }
+    let Cycle { spacing, steps, .. } = cycle;
+    Err(Error::Range {
+        name: "cycle_steps",
+        value: format!(
+            "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
+        ),
+        allowed: format!("keep an iteration within the work of {MOST_WORK} V-cycles"),
+    })
+}
+
 fn check_all_singular(components: &Components) -> Result<()> {
     if components.singular() == components.count {
         return Ok(());
@@ -506,6 +535,31 @@ fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever the grid and its levels, on a host or a device.
+    #[test]
+    fn default_cycles_cost_little() {
+        let options = Options::new(crate::options::Family::Rrb);
+        let extents =
+            || (0..=16).flat_map(|k| [(1 << k) - 1, 1 << k, (1 << k) + 1]).filter(|&n| (1..=1 << 16).contains(&n));
+        for nx in extents() {
+            for ny in extents() {
+                let grid = Grid { nx, ny };
+                let default = choose_cycle(grid, &options, false).unwrap();
+                // V on small grids unless asked for.
+                let cycle = Cycle { kind: Some(Kind::Amli), ..default };
+                for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
+                    check_cost(grid, &cycle, levels).unwrap();
+                    // A line of nodes shrinks by 4 from recursion to recursion and is visited twice as often.
+                    assert!(
+                        cycle.cost(grid, levels) < 3.0,
+                        "{nx} x {ny}, {levels} levels: {}",
+                        cycle.cost(grid, levels)
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn levels_too_few_for_memory_name_the_smallest_feasible() {

@@ -12,11 +12,11 @@
 use crate::backend::blocks::{
     BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
+use crate::heap::Counted;
 use crate::options::{Options, opt};
-use std::sync::Arc;
 
 /// The methods, one text for all backends.
 pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
@@ -28,13 +28,9 @@ pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
         }
     }
     if s.watched() {
-        s.exchange();
-        done.stopped = s.fill(BEFORE_SWEEPS);
-        done.initial_residual = s.residual();
-        done.residual = done.initial_residual;
-        done.stopped |= s.show(0, relative(done.residual, done.initial_residual));
+        watch(s, work, &mut done);
     }
-    while done.sweeps < work.sweeps && !done.stopped {
+    while done.sweeps < work.sweeps && !done.stopped && !done.overflow {
         s.exchange();
         if s.fill(done.sweeps as i32) {
             done.stopped = true;
@@ -48,14 +44,53 @@ pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
         }
         done.sweeps += 1;
         if s.watched() {
-            s.exchange();
-            done.stopped = s.fill(BEFORE_SWEEPS);
-            done.residual = s.residual();
-            done.stopped |= s.show(done.sweeps, relative(done.residual, done.initial_residual));
+            watch(s, work, &mut done);
         }
     }
     s.settle();
     done
+}
+
+/// The residual after the sweeps done, for those who want to see it.
+fn watch(s: &mut dyn BlockSteps, work: &Work, done: &mut Swept) {
+    s.exchange();
+    done.stopped = s.fill(BEFORE_SWEEPS);
+    done.residual = norm(s);
+    if done.sweeps == 0 {
+        done.initial_residual = done.residual;
+    }
+    done.overflow = overflows(done.residual, work);
+    if !done.overflow {
+        done.stopped |= s.show(done.sweeps, relative(done.residual, done.initial_residual));
+    }
+}
+
+/// Norms below are computed anew with scaled residuals. Above, squares that underflow do not count: 2^40 of them are off by
+/// 2^-1035 together, which is below the rounding of their sum, 2^-960.
+const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
+/// A power of two that brings the residuals of a small norm, down to the smallest number 2^-1074, into the range where
+/// squares are ordinary numbers.
+const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
+/// The same for residuals up to 2^1024, and the sum of 2^40 of their squares.
+const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
+
+/// ||f - A u||_2, at any scale. A norm whose squares are ordinary numbers takes one pass and has the bits of the plain sum.
+fn norm(s: &mut dyn BlockSteps) -> f64 {
+    let plain = s.residual(1.0);
+    let scale = if plain < SMALL_NORM {
+        SCALE_UP
+    } else if plain == f64::INFINITY {
+        SCALE_DOWN
+    } else {
+        return plain;
+    };
+    s.residual(scale) / scale
+}
+
+/// No norm to show: too large for a double, or a difference of such numbers. Where nobody checks input it may be the
+/// caller's.
+fn overflows(norm: f64, work: &Work) -> bool {
+    norm.is_infinite() || norm.is_nan() && work.check_input
 }
 
 /// A norm over the first: 0 where that is 0 already, and no number where it is none.
@@ -73,10 +108,14 @@ pub fn exchange(s: &mut dyn BlockSteps, _: &Work) -> Swept {
 }
 
 /// r = f - A u with fresh ghost cells, and its norm.
-pub fn residual(s: &mut dyn BlockSteps, _: &Work) -> Swept {
+pub fn residual(s: &mut dyn BlockSteps, work: &Work) -> Swept {
     s.exchange();
     let stopped = s.fill(BEFORE_SWEEPS);
-    Swept { stopped, residual: s.residual(), ..Swept::default() }
+    let residual = norm(s);
+    let overflow = overflows(residual, work);
+    // Without a pass of its own for input that is fine.
+    let bad = if overflow && work.check_input { s.bad_cell() } else { None };
+    Swept { stopped, residual, bad, overflow, ..Swept::default() }
 }
 
 /// Numbers of the choices that this file asks for, as in the option table.
@@ -175,7 +214,8 @@ impl Smoother {
         smoother.remainders =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
         smoother.staggers = false;
-        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list: Arc::new(list) })?;
+        let list = Counted::new(list, "patches")?;
+        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
         smoother.prepare(options)?;
         Ok(smoother)
     }
@@ -200,7 +240,7 @@ impl Smoother {
                     for (mx, x) in cut.lengths(patch, 0) {
                         let shape = [x, y, z];
                         if !self.backend.has_inverse(shape) && wanted.iter().all(|w| w.0 != shape) {
-                            wanted.push((shape, p, [mx, my, mz]));
+                            push(&mut wanted, (shape, p, [mx, my, mz]), "shapes of blocks")?;
                         }
                     }
                 }
@@ -247,18 +287,24 @@ impl Smoother {
             return Ok(Swept::default());
         }
         let done = self.backend.run(arrays, watcher, &work, relax)?;
-        match done.bad {
-            None => Ok(done),
-            Some(bad) => {
-                let lower = self.patches()[bad.patch].lower;
-                Err(Error::NotFiniteCell {
-                    name: bad.name,
-                    value: bad.value,
-                    patch: bad.patch,
-                    cell: std::array::from_fn(|d| lower[d] + bad.cell[d] as i64),
-                })
-            }
+        self.finite(done)
+    }
+
+    /// What was done, unless input or a norm was not finite.
+    fn finite(&self, done: Swept) -> Result<Swept> {
+        if let Some(bad) = done.bad {
+            let lower = self.patches()[bad.patch].lower;
+            return Err(Error::NotFiniteCell {
+                name: bad.name,
+                value: bad.value,
+                patch: bad.patch,
+                cell: std::array::from_fn(|d| lower[d] + bad.cell[d] as i64),
+            });
         }
+        if done.overflow {
+            return Err(Error::NotFiniteResidual { norm: done.residual, sweeps: done.sweeps });
+        }
+        Ok(done)
     }
 
     /// Ghost cells between patches.
@@ -282,12 +328,13 @@ impl Smoother {
     ) -> Result<Swept> {
         check_memory(options, self.made_for.place)?;
         let work = self.work(options, 0);
-        self.backend.run(arrays, watcher, &work, residual)
+        let done = self.backend.run(arrays, watcher, &work, residual)?;
+        self.finite(done)
     }
 
     /// The list in use.
-    pub fn list(&self) -> Option<Arc<PatchList>> {
-        self.backend.blocks().map(|b| Arc::clone(&b.list))
+    pub fn list(&self) -> Option<Counted<PatchList>> {
+        self.backend.blocks().map(|b| b.list.clone())
     }
 
     /// The patches in use.

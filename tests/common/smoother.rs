@@ -1,5 +1,6 @@
 //! The `smoother_` family as the tests use it.
 
+use super::status::NOT_FINITE;
 use super::{Failure, max_difference, outcome};
 pub use rrbsolver::ffi::smoother_handle as Handle;
 pub use rrbsolver::ffi::{
@@ -9,7 +10,7 @@ pub use rrbsolver::ffi::{
     smoother_set_stream, smoother_upload,
 };
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
 
 /// Key numbers, typed here so that a change of a number fails a test.
@@ -249,6 +250,58 @@ pub fn check_golden(backend: &str, wanted: impl Fn(&Record) -> bool) -> HashMap<
     checked
 }
 
+unsafe extern "C-unwind" fn keep(user: *mut c_void, _: i64, relative: f64) -> i32 {
+    // SAFETY: `check_scales` passes a list that outlives the calls.
+    unsafe { &mut *user.cast::<Vec<f64>>() }.push(relative);
+    0
+}
+
+/// Norms and what the monitor is told, for numbers near both ends of the range of a double: a power of two in stencil and f
+/// changes no bit of u. Beyond the range a norm is refused, and so is one of NaN.
+pub fn check_scales(backend: &str) {
+    let mut level = Level::new(&[([0; 3], [8, 8, 8]), ([8, 0, 0], [5, 8, 7])]);
+    level.random(1);
+    let scaled = |exponent: i32| {
+        let scale = 2f64.powi(exponent);
+        let mut level = level.clone();
+        level.f.iter_mut().flatten().for_each(|f| *f *= scale);
+        let stencil: Vec<f64> = stencil("poisson7").iter().map(|v| v * scale).collect();
+        (Smoother::of(&stencil, [4; 3], backend, &level), level, scale)
+    };
+    let run = |exponent: i32| {
+        let (smoother, mut level, scale) = scaled(exponent);
+        let mut told: Vec<f64> = Vec::new();
+        // SAFETY: a live handle; the list outlives the calls.
+        outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut told).cast()) }).unwrap();
+        let norm = smoother.norm(&mut level) / scale;
+        smoother.apply(&mut level, 2).unwrap();
+        (norm, told, bits(&level))
+    };
+    let expected = run(0);
+    assert!(expected.1.len() == 3 && expected.1[2] > 0.0, "{:?}", expected.1);
+    for exponent in [-900, -560, -470, 400, 530, 900] {
+        assert_eq!(run(exponent), expected, "{backend}, 2^{exponent}");
+    }
+    let refused = |failure: Failure| failure.expect(NOT_FINITE, &["residual", "too large"]);
+    // Zero is zero.
+    let (smoother, mut level, _) = scaled(0);
+    level.u.iter_mut().chain(&mut level.f).flatten().for_each(|v| *v = 0.0);
+    assert_eq!(smoother.norm(&mut level), 0.0);
+    // Residuals that are numbers while their norm is none; then products that are none.
+    level.f.iter_mut().flatten().for_each(|f| *f = 1.5e308);
+    refused(smoother.try_norm(&mut level).unwrap_err());
+    level.f.iter_mut().flatten().for_each(|f| *f = 1.0);
+    level.u.iter_mut().flatten().for_each(|u| *u = 1e308);
+    refused(smoother.try_norm(&mut level).unwrap_err());
+    let mut told: Vec<f64> = Vec::new();
+    // SAFETY: as above.
+    outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut told).cast()) }).unwrap();
+    refused(smoother.apply(&mut level, 1).unwrap_err());
+    assert_eq!(told, []);
+    level.u[1][200] = f64::NAN;
+    smoother.try_norm(&mut level).unwrap_err().expect(NOT_FINITE, &["u holds NaN", "patch 1"]);
+}
+
 /// The block sizes of the paper.
 pub const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
 
@@ -374,12 +427,15 @@ impl Smoother {
     /// ||f - A u||_2
     #[track_caller]
     pub fn norm(&self, level: &mut Level) -> f64 {
+        self.try_norm(level).expect("residual")
+    }
+
+    pub fn try_norm(&self, level: &mut Level) -> Result<f64, Failure> {
         let (u, f) = (level.u_table(), level.f_table());
         let mut norm = f64::NAN;
         // SAFETY: as for apply; no residual is wanted.
-        outcome(unsafe { smoother_residual(self.handle, u.as_ptr(), f.as_ptr(), null(), &mut norm) })
-            .expect("residual");
-        norm
+        let result = outcome(unsafe { smoother_residual(self.handle, u.as_ptr(), f.as_ptr(), null(), &mut norm) });
+        result.map(|_| norm)
     }
 
     /// f - A u

@@ -5,10 +5,10 @@
 use super::memory::Memory;
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
+use crate::heap::Counted;
 use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::{Index, Range};
-use std::sync::Arc;
 
 /// Plain numbers that arrays hold.
 ///
@@ -23,7 +23,7 @@ unsafe impl Number for f32 {}
 
 /// Values shared by a team, on cache line boundaries, zero at first.
 pub struct Shared<T = f64> {
-    memory: Arc<Memory>,
+    memory: Counted<Memory>,
     len: usize,
     holds: PhantomData<T>,
 }
@@ -38,12 +38,12 @@ impl<T: Number> Shared<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
         let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
-        Ok(Self { memory: Arc::new(memory), len, holds: PhantomData })
+        Ok(Self { memory: Counted::new(memory, "the solver's arrays")?, len, holds: PhantomData })
     }
 
     /// The same values under another name.
     pub fn again(&self) -> Self {
-        Self { memory: Arc::clone(&self.memory), len: self.len, holds: PhantomData }
+        Self { memory: self.memory.clone(), len: self.len, holds: PhantomData }
     }
 
     /// Values.
@@ -113,7 +113,7 @@ pub struct Area<T = f64> {
 #[derive(Clone)]
 struct Slots {
     first: usize,
-    of_row: Arc<[u32]>,
+    of_row: Counted<Vec<u32>>,
 }
 
 impl<T: Number> Area<T> {
@@ -136,16 +136,16 @@ impl<T: Number> Area<T> {
 
     /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
     /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
-    pub fn window(&self, first: usize, of_row: &Arc<[u32]>) -> Self {
-        let slots = Slots { first: first + 1, of_row: Arc::clone(of_row) };
+    pub fn window(&self, first: usize, of_row: &Counted<Vec<u32>>) -> Self {
+        let slots = Slots { first: first + 1, of_row: of_row.clone() };
         Self { values: self.values.again(), slots: Some(slots), ..*self }
     }
 
     /// The same with so many slots in memory of its own.
-    pub fn own_window(layout: &Layout, slots: usize, of_row: &Arc<[u32]>) -> Result<Self> {
+    pub fn own_window(layout: &Layout, slots: usize, of_row: &Counted<Vec<u32>>) -> Result<Self> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
-        let slots = Some(Slots { first: 1, of_row: Arc::clone(of_row) });
+        let slots = Some(Slots { first: 1, of_row: of_row.clone() });
         Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots })
     }
 

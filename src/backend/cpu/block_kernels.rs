@@ -18,7 +18,7 @@ use super::block_dense::relax_dense_text;
 use super::block_transforms::relax_text;
 use super::lanes::{Lanes, Portable};
 use crate::backend::blocks::Inverse;
-use crate::error::{Result, zeroed};
+use crate::error::{Result, collected, zeroed};
 use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
 use crate::isa::{Isa, isa};
 
@@ -119,7 +119,7 @@ pub struct Operator {
 
 impl Operator {
     /// Of this stencil.
-    pub fn new(stencil: &Stencil) -> Self {
+    pub fn new(stencil: &Stencil) -> Result<Self> {
         let mut sines = [[0.0; 64]; 9];
         for (b, table) in sines.iter_mut().enumerate().skip(1) {
             for p in 0..b {
@@ -132,7 +132,7 @@ impl Operator {
         let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
         let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
         let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.legs[place]));
-        Self { seven, legs: legs.collect(), sines }
+        Ok(Self { seven, legs: collected(legs, "legs of the stencil")?, sines })
     }
 }
 
@@ -251,11 +251,11 @@ for_each_lanes! {
     /// As for `relax`; no two tasks write a cell that the other reads.
     unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) = relax_dense_text;
 
-    /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares in a fixed order.
+    /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares of `scale` r in a fixed order.
     ///
     /// # Safety
     /// n values of f and r, and n cells of u with the layer around them, may be read; r, if not NULL, may be written.
-    unsafe fn residual_row(u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator) -> f64 = residual_row_text;
+    unsafe fn residual_row(u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64) -> f64 = residual_row_text;
 }
 
 /// f - A u of the first n cells from u on, n <= 8.
@@ -383,14 +383,16 @@ unsafe fn residual_row_text<V: Lanes>(
     n: usize,
     strides: (usize, usize),
     a: &Operator,
+    scale: f64,
 ) -> f64 {
-    let mut squares = V::splat(0.0);
+    let (mut squares, scale) = (V::splat(0.0), V::splat(scale));
     for i in (0..n).step_by(8) {
         let here = (n - i).min(8);
         // SAFETY: as our caller promised; i + here <= n.
         unsafe {
             let v: V = residual(u.add(i), f.add(i), here, strides, a);
-            squares = v.mul_add(v, squares);
+            let scaled = v.mul(scale);
+            squares = scaled.mul_add(scaled, squares);
             if !r.is_null() {
                 v.store_first(r.add(i), here);
             }

@@ -449,7 +449,7 @@ impl BlockSteps for Member<'_, '_> {
         });
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, scale: f64) -> f64 {
         let (data, arrays, u) = (self.call.data, &self.call.arrays, self.current());
         let planes = data.planes_before[self.patches().len()];
         let mine = self.me.share(planes);
@@ -469,7 +469,7 @@ impl BlockSteps for Member<'_, '_> {
                 *square += unsafe {
                     let r = arrays.r.get(p).map_or(std::ptr::null_mut(), |r| r.add(f_place));
                     let from = u[p].add((k + 1) * plane + (j + 1) * row + 1);
-                    residual_row(from, arrays.f[p].add(f_place), r, nx, (row, plane), &data.operator)
+                    residual_row(from, arrays.f[p].add(f_place), r, nx, (row, plane), &data.operator, scale)
                 };
             }
         }

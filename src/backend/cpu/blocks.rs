@@ -18,11 +18,15 @@ use super::team::Team;
 use crate::backend::blocks::{
     BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::Patch;
+use crate::heap::boxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
+
+/// For errors.
+const PATCHES: &str = "lists of patches";
 
 /// Cells that are worth a member: below, waiting for it takes longer than its help.
 const CELLS_PER_MEMBER: usize = 4096;
@@ -69,15 +73,16 @@ pub fn place_of([x, y, z]: Shape) -> usize {
 
 impl CpuBlocks {
     /// Uses at most `threads`.
-    pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, solvers: (0..512).map(|_| None).collect(), data: None }
+    pub fn new(threads: usize) -> Result<Self> {
+        let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
+        Ok(Self { wanted_threads: threads, team: None, solvers, data: None })
     }
 
     fn make_scratch(&mut self) -> Result<()> {
         let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
         if self.solvers.iter().flatten().any(|s| s.is_dense()) {
             while data.scratch.len() < team.members() {
-                data.scratch.push(Shared::zeroed(SCRATCH)?);
+                push(&mut data.scratch, Shared::zeroed(SCRATCH)?, "rows of blocks")?;
             }
         }
         Ok(())
@@ -90,7 +95,7 @@ impl BlockBackend for CpuBlocks {
     }
 
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
-        self.solvers[place_of(shape)] = Some(Box::new(Solver::new(shape, inverse)?));
+        self.solvers[place_of(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
         self.make_scratch()
     }
 
@@ -101,9 +106,9 @@ impl BlockBackend for CpuBlocks {
             self.team = None;
             self.team = Some(Team::new(members)?);
         }
-        let mut planes_before = vec![0];
-        for patch in &list.patches {
-            planes_before.push(planes_before[planes_before.len() - 1] + patch.size[2]);
+        let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
+        for (p, patch) in list.patches.iter().enumerate() {
+            planes_before[p + 1] = planes_before[p] + patch.size[2];
         }
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch of the patches before serve again where they suffice.
@@ -122,9 +127,9 @@ impl BlockBackend for CpuBlocks {
         };
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
-        let operator = Operator::new(&blocks.stencil);
-        let none = |count: usize| (0..count).map(|_| AtomicUsize::new(0)).collect();
-        let (claimed, lent) = (none(list.patches.len()), none(members));
+        let operator = Operator::new(&blocks.stencil)?;
+        let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
+        let (claimed, lent) = (none(list.patches.len())?, none(members)?);
         self.data = Some(Data {
             blocks,
             operator,
@@ -163,7 +168,8 @@ impl BlockBackend for CpuBlocks {
             }
         };
         let mut start = 0;
-        let mut pointers = Vec::with_capacity(patches.len());
+        let mut pointers = Vec::new();
+        reserve(&mut pointers, patches.len(), PATCHES)?;
         for patch in patches {
             // SAFETY: inside the array; the slice is not kept.
             pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());

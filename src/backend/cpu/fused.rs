@@ -34,7 +34,7 @@ use super::team::{Me, Point};
 use crate::backend::cycle::{CycleSteps, solve_section};
 use crate::backend::storage::Real;
 use crate::backend::sums::pairwise;
-use crate::error::{Result, zeroed};
+use crate::error::{Result, reserve, zeroed};
 use crate::grid::layout::{Colour, Layout};
 use std::ops::Range;
 
@@ -49,7 +49,9 @@ pub struct StageSums {
 impl StageSums {
     pub fn new<F: Format>(grids: &[PackedGrid<F>]) -> Result<Self> {
         let rows = grids[0].layout.cy;
-        let mut rho_start = vec![3 * rows];
+        let mut rho_start = Vec::new();
+        reserve(&mut rho_start, grids.len() + 1, "sums of stages")?;
+        rho_start.push(3 * rows);
         for grid in grids {
             rho_start.push(rho_start[rho_start.len() - 1] + grid.layout.cy);
         }

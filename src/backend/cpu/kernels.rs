@@ -44,8 +44,7 @@ fn cast<A: Real, B: Real>(v: A) -> B {
     B::narrow(v.wide())
 }
 
-/// 1 / c of a node; one in padding, where nothing is divided by zero, which a host may have made a trap. A sum, since a
-/// compiler may divide by both values of an `if` and choose afterwards.
+/// 1 / c of a node; one in padding, where infinity times zero would be NaN.
 #[inline(always)]
 fn inverse_of(center: f64) -> f64 {
     1.0 / (center + f64::from(u8::from(center <= 0.0)))
@@ -287,6 +286,8 @@ for_each_isa! {
     }
 
     /// x = x + alpha p, p = scale z + beta p.
+    // Whether it becomes part of a caller would depend on the rest of the crate; tests/machine_code.rs reads it.
+    #[inline(never)]
     fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
         let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
         let n = x.len();

@@ -6,10 +6,10 @@ use super::memory::{copies_are_done, copy_past_caches};
 use super::neighbours::{Diagonal, Distant, Straight};
 use super::packed::Packed;
 use super::team::{Me, share};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, extend, push, reserve};
 use crate::grid::layout::Colour;
+use crate::heap::Counted;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// What a factorization makes of the first grid of S1: the arrays that stay, or windows on the rows in work, in the memory
 /// of vectors, from which rows go to the arrays past the caches once they are complete. On large grids that saves fetching
@@ -49,6 +49,9 @@ const ROWS_IN_WORK: usize = 4;
 /// Slots of a member, or as many as it has rows.
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
 
+/// For errors.
+const WINDOWS: &str = "windows on rows in work";
+
 /// Slots of each member.
 fn slots_of(rows: usize, members: usize) -> impl Iterator<Item = Range<usize>> {
     (0..members).scan(0, move |first, member| {
@@ -66,8 +69,14 @@ pub fn between(own: &Range<usize>) -> Range<usize> {
 
 /// Slot + 1 of each row -1 .. cy, and how many there are. Of the rows in a range of `turns` so many as are in work take turns
 /// in theirs; 0: zeros, below the first row, and above the last one, unless that has a slot too (`above`).
-pub fn slots(rows: usize, turns: impl Iterator<Item = Range<usize>> + Clone, above: bool) -> (Vec<u32>, usize) {
-    let (mut of_row, mut count) = (vec![0], 0);
+pub fn slots(
+    rows: usize,
+    turns: impl Iterator<Item = Range<usize>> + Clone,
+    above: bool,
+) -> Result<(Counted<Vec<u32>>, usize)> {
+    let (mut of_row, mut count) = (Vec::new(), 0);
+    reserve(&mut of_row, rows + 2, WINDOWS)?;
+    of_row.push(0);
     for row in 0..rows + usize::from(above) {
         let slot = match turns.clone().find(|turn| turn.contains(&row)) {
             Some(turn) if row >= turn.start + ROWS_IN_WORK => of_row[1 + row - ROWS_IN_WORK],
@@ -79,7 +88,7 @@ pub fn slots(rows: usize, turns: impl Iterator<Item = Range<usize>> + Clone, abo
         of_row.push(slot);
     }
     of_row.resize(rows + 2, 0);
-    (of_row, count)
+    Ok((Counted::new(of_row, WINDOWS)?, count))
 }
 
 impl<F: Format> Packed<F> {
@@ -92,11 +101,11 @@ impl<F: Format> Packed<F> {
         let each = rows / slots_in_all.max(1);
         let mut hosts = Vec::new();
         for v in [&self.r, &self.q, &self.p] {
-            hosts.extend([&v.b1, &v.b2].into_iter().filter_map(F::wide));
+            extend(&mut hosts, [&v.b1, &v.b2].into_iter().filter_map(F::wide), WINDOWS)?;
         }
         if F::SINGLE {
             for v in [&self.x, &self.b] {
-                hosts.extend([&v.r1, &v.r2, &v.b1, &v.b2].map(Area::again));
+                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].map(Area::again), WINDOWS)?;
             }
         }
         let of_s1 = if F::short(&first.own).is_some() { 0 } else { WINDOWS_OF_S1 };
@@ -106,18 +115,19 @@ impl<F: Format> Packed<F> {
         }
 
         let turns = (0..members).map(|member| between(&share(rows, member, members)));
-        let of_row: Arc<[u32]> = slots(rows, turns, false).0.into();
+        let (of_row, _) = slots(rows, turns, false)?;
         let (mut windows, mut own_bytes) = (Vec::new(), 0);
         for k in 0..count {
             let host = k.checked_div(each).and_then(|host| hosts.get(host));
-            windows.push(match host {
+            let window = match host {
                 Some(host) => host.window(k % each * slots_in_all, &of_row),
                 None => {
                     let area = Area::own_window(&first.layout, slots_in_all, &of_row)?;
                     own_bytes += area.bytes();
                     area
                 }
-            });
+            };
+            push(&mut windows, window, WINDOWS)?;
         }
         let mut names = windows.iter();
         let mut next =

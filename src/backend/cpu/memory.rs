@@ -1,6 +1,6 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Isa, isa};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ impl Memory {
         // Arrays begin in different cache sets: stages read the same row of some twenty of them at once, and large
         // blocks of memory all begin at the same place of a page.
         static MADE: AtomicUsize = AtomicUsize::new(0);
-        let no_memory = || Error::Memory(format!("no memory for {bytes} bytes of the solver's arrays"));
+        let no_memory = || Error::NoMemory(Refused { bytes, what: "the solver's arrays" });
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
         let lines = wanted.div_ceil(LINE);
         let skip = if lines > SETS { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };

@@ -29,7 +29,6 @@ mod spread;
 mod steps;
 mod sweeps;
 pub mod team;
-mod traps;
 
 pub use blocks::CpuBlocks;
 
@@ -43,6 +42,7 @@ use crate::grid::inspection::{Inspection, Wanted};
 use crate::grid::layout::Layout;
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
+use crate::heap::boxed;
 use crate::report::{Observer, Outcome};
 use format::{Brain, Double, Format, Mixed, Single};
 use packed::{Packed, Shape};
@@ -51,7 +51,9 @@ use spread::natural_rows;
 use std::ops::Range;
 use steps::{Caller, Member};
 use team::{Me, Team};
-use traps::Held;
+
+/// For errors.
+const SOLVER: &str = "a solver's lists";
 
 /// The `cpu` backend.
 pub struct Cpu {
@@ -112,7 +114,7 @@ impl RrbBackend for Cpu {
                 Solver::Natural(natural) => natural,
                 other => {
                     drop(other);
-                    Box::default()
+                    boxed(Reference::default(), SOLVER)?
                 }
             };
             self.make_team(1)?;
@@ -134,10 +136,10 @@ impl RrbBackend for Cpu {
                         // Its memory first.
                         drop(other);
                         match setup.storage {
-                            Storage::F64 => Box::new(Packed::<Double>::new(shape)?) as Box<dyn PackedSolver>,
-                            Storage::F32 => Box::new(Packed::<Single>::new(shape)?),
-                            Storage::Bf16 if setup.single => Box::new(Packed::<Mixed>::new(shape)?),
-                            Storage::Bf16 => Box::new(Packed::<Brain>::new(shape)?),
+                            Storage::F64 => packed::<Double>(shape)?,
+                            Storage::F32 => packed::<Single>(shape)?,
+                            Storage::Bf16 if setup.single => packed::<Mixed>(shape)?,
+                            Storage::Bf16 => packed::<Brain>(shape)?,
                         }
                     }
                 }
@@ -291,12 +293,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
-        // Numbers of another magnitude, or a bad row, leave zeros for pivots, for which a host may have traps: all of it is
-        // dropped then.
-        let hoped = |member: Me| {
-            let _held = Held::new();
-            shared.factorize_share(member, setup, &context, Some(&watch))
-        };
+        // Numbers of another magnitude, or a bad row, leave zeros for pivots: all of it is dropped then.
+        let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(hoped(member)), hoped)?;
         let over = watch.is_over();
         result?;
@@ -324,7 +322,7 @@ impl<F: Format> PackedSolver for Packed<F> {
             |member| drop(program(&mut Member::new(shared, member, &caller, None))),
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
         )?;
-        if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+        if Outcome::went_astray(&result) {
             self.clear_vectors();
         }
         result
@@ -341,6 +339,13 @@ impl<F: Format> PackedSolver for Packed<F> {
     fn grids(&self) -> usize {
         self.grids.len()
     }
+}
+
+/// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a time.
+/// A thread of the caller may have 64 kB in all (tests/environment.rs).
+#[inline(never)]
+fn packed<F: Format + 'static>(shape: Shape) -> Result<Box<dyn PackedSolver>> {
+    Ok(boxed(Packed::<F>::new(shape)?, SOLVER)?)
 }
 
 fn no_team() -> Error {

@@ -14,7 +14,7 @@ use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::storage::{Real, Storage};
 use crate::backend::sums::pairwise;
 use crate::backend::{Inputs, Setup};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
@@ -192,6 +192,9 @@ fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>
     if shape.schur { None } else { q.again_of() }
 }
 
+/// For errors.
+const SCRATCH: &str = "rows of scratch space";
+
 /// The whole.
 pub struct Packed<F: Format> {
     pub shape: Shape,
@@ -244,17 +247,18 @@ impl<F: Format> Packed<F> {
     pub fn with_windows_from(shape: Shape, worth_passing: usize) -> Result<Self> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
+        reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
         // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
         let x = Four::zeroed(&first, true)?;
         let p = Four::zeroed(&first, !shape.schur)?;
         let a_times_p = Four::zeroed(&first, !shape.schur)?;
         let mut vectors = Some(Vectors { x: &x, p: F::wide_four(&p), z: z_in_q::<F>(&shape, &a_times_p) });
-        let mut sections = vec![0];
+        let mut sections = collected([0], "sections of the cycle")?;
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
             if recurses {
-                sections.push(q);
+                push(&mut sections, q, "sections of the cycle")?;
             }
             let passes = q + 1 < shape.grids && grid.nodes() >= worth_passing;
             grids.push(PackedGrid::new(q, grid, embedding, shape, vectors.take(), recurses, passes)?);
@@ -351,16 +355,14 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                self.scratch.push(Mutex::new(crate::error::zeroed(
-                    SCRATCH_ROWS * (width + 2 * BORDER),
-                    "rows of scratch space",
-                )?));
+                let rows = zeroed(SCRATCH_ROWS * (width + 2 * BORDER), SCRATCH)?;
+                push(&mut self.scratch, Mutex::new(rows), SCRATCH)?;
             }
         }
         if self.buffers.len() != members {
             self.buffers.clear();
             for _ in 0..members {
-                self.buffers.push(Mutex::new(Buffers::new(&self.grids[0].layout)?));
+                push(&mut self.buffers, Mutex::new(Buffers::new(&self.grids[0].layout)?), "rows of stages")?;
             }
         }
         for q in 0..self.grids.len() {

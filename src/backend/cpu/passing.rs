@@ -18,10 +18,9 @@ use super::format::Format;
 use super::making::{between, four, slots};
 use super::neighbours::{Diagonal, Distant, Straight};
 use super::packed::PackedGrid;
-use crate::error::Result;
+use crate::error::{Result, collected};
 use crate::grid::layout::{Colour, Layout};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// From so many nodes on a grid keeps no rows that nobody reads after its factorization. The last grids, which may be left
 /// out or made into natural ones later, are smaller.
@@ -122,19 +121,17 @@ impl<F: Format> PackedGrid<F> {
         };
         let (layout, follows) = (&self.layout, passing.follows);
         let &Passing { excess, red_diagonal, straight, inverse, .. } = passing;
-        let parts: Vec<Part> = (0..members)
-            .map(|member| {
-                let own = self.rows_of(member, members);
-                match before.filter(|_| follows) {
-                    Some(before) => Part::following(layout, &own, &before.hands_on(member, members)),
-                    None => Part::apart(&own),
-                }
-            })
-            .collect();
+        let part_of = |member| {
+            let own = self.rows_of(member, members);
+            match before.filter(|_| follows) {
+                Some(before) => Part::following(layout, &own, &before.hands_on(member, members)),
+                None => Part::apart(&own),
+            }
+        };
+        let parts = collected((0..members).map(part_of), "parts of threads")?;
         let turns = parts.iter().map(|part| part.turns.clone());
         // The row above the last one gets zeros from natural rows that are spread.
-        let (of_row, count) = slots(layout.cy, turns, follows);
-        let of_row: Arc<[u32]> = of_row.into();
+        let (of_row, count) = slots(layout.cy, turns, follows)?;
         let window = || Area::own_window(layout, count, &of_row);
         if let Some(passing) = self.passing.as_mut() {
             // Until all are made, none are right.

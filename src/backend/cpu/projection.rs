@@ -5,8 +5,8 @@ use super::area::{Four, Number, Shared};
 use super::kernels::{shift_row, total};
 use super::team::Me;
 use crate::backend::storage::Real;
-use crate::backend::sums::sum;
-use crate::error::{Error, Result, reset};
+use crate::backend::sums::{pairwise, sum};
+use crate::error::{Result, push, reserve, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 
@@ -244,6 +244,30 @@ impl Projection {
         }
     }
 
+    /// Sum over components of mean(v)^2 sum_i 1 / center_i, on the nodes that CG works on. Ends with a barrier.
+    pub fn constant_square<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        v: &Four<R>,
+        center: &Four,
+    ) -> f64 {
+        let Some([sums, _]) = self.sums.as_ref().filter(|_| self.components > 0) else { return 0.0 };
+        let own = self.sum_components(me, rows.clone(), Nodes::System, v);
+        let runs = &self.system;
+        for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
+            let run = runs.runs[k];
+            let mean = own[4 * run.component as usize + 2];
+            // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the last barrier.
+            unsafe { sums.slice_mut(k, 1)[0] = run.values(center).iter().map(|c| mean * mean / c).sum() };
+        }
+        me.barrier();
+        // SAFETY: written before the barrier above, not again before the one below.
+        let square = pairwise(unsafe { sums.slice(0, runs.runs.len()) });
+        me.barrier();
+        square
+    }
+
     /// Remembers the means of v.
     pub fn keep(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) {
         let own = self.sum_components(me, rows, Nodes::Whole, v);
@@ -296,9 +320,9 @@ const RUNS: &str = "the runs of singular components";
 
 impl Runs {
     fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
-        let no_memory = |_| Error::Memory("no memory for the runs of singular components".to_owned());
         self.runs.clear();
         self.row_start.clear();
+        reserve(&mut self.row_start, layout.cy + 1, RUNS)?;
         for row in 0..layout.cy {
             self.row_start.push(self.runs.len());
             for &colour in colours {
@@ -325,10 +349,7 @@ impl Runs {
                         {
                             run.len += end - start;
                         }
-                        _ => {
-                            self.runs.try_reserve(1).map_err(no_memory)?;
-                            self.runs.push(Run { colour, row, start, len: end - start, component });
-                        }
+                        _ => push(&mut self.runs, Run { colour, row, start, len: end - start, component }, RUNS)?,
                     }
                 }
             }

@@ -384,6 +384,16 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         });
     }
 
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        let k = self.k;
+        k.sum_over_rows(self.me, &mut self.turn, |row| {
+            let square = |p: f64| (factor * p) * (factor * p);
+            // SAFETY: rows of this member, which only it writes.
+            let of = |&c: &Colour| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum::<f64>() };
+            k.system().iter().map(of).sum()
+        })
+    }
+
     fn renews(&self) -> bool {
         F::SINGLE
     }
@@ -602,6 +612,11 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         sum
     }
 
+    fn constant_square(&mut self) -> f64 {
+        let k = self.k;
+        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
+    }
+
     fn reduce(&mut self) {
         if !self.k.shape.schur {
             return;
@@ -667,6 +682,8 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
             }
         }
+        // Others read these rows next.
+        self.barrier();
     }
 
     fn solution_max(&mut self) -> f64 {

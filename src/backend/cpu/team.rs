@@ -2,12 +2,13 @@
 //! it; the others wait between runs and are neither made nor ended inside one. A general-purpose pool would
 //! take memory to enter, and would keep the caller outside.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, reserve};
+use crate::heap::Counted;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,12 @@ thread_local! {
 /// Whether this thread was made by a team.
 pub fn is_team_thread() -> bool {
     IS_MEMBER.get()
+}
+
+/// Cores of this process, asked for once: the answer is read from files, which takes memory that cannot be refused.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// Offers this thread's core to others that are ready.
@@ -209,24 +216,26 @@ impl Shared {
     }
 }
 
+/// For errors.
+const THREADS: &str = "a team of threads";
+
 /// The team.
 pub struct Team {
-    shared: Arc<Shared>,
+    shared: Counted<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Team {
     /// Starts `members` - 1 threads.
     pub fn new(members: usize) -> Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let shared = Arc::new(Shared {
+        let shared = Shared {
             barrier: Barrier {
                 members,
-                may_spin: members <= cores,
+                may_spin: members <= cores(),
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
-                posts: (0..members).map(|_| Posts::default()).collect(),
+                posts: collected((0..members).map(|_| Posts::default()), THREADS)?,
                 asleep: Mutex::new(()),
                 wake: Condvar::new(),
             },
@@ -235,10 +244,11 @@ impl Team {
             running: AtomicUsize::new(0),
             finished: Condvar::new(),
             panic: Mutex::new(None),
-        });
-        let mut team = Self { shared, threads: Vec::new() };
+        };
+        let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
+        reserve(&mut team.threads, members, THREADS)?;
         for index in 1..members {
-            let shared = Arc::clone(&team.shared);
+            let shared = team.shared.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("rrbsolver-{index}"))
                 .spawn(move || follow(&shared, index))
@@ -330,6 +340,7 @@ impl Shared {
 /// What a thread of the team does: orders, one after the other.
 fn follow(shared: &Shared, index: usize) {
     IS_MEMBER.set(true);
+    crate::traps::on_own_thread();
     let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
     let mut done = 0;
     loop {

@@ -4,15 +4,18 @@ use super::block_lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_
 use super::driver::{Memory, Stream};
 use super::launch::{Address, BlockPatch, BlockRegion, BlockSegment};
 use crate::backend::blocks::{Blocks, Method, Parallel, Work};
-use crate::error::Result;
+use crate::error::{Result, collected, extend, push, zeroed};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::{Cut, Patch};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
 const GROUP_BYTES: usize = 8 << 20;
 const MOST_GROUPS: usize = 32;
+
+/// For errors.
+const PATCHES: &str = "lists of patches";
+const CELLS: &str = "lists of cells";
 
 /// Memory that is taken again only when it is too small.
 #[derive(Default)]
@@ -57,18 +60,22 @@ pub(super) struct Arrays {
 
 impl Arrays {
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
+        // What was there may be gone, whatever happens.
+        self.clear();
         let mut end = 0usize;
         let mut take = |len: usize| {
             let start = end as u64;
             end += (8 * len).next_multiple_of(256);
             start
         };
-        self.u = patches.iter().map(|p| take(p.ghosted())).collect();
-        self.f = if with_f { patches.iter().map(|p| take(p.cells())).collect() } else { Vec::new() };
+        let mut u = collected(patches.iter().map(|p| take(p.ghosted())), PATCHES)?;
+        let with_f = if with_f { patches } else { &[] };
+        let mut f = collected(with_f.iter().map(|p| take(p.cells())), PATCHES)?;
         let base = self.room.need(stream, end, what)?;
-        for address in self.u.iter_mut().chain(&mut self.f) {
+        for address in u.iter_mut().chain(&mut f) {
             *address += base;
         }
+        (self.u, self.f) = (u, f);
         Ok(())
     }
 
@@ -171,13 +178,13 @@ impl Plan {
     ) -> Result<Self> {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
-        let mut launch = |range: Range<usize>, faces: &Faces| {
+        let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
             let in_stages = kind == Kind::Stages;
             let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
             let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
-            items.extend(own);
-            totals.extend(own_totals);
+            extend(&mut items, own, "lists of blocks")?;
+            extend(&mut totals, own_totals, "lists of blocks")?;
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
         let faces = if kind == Kind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
@@ -185,11 +192,10 @@ impl Plan {
         let (boxes, needed) = if face_count > 0 { faces.rest(&blocks.list, &cut, order)? } else { Default::default() };
         let rest_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
         let whole = launch(all, &faces)?;
-        let groups = if groups.len() > 1 {
-            groups.iter().map(|group| launch(group.clone(), &Faces::default())).collect::<Result<Vec<_>>>()?
-        } else {
-            Vec::new()
-        };
+        let mut launches = Vec::new();
+        for group in groups.iter().filter(|_| groups.len() > 1) {
+            push(&mut launches, launch(group.clone(), &Faces::default())?, "lists of blocks")?;
+        }
         let mut plan = Self {
             cut,
             order,
@@ -197,7 +203,7 @@ impl Plan {
             progress: Room::default(),
             totals: Room::default(),
             whole,
-            groups,
+            groups: launches,
             face_count,
             partners: Room::default(),
             rest: Room::default(),
@@ -239,7 +245,7 @@ pub(super) fn order_of(work: &Work) -> Order {
 
 impl Data {
     pub(super) fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
-        let list = Arc::clone(&blocks.list);
+        let list = blocks.list.clone();
         let patches = &list.patches;
         // Rooms of the patches before serve again.
         let mut data = match previous {
@@ -277,7 +283,7 @@ impl Data {
         let mut start = 0;
         for p in 1..=patches.len() {
             if p == patches.len() || 16 * (list.cells_before[p] - list.cells_before[start]) >= group_bytes {
-                data.groups.push(start..p);
+                push(&mut data.groups, start..p, PATCHES)?;
                 start = p;
             }
         }
@@ -285,29 +291,30 @@ impl Data {
         data.copies.put(stream, &copies, "the ghost copy plan")?;
         data.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
-        data.segments_before = vec![0];
+        data.segments_before = zeroed(patches.len() + 1, PATCHES)?;
         let mut regions = Vec::new();
         for (p, patch) in patches.iter().enumerate() {
             let number = to_i32(p, "the number of patches")?;
             let len = patch.ghosted();
             for first in (0..len).step_by(SEGMENT) {
                 let count = SEGMENT.min(len - first) as i32;
-                segments.push(BlockSegment { first: first as i64, patch: number, count });
+                push(&mut segments, BlockSegment { first: first as i64, patch: number, count }, CELLS)?;
             }
-            data.segments_before.push(segments.len());
+            data.segments_before[p + 1] = segments.len();
             let [nx, ny, nz] = patch.size;
             to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
             for z in (0..nz).step_by(TILE) {
                 for y in (0..ny).step_by(TILE) {
                     for x in (0..nx).step_by(TILE) {
                         let cell = [x as i32, y as i32, z as i32];
-                        regions.push(BlockRegion { patch: number, cell, number: 2 * list.cells_before[p] as i64 });
+                        let number_of_first = 2 * list.cells_before[p] as i64;
+                        push(&mut regions, BlockRegion { patch: number, cell, number: number_of_first }, CELLS)?;
                     }
                 }
             }
         }
-        data.segments.put(stream, &segments, "lists of cells")?;
-        data.regions.put(stream, &regions, "lists of cells")?;
+        data.segments.put(stream, &segments, CELLS)?;
+        data.regions.put(stream, &regions, CELLS)?;
         data.region_count = to_i32(regions.len(), "the number of cells")? as u32;
         data.sums.need(stream, 8 * regions.len(), "sums")?;
         data.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
@@ -328,7 +335,8 @@ impl Data {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
         if found.is_none() {
-            self.plans.push(Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?);
+            let plan = Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?;
+            push(&mut self.plans, plan, "plans of sweeps")?;
         }
         let place = found.unwrap_or(self.plans.len() - 1);
         let bytes = 2 * 8 * FACE * self.plans[place].face_count;

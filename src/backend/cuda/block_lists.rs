@@ -3,7 +3,7 @@
 
 use super::launch::{BlockCopy, BlockItem};
 use crate::backend::blocks::{Blocks, colour, colours};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result, collected, extend, insert, reserve, zeroed};
 use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -54,6 +54,12 @@ pub fn to_i32(value: usize, what: &str) -> Result<i32> {
     i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
 }
 
+/// For errors.
+const TILES: &str = "lists of tiles";
+const ITEMS: &str = "lists of blocks";
+const FACES: &str = "lists of faces";
+const COPIES: &str = "the ghost copy plan";
+
 /// Blocks of one tile along one axis.
 #[derive(Clone, Copy, Debug)]
 struct AxisTile {
@@ -70,7 +76,7 @@ struct AxisTile {
 
 /// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
 /// or one block each.
-fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Vec<AxisTile> {
+fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
     let (first, count) = cut.range(patch, axis);
     let block = cut.block[axis];
     let most = if single { 1 } else { TILE / block };
@@ -90,7 +96,7 @@ fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool
                     while whole(m) && m + 2 * together < end && whole(m + 2 * together) {
                         together += 1;
                     }
-                    tiles.push(tile(m, together, slab));
+                    error::push(&mut tiles, tile(m, together, slab), TILES)?;
                     m += 2 * together;
                 }
             }
@@ -103,17 +109,19 @@ fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool
                 together += 1;
             }
             let slab = tiles.len();
-            tiles.push(tile(m, together, slab));
+            error::push(&mut tiles, tile(m, together, slab), TILES)?;
             m += together;
         }
     }
-    tiles
+    Ok(tiles)
 }
 
 /// An item before it is in order.
 struct Placed {
     stage: usize,
     chunk: usize,
+    /// Items of a stage keep this order.
+    number: usize,
     item: BlockItem,
 }
 
@@ -140,7 +148,8 @@ pub fn items_of(
     let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
     for p in range {
         let patch = &blocks.list.patches[p];
-        let [xs, ys, zs] = [0, 1, 2].map(|axis| axis_tiles(cut, patch, axis, strided, single));
+        let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
+        let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
         let number = to_i32(p, "the number of patches")?;
         let mut slab = usize::MAX;
         for z in &zs {
@@ -162,26 +171,27 @@ pub fn items_of(
                     let mut push = |stage: usize, flags: u32| {
                         most_stage = most_stage.max(stage);
                         let item = BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, faces };
-                        placed.push(Placed { stage, chunk, item });
+                        let number = placed.len();
+                        error::push(&mut placed, Placed { stage, chunk, number, item }, ITEMS)
                     };
                     let first = [x.index, y.index, z.index];
                     match order {
-                        Order::Together => push(0, 0),
+                        Order::Together => push(0, 0)?,
                         Order::Colours { reverse } => {
                             let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
                             let own = colour(colours, first);
                             if strided {
-                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 });
+                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 })?;
                             } else if x.count * y.count * z.count == 1 {
-                                push(stage_of(own), 0);
+                                push(stage_of(own), 0)?;
                             } else {
                                 for c in 0..2 {
-                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE });
+                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE })?;
                                 }
                             }
                         }
                         Order::Lexicographic { .. } => {
-                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0);
+                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0)?;
                         }
                     }
                 }
@@ -195,21 +205,22 @@ pub fn items_of(
         }
     }
     if in_stages {
-        placed.sort_by_key(|p| (p.stage, p.item.shape != CUBE));
+        // A stable sort would take memory.
+        placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
         let place =
             |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
         let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
-        let stages = (0..stages).map(ends).collect();
-        return Ok((placed.into_iter().map(|p| p.item).collect(), Vec::new(), stages));
+        let stages = collected((0..stages).map(ends), ITEMS)?;
+        return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
     }
     // Stage s of chunk c is done at the time c + s lag.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
-    placed.sort_by_key(|p| (p.chunk + p.stage * lag, p.stage));
+    placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
     // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower ones.
     // Nobody waits for the last stage.
     let row = chunks + 2;
-    let mut totals = vec![0u32; (1 + stages) * row];
+    let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
         totals[(2 + p.stage) * row + p.chunk + 1] += 1;
     }
@@ -217,17 +228,16 @@ pub fn items_of(
         totals[place] += totals[place - row];
     }
     totals.copy_within(stages * row.., 0);
-    let items = placed
-        .into_iter()
-        .map(|Placed { stage, chunk, mut item }| {
-            item.done = to_i32(chunk + 1, "the number of blocks")?;
-            item.faces |= if stage + 1 < stages { ADVANCES } else { 0 };
-            if stage > 0 {
-                item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
-            }
-            Ok(item)
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let mut items = Vec::new();
+    reserve(&mut items, placed.len(), ITEMS)?;
+    for Placed { stage, chunk, mut item, .. } in placed {
+        item.done = to_i32(chunk + 1, "the number of blocks")?;
+        item.faces |= if stage + 1 < stages { ADVANCES } else { 0 };
+        if stage > 0 {
+            item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
+        }
+        items.push(item);
+    }
     Ok((items, totals, Vec::new()))
 }
 
@@ -244,14 +254,15 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
                 let [x, y, z] = copy.cells.lower;
                 let cell = [x + i as i64, y + j as i64, z + k as i64];
                 let size = [x_step.min(nx - i), y_step.min(ny - j), z_step.min(nz - k)];
-                out.push(BlockCopy {
+                let piece = BlockCopy {
                     to_patch: to_i32(copy.to, "the number of patches")?,
                     from_patch: to_i32(copy.from, "the number of patches")?,
                     to: to.place(cell) as i64,
                     from: from.place(cell) as i64,
                     size: size.map(|n| n as i32),
                     unused: 0,
-                });
+                };
+                error::push(out, piece, COPIES)?;
             }
         }
     }
@@ -296,15 +307,16 @@ impl Faces {
         let mut edges: Vec<Edge> = Vec::new();
         let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
         for (patch, own) in list.patches.iter().enumerate() {
-            let tiles = [0, 1, 2].map(|axis| axis_tiles(cut, own, axis, false, order.is_single()));
-            let [xs, ys, zs] = tiles.map(|tiles| {
-                tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell).collect::<Vec<_>>()
-            });
+            let cells = |axis: usize| {
+                let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
+                collected(tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell), TILES)
+            };
+            let (xs, ys, zs) = (cells(0)?, cells(1)?, cells(2)?);
             for &z in &zs {
                 for &y in &ys {
                     for &x in &xs {
                         let cell = [x, y, z];
-                        let mut edge = None;
+                        let mut edge: Option<usize> = None;
                         for side in 0..6 {
                             let (axis, high) = (side / 2, side % 2 == 1);
                             if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
@@ -312,17 +324,17 @@ impl Faces {
                             }
                             let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
                             place[axis] += if high { TILE as i64 } else { 0 };
-                            let tile = *edge.get_or_insert_with(|| {
-                                edges.push(Edge { patch, cell, beyond: [None; 6] });
-                                edges.len() - 1
-                            });
+                            if edge.is_none() {
+                                error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
+                            }
+                            let tile = *edge.get_or_insert(edges.len() - 1);
                             match open.remove(&(axis, place)) {
                                 Some((other, other_side)) => {
                                     edges[tile].beyond[side] = Some((other, other_side));
                                     edges[other].beyond[other_side] = Some((tile, side));
                                 }
                                 None => {
-                                    open.insert((axis, place), (tile, side));
+                                    insert(&mut open, (axis, place), (tile, side), FACES)?;
                                 }
                             }
                         }
@@ -331,7 +343,7 @@ impl Faces {
             }
         }
         // Numbers in the order of the tiles.
-        let mut numbers = vec![[0i32; 6]; edges.len()];
+        let mut numbers: Vec<[i32; 6]> = zeroed(edges.len(), FACES)?;
         let (mut count, mut words) = (0, HashMap::new());
         for (edge, numbers) in edges.iter().zip(&mut numbers) {
             let first = count;
@@ -344,11 +356,11 @@ impl Faces {
                 return Err(Error::Dimension(format!("too many faces between patches for a device: {count}")));
             }
             if sides != 0 {
-                words.insert((edge.patch, edge.cell), (first as u32) << FIRST_FACE | sides);
+                insert(&mut words, (edge.patch, edge.cell), (first as u32) << FIRST_FACE | sides, FACES)?;
             }
         }
         let beyond = edges.iter().flat_map(|edge| edge.beyond.iter().flatten());
-        Ok(Self { words, partners: beyond.map(|&(tile, side)| numbers[tile][side]).collect() })
+        Ok(Self { words, partners: collected(beyond.map(|&(tile, side)| numbers[tile][side]), FACES)? })
     }
 
     fn of(&self, patch: usize, cell: [usize; 3]) -> u32 {
@@ -373,7 +385,7 @@ impl Faces {
                     (cells.lower[axis], cells.size[axis]) = (from.max(lower), 0);
                     cells.size[axis] = (until.min(end) - cells.lower[axis]).max(0) as usize;
                     if third != 1 {
-                        sides.push(2 * axis + third / 2);
+                        error::push(&mut sides, 2 * axis + third / 2, FACES)?;
                     }
                 }
                 if cells.cells() == 0 {
@@ -387,7 +399,7 @@ impl Faces {
             }
         }
         let count = needed.len();
-        needed.extend(unread);
+        extend(&mut needed, unread, COPIES)?;
         Ok((needed, count))
     }
 
@@ -402,12 +414,17 @@ impl Faces {
     ) -> Result<()> {
         let (to, cells) = (&list.patches[copy.to], &copy.cells);
         let axis = side / 2;
-        let [xs, ys, zs] = [0, 1, 2].map(|d| {
-            let tiles = axis_tiles(cut, to, d, false, order.is_single());
-            // Along the axis, the one at the edge.
-            let at_edge = if side % 2 == 1 { tiles.len() - 1..tiles.len() } else { 0..1 };
-            if d == axis { tiles[at_edge].to_vec() } else { tiles }
-        });
+        let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
+            let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
+            if d == axis {
+                // The one at the edge.
+                let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
+                tiles.swap(0, at_edge);
+                tiles.truncate(1);
+            }
+            Ok(tiles)
+        };
+        let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
         let mut left = Vec::new();
         let mut all = true;
         for z in &zs {
@@ -428,7 +445,7 @@ impl Faces {
                     if self.of(copy.to, tile.map(|t| t.cell)) >> side & 1 == 1 {
                         all = false;
                     } else {
-                        left.push(part);
+                        error::push(&mut left, part, COPIES)?;
                     }
                 }
             }

@@ -13,10 +13,10 @@ use super::launch::{
     self, Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
 };
 use crate::backend::blocks::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, reserve};
 use crate::grid::patches::{Cut, PatchList};
+use crate::heap::Counted;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// 2 / (b + 1) of three inverse transforms of length 8.
@@ -75,8 +75,8 @@ impl Run<'_> {
         })
     }
 
-    fn list(&self) -> Arc<PatchList> {
-        Arc::clone(&self.data.blocks.list)
+    fn list(&self) -> Counted<PatchList> {
+        self.data.blocks.list.clone()
     }
 
     /// Tells the device where the arrays are.
@@ -94,6 +94,8 @@ impl Run<'_> {
         }
         let mut rows = std::mem::take(&mut data.rows);
         let mut changed = rows.len() != patches.len();
+        let more = patches.len().saturating_sub(rows.len());
+        reserve(&mut rows, more, "lists of patches")?;
         rows.resize(patches.len(), BlockPatch::default());
         for (p, row) in rows.iter_mut().enumerate() {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
@@ -310,8 +312,8 @@ impl Run<'_> {
         self.exchange_now(both)?;
         let ghosts = jacobi && self.ghosts_wanted();
         self.join()?;
-        for (g, group) in self.data.groups.clone().into_iter().enumerate() {
-            let stream = g % 2;
+        for g in 0..self.data.groups.len() {
+            let (group, stream) = (self.data.groups[g].clone(), g % 2);
             if first {
                 self.upload(group.clone(), true, stream)?;
             }
@@ -358,6 +360,7 @@ impl Run<'_> {
             sums: data.sums.address(),
             bad: data.answers.address,
             legs: data.blocks.stencil.legs,
+            scale: 1.0,
             count: data.region_count,
         }
     }
@@ -471,7 +474,8 @@ impl BlockSteps for Run<'_> {
             // What it starts may come before what we start next.
             run.behind = false;
             if run.on_device {
-                let current: Vec<*mut f64> = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64).collect();
+                let current = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = collected(current, "addresses of patches")?;
                 return Ok(run.watcher.fill(sweep, &current));
             }
             if run.uploaded {
@@ -507,7 +511,7 @@ impl BlockSteps for Run<'_> {
         self.attempt(|run| run.sweep(cut));
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, scale: f64) -> f64 {
         self.attempt(|run| {
             if run.data.region_count == 0 {
                 return Ok(0.0);
@@ -515,7 +519,7 @@ impl BlockSteps for Run<'_> {
             run.ensure_uploaded()?;
             run.exchange_now(false)?;
             let (stream, answers) = (run.streams[0], run.data.answers.address);
-            launch::residual_patches(stream, &run.look())?;
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() })?;
             let count = i64::from(run.data.region_count);
             let norm = answers + 8;
             launch::norm_patches(stream, &NormArgs { sums: run.data.sums.address(), count, norm })?;

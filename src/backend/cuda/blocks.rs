@@ -9,7 +9,7 @@ use super::launch::{self, Address, BlockPatch, BlockTables};
 use crate::backend::blocks::{
     BlockBackend, BlockProgram, Blocks, Inverse, Kept, Method, PatchArrays, Swept, Watcher, Work,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, extend};
 use crate::grid::block_inverse::Shape;
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +30,9 @@ pub struct CudaBlocks {
     device: Arc<Device>,
     seconds_transfer: f64,
 }
+
+/// For errors.
+const INVERSE: &str = "a block inverse";
 
 fn place_of([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
@@ -56,7 +59,7 @@ impl CudaBlocks {
         let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
         let batches = launch::allow_dense(&device);
         drop(entered);
-        let inverses = (0..TILE.pow(3)).map(|_| None).collect();
+        let inverses = collected((0..TILE.pow(3)).map(|_| None), INVERSE)?;
         Ok(Self {
             data: None,
             inverses,
@@ -92,18 +95,19 @@ impl BlockBackend for CudaBlocks {
         let (values, dense, scaled) = match inverse {
             // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read it.
             Inverse::Dense(rows) => {
-                let mut values: Vec<f64> = (0..n * n).map(|q| rows[q % n * n + q / n]).collect();
+                let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {
-                    values.extend((0..n * n).map(|p| rows[packed_place(p, n)]));
+                    extend(&mut values, (0..n * n).map(|p| rows[packed_place(p, n)]), INVERSE)?;
                 }
                 (values, true, false)
             }
             Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
             Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
-                ([reciprocals, before, after].concat(), false, true)
+                let scaled = reciprocals.into_iter().chain(before).chain(after);
+                (collected(scaled, INVERSE)?, false, true)
             }
         };
-        let memory = Memory::zeroed(&device, stream, 8 * values.len(), "a block inverse")?;
+        let memory = Memory::zeroed(&device, stream, 8 * values.len(), INVERSE)?;
         stream.send(memory.address, &values)?;
         let at = |part: usize, there: bool| if there { memory.address + (8 * n * part) as u64 } else { 0 };
         let tables = BlockTables {
@@ -136,7 +140,7 @@ impl BlockBackend for CudaBlocks {
             data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
         }
         if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
-            let list = Arc::clone(&data.blocks.list);
+            let list = data.blocks.list.clone();
             data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
@@ -227,13 +231,14 @@ impl BlockBackend for CudaBlocks {
     fn keep_arrays(&mut self) -> Result<Kept> {
         let _entered = self.device.clone().enter()?;
         let data = self.data.as_mut().ok_or_else(no_patches)?;
-        let list = Arc::clone(&data.blocks.list);
+        let list = data.blocks.list.clone();
         let stream = stream!(self);
         data.kept.lay_out(stream, &list.patches, true, "patches")?;
         stream.fill(data.kept.room.address(), 0, data.kept.room.bytes())?;
         stream.wait()?;
-        let pointers = |addresses: &[Address]| addresses.iter().map(|a| *a as *mut f64).collect();
-        Ok(Kept { u: pointers(&data.kept.u), f: pointers(&data.kept.f) })
+        let pointers =
+            |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
+        Ok(Kept { u: pointers(&data.kept.u)?, f: pointers(&data.kept.f)? })
     }
 
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! primary one, shared with the host program and made current for the length of a call only. Nothing goes to the default
 //! stream. Pointers of the caller are addresses here: nothing owns them.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, push, reserve};
 use cudarc::driver::sys;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -183,7 +183,7 @@ impl Device {
             return Ok(device.clone());
         }
         let device = Arc::new(Self::new(ordinal, names)?);
-        open.push(device.clone());
+        push(&mut open, device.clone(), "the list of devices")?;
         Ok(device)
     }
 
@@ -231,6 +231,7 @@ impl Device {
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
         made.module = module;
+        reserve(&mut made.functions, names.len(), "the list of kernels")?;
         for name in names {
             let mut function = std::ptr::null_mut();
             let name = CString::new(*name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;

@@ -224,6 +224,8 @@ pub struct Findings {
     pub center_min: u64,
     pub coupling_max: u64,
     pub uncoupled: u64,
+    pub outward: [u64; 4],
+    pub first_outward: u64,
     pub excess: u64,
     pub bad_pivot: u64,
     pub components: u64,
@@ -244,6 +246,8 @@ impl Findings {
         center_min: u64::MAX,
         coupling_max: 0,
         uncoupled: 0,
+        outward: [0; 4],
+        first_outward: u64::MAX,
         excess: 0,
         bad_pivot: u64::MAX,
         components: 0,
@@ -804,6 +808,7 @@ pub struct EndArgs {
     pub input_ld: i64,
     pub output_ld: i64,
     pub scale: f64,
+    pub least: f64,
     pub limit: f64,
     pub guess: i32,
     pub how: i32,
@@ -867,6 +872,7 @@ pub struct ProjectionArgs {
     pub means: Address,
     pub v: Address,
     pub restore: i32,
+    pub center: Address,
 }
 
 /// A patch as block relaxation sees it: the caller's array and the other one of Jacobi.
@@ -996,6 +1002,7 @@ pub struct LookArgs {
     pub sums: Address,
     pub bad: Address,
     pub legs: [f64; 27],
+    pub scale: f64,
     /// As above.
     pub count: u32,
 }
@@ -1181,6 +1188,7 @@ kernels! {
     RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
     RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
     /// Means of components; `count` is that of the components.
+    ConstantSquares constant_squares(ProjectionArgs) = "rrb_constant_squares_f64", |a| run_blocks(a.count), (THREADS, 1);
     ComponentMeans component_means(ProjectionArgs) = "rrb_component_means_f64", |a| a.count as u32, (THREADS, 1);
     /// Shifts runs.
     ShiftRuns shift_runs(ProjectionArgs) = "rrb_shift_runs_f64", |a| run_blocks(a.count), (THREADS, 1);

@@ -26,7 +26,9 @@ use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::levels::Grid;
+use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
+use crate::heap::boxed;
 use crate::report::{Observer, Outcome};
 pub use blocks::CudaBlocks;
 use driver::{Device, Stream};
@@ -35,6 +37,9 @@ use setup::Fetched;
 use staging::Copies;
 use std::sync::Arc;
 use steps::{Expected, Run};
+
+/// For errors.
+const SOLVER: &str = "a solver's lists";
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -132,6 +137,11 @@ impl RrbBackend for Cuda {
         source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), spare, inspection)
     }
 
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        let _entered = self.device.clone().enter()?;
+        self.source.as_ref().ok_or_else(no_source)?.outward(stream!(self), a)
+    }
+
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let _entered = self.device.clone().enter()?;
         let stream = stream!(self);
@@ -141,7 +151,7 @@ impl RrbBackend for Cuda {
                 Solver::Natural(natural) => natural,
                 other => {
                     drop(other);
-                    Box::default()
+                    boxed(Reference::default(), SOLVER)?
                 }
             };
             let fetched = Fetched::new(stream, a)?;
@@ -157,7 +167,7 @@ impl RrbBackend for Cuda {
             other => {
                 // Its memory first.
                 drop(other);
-                Box::new(Packed::new(stream, shape, source)?)
+                boxed(Packed::new(stream, shape, source)?, SOLVER)?
             }
         };
         if self.staging.is_some() {
@@ -188,7 +198,7 @@ impl RrbBackend for Cuda {
                     let _ = stream.wait();
                     return Err(error);
                 }
-                if result.is_err() {
+                if result.is_err() || Outcome::went_astray(&result) {
                     // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
                 }

@@ -12,10 +12,11 @@ use crate::backend::Setup;
 use crate::backend::cycle::{Cycle, Kind, Recursion};
 use crate::backend::reference::levels::NaturalLevels;
 use crate::backend::storage::Storage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, reserve};
 use crate::grid::layout::Layout;
 use crate::grid::levels::{self, Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
+use crate::heap::boxed;
 use std::sync::Arc;
 
 /// Hands out addresses one after the other, from a base that is not known at first.
@@ -145,8 +146,9 @@ impl Shape {
     }
 
     /// First grid of each section of the cycle.
-    pub fn sections(&self) -> Vec<usize> {
-        std::iter::once(0).chain(self.cycle.grids(self.levels).filter(|q| *q < self.grids())).collect()
+    pub fn sections(&self) -> Result<Vec<usize>> {
+        let recursions = self.cycle.grids(self.levels).filter(|q| *q < self.grids());
+        collected(std::iter::once(0).chain(recursions), LEVELS)
     }
 
     fn short(&self) -> bool {
@@ -334,7 +336,12 @@ fn transient_bytes(shape: &Shape) -> usize {
     plan.used
 }
 
-fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Places {
+/// For errors.
+const LEVELS: &str = "lists of levels";
+/// Vectors of a grid at most: z, y, and those of a recursion.
+const MOST_VECTORS: usize = 6;
+
+fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
     let mut plan = Plan { base, used: 0 };
     let plane = source.layout.len();
     let ((real, stored), vector) = (shape.sizes(), shape.vector());
@@ -352,9 +359,10 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
     plan.used = plan.used.max(start + transient_bytes(shape));
 
     let mut grids: Vec<Level> = Vec::new();
+    reserve(&mut grids, shape.grids(), LEVELS)?;
     let mut other_p = 0;
     let (mut grid, mut embedding) = (source.shape.grid, Embedding::FINEST);
-    let sections = shape.sections();
+    let sections = shape.sections()?;
     for number in 0..shape.grids() {
         let layout = Layout::new(grid, source.shape.block);
         let (len, g) = (layout.len(), geometry(&layout));
@@ -389,6 +397,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
+        reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
         let mut own_vector = |plan: &mut Plan, planes: usize| {
             let bytes = planes * len * real;
             let address = plan.bytes(bytes);
@@ -437,7 +446,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
             None => Kept { g: geometry(&rest_layout), to: rest.r, from: rest.z, nx, ny },
         };
     }
-    let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle);
+    let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
     let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
@@ -467,7 +476,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         SchurArrays::default()
     };
     let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(vector)));
-    Places {
+    Ok(Places {
         grids,
         first,
         single,
@@ -483,7 +492,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Pla
         ops,
         scalars,
         used: plan.used,
-    }
+    })
 }
 
 impl Packed {
@@ -504,16 +513,18 @@ impl Packed {
         }
         // The remainder itself does not recurse.
         let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1 };
-        let on_host =
-            || NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false).map(Box::new);
+        let on_host = || {
+            NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
+                .and_then(|levels| boxed(levels, LEVELS))
+        };
         let remainder = match (rest_grid.nodes() <= MOST_INVERTED, local) {
             (true, 0) => Remainder::Inverse,
             (true, _) => Remainder::InverseFromHost(on_host()?),
             (false, _) => Remainder::Host(on_host()?),
         };
-        let bytes = place(0, &shape, source, &remainder).used;
+        let bytes = place(0, &shape, source, &remainder)?.used;
         let memory = Memory::zeroed(device, stream, bytes, "the levels and vectors")?;
-        let places = place(memory.address, &shape, source, &remainder);
+        let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;
         let scalars = Pinned::new(device, Scalars::START)?;
         stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
@@ -542,7 +553,7 @@ impl Packed {
             meeting_at: places.meeting,
             ops_at: places.ops,
             programs: Programs::default(),
-            sections: shape.sections(),
+            sections: shape.sections()?,
             recursion: Recursion::V,
             unit: 1.0,
             scalars_at: places.scalars,
@@ -576,8 +587,8 @@ impl Packed {
     }
 
     /// First grids of the sections in use.
-    pub fn sections_in_use(&self) -> Vec<usize> {
-        self.sections.iter().copied().filter(|q| *q < self.used).collect()
+    pub fn sections_in_use(&self) -> Result<Vec<usize>> {
+        collected(self.sections.iter().copied().filter(|q| *q < self.used), LEVELS)
     }
 
     /// First plane, and planes, that CG works on.

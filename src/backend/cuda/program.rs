@@ -9,7 +9,7 @@ use super::launch::{
 };
 use super::packed::{Packed, Remainder, geometry};
 use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, collected, extend, push};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -19,6 +19,9 @@ const X_ROUNDS: u32 = 16;
 
 /// Blocks of a cluster, in the order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
+
+/// For errors.
+const OPS: &str = "the list of steps";
 
 /// The cycle in the making.
 pub struct Steps {
@@ -34,12 +37,14 @@ pub struct Steps {
     rho: Range<usize>,
     keep: Option<usize>,
     ops: Vec<Op>,
+    /// There was no memory for a step: the list is not to be used.
+    refused: Option<Error>,
 }
 
 impl Steps {
-    pub fn new(sections: &[usize], grids: usize, schur: bool) -> Self {
-        let (sections, ops) = (sections.to_vec(), Vec::new());
-        Self { sections, grids, alone: false, schur, fused: false, rho: 0..0, keep: None, ops }
+    pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
+        let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
+        Ok(Self { sections, grids, alone: false, schur, fused: false, rho: 0..0, keep: None, ops, refused: None })
     }
 
     fn grids(&self, k: usize) -> Range<usize> {
@@ -47,7 +52,13 @@ impl Steps {
     }
 
     fn push(&mut self, kind: i32, grid: usize, flags: i32) {
-        self.ops.push(Op { kind, grid: grid as i32, flags, ..Op::default() });
+        self.add(Op { kind, grid: grid as i32, flags, ..Op::default() });
+    }
+
+    fn add(&mut self, op: Op) {
+        if let Err(error) = push(&mut self.ops, op, OPS) {
+            self.refused = Some(error);
+        }
     }
 
     /// The last step, if it is this one on the first grid of section k and has all of `flags`.
@@ -135,11 +146,13 @@ impl CycleSteps for Steps {
             op.flags |= flag::ADVANCED | first;
             op.alpha = alpha;
             if let Some(product) = product {
-                self.ops.push(Op { flags: flag::GO_ON, alpha, ..product });
+                self.add(Op { flags: flag::GO_ON, alpha, ..product });
             }
             return;
         }
-        self.ops.extend(product);
+        if let Some(product) = product {
+            self.add(product);
+        }
         let flags = first | if go_on { flag::GO_ON } else { 0 };
         self.push(kind::ADVANCE_INNER, self.sections[k], flags);
         if let Some(op) = self.ops.last_mut() {
@@ -150,7 +163,7 @@ impl CycleSteps for Steps {
     fn take_solution(&mut self, k: usize) {
         if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
             op.flags |= flag::TAKE;
-        } else {
+        } else if self.refused.is_none() {
             unreachable!("a recursion ends with a step of its iteration")
         }
     }
@@ -161,7 +174,7 @@ impl CycleSteps for Steps {
 }
 
 /// Steps of an iteration on S1 from r to q, or (not `fused`) of an application to z, from an empty list.
-fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Vec<Op> {
+fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<Op>> {
     let mut s = steps;
     s.fused = fused;
     let recurses = recursion.kind != Kind::V && s.sections.len() > 1;
@@ -180,7 +193,7 @@ fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Vec<Op> {
             op.flags |= flag::RHO | flag::TURN;
         }
     }
-    s.ops
+    s.refused.map_or(Ok(s.ops), Err)
 }
 
 /// The programs of a factorization, and which of their steps go together.
@@ -214,7 +227,11 @@ impl Crew {
     /// The crew of the grids from `base` on; none where a block would have no row of one, or more places than threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
-        let mut first: Vec<usize> = (0..=members).map(|b| b * k.grids[base].layout.cy / members).collect();
+        let mut first = [0; CLUSTERS[0] as usize + 1];
+        let first = &mut first[..=members];
+        for (b, first) in first.iter_mut().enumerate() {
+            *first = b * k.grids[base].layout.cy / members;
+        }
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
@@ -268,14 +285,15 @@ pub enum Part {
 
 impl Programs {
     /// Room for steps and for parts of rho: those of the longest cycle that may be asked for.
-    pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> (usize, usize) {
+    pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
         let count = |kind| {
             let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
-            let of = |fused| steps_of(Steps::new(sections, grids, schur), fused, &recursion).len();
-            of(false) + if schur { of(true) } else { 0 }
+            let of = |fused| Ok(steps_of(Steps::new(sections, grids, schur)?, fused, &recursion)?.len());
+            Ok(of(false)? + if schur { of(true)? } else { 0 })
         };
-        let ops = if cycle.kind == Some(Kind::V) { count(Kind::V) } else { count(Kind::V).max(count(Kind::Amli)) };
-        (ops, (grids + 2) * MOST_BLOCKS as usize)
+        let plain = count(Kind::V)?;
+        let ops = if cycle.kind == Some(Kind::V) { plain } else { plain.max(count(Kind::Amli)?) };
+        Ok((ops, (grids + 2) * MOST_BLOCKS as usize))
     }
 
     /// Writes the steps down, and sends them.
@@ -336,10 +354,11 @@ impl Programs {
         let wanted = launch::blocks_of_x(&k.first.g);
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
         together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
-        let steps = || Steps { alone: k.ends_early(), ..Steps::new(&k.sections_in_use(), grids, schur) };
-        let mut ops = if schur { steps_of(steps(), true, recursion) } else { Vec::new() };
+        let sections = k.sections_in_use()?;
+        let steps = || Ok(Steps { alone: k.ends_early(), ..Steps::new(&sections, grids, schur)? });
+        let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
         let iteration = 0..ops.len();
-        ops.extend(steps_of(steps(), false, recursion));
+        extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
         let application = iteration.end..ops.len();
         let mut programs = Self { ops, iteration, down: 0, application, together, base, crew, rho_count: 0 };
         let mut ops = std::mem::take(&mut programs.ops);
@@ -711,10 +730,10 @@ impl Packed {
         if plain {
             return Ok(before == Kind::V);
         }
-        let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur);
+        let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur)?;
         let mut live = Live { steps, k: self, stream, failed: None };
         let found = cycle::prepare(&mut live, cycle, 1.0);
-        if let Some(error) = live.failed {
+        if let Some(error) = live.failed.or(live.steps.refused) {
             return Err(error);
         }
         self.set_programs(stream, &found)?;
@@ -733,6 +752,9 @@ struct Live<'a> {
 impl Live<'_> {
     /// Does what was written down.
     fn catch_up(&mut self) -> Result<()> {
+        if let Some(error) = &self.steps.refused {
+            return Err(error.clone());
+        }
         let mut ops = std::mem::take(&mut self.steps.ops);
         if ops.is_empty() {
             return Ok(());

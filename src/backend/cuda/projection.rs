@@ -3,7 +3,7 @@
 
 use super::driver::{Memory, Stream};
 use super::launch::{self, Address, Geometry, ProjectionArgs, Run};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Result, collected, push, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 
@@ -29,11 +29,15 @@ pub struct Projection {
     components: usize,
     sets: Option<[Runs; 2]>,
     means: Option<Memory>,
+    /// Room for the means on the host.
+    seen: Vec<f64>,
 }
+
+/// For errors.
+const RUNS: &str = "the runs of singular components";
 
 /// The runs of `colours`, in order.
 fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<Vec<Run>> {
-    let no_memory = |_| Error::Memory("no memory for the runs of singular components".to_owned());
     let mut runs: Vec<Run> = Vec::new();
     for j in 0..layout.grid.ny {
         let (row, odd_row) = ((j + layout.shift_y) / 2, (j + layout.shift_y) % 2 == 1);
@@ -42,14 +46,14 @@ fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<
             let (low, high) = (columns.start + layout.shift_x, columns.end + layout.shift_x);
             for (colour, start, end) in [(even, low.div_ceil(2), high.div_ceil(2)), (odd, low / 2, high / 2)] {
                 if start < end && colours.contains(&colour) {
-                    runs.try_reserve(1).map_err(no_memory)?;
-                    runs.push(Run {
+                    let run = Run {
                         colour: colour as i32,
                         row: row as i32,
                         start: start as i32,
                         len: (end - start) as i32,
                         component: component as i32,
-                    });
+                    };
+                    push(&mut runs, run, RUNS)?;
                 }
             }
         }
@@ -59,8 +63,8 @@ fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<
 
 impl Runs {
     fn new(stream: &Stream, g: Geometry, runs: &[Run], components: usize, means: Address) -> Result<Self> {
-        let mut start: Vec<u32> = zeroed(components + 1, "the runs of singular components")?;
-        let mut nodes: Vec<f64> = zeroed(components, "the runs of singular components")?;
+        let mut start: Vec<u32> = zeroed(components + 1, RUNS)?;
+        let mut nodes: Vec<f64> = zeroed(components, RUNS)?;
         for run in runs {
             start[run.component as usize + 1] += 1;
             nodes[run.component as usize] += f64::from(run.len);
@@ -68,8 +72,8 @@ impl Runs {
         for k in 0..components {
             start[k + 1] += start[k];
         }
-        let mut next = start.clone();
-        let mut sorted: Vec<u32> = zeroed(runs.len(), "the runs of singular components")?;
+        let mut next = collected(start.iter().copied(), RUNS)?;
+        let mut sorted: Vec<u32> = zeroed(runs.len(), RUNS)?;
         for (k, run) in runs.iter().enumerate() {
             let place = &mut next[run.component as usize];
             sorted[*place as usize] = k as u32;
@@ -80,7 +84,7 @@ impl Runs {
         for k in 0..5 {
             offsets[k + 1] = offsets[k] + sizes[k].next_multiple_of(256);
         }
-        let memory = Memory::zeroed(stream.device(), stream, offsets[5], "the runs of singular components")?;
+        let memory = Memory::zeroed(stream.device(), stream, offsets[5], RUNS)?;
         let at = |k: usize| memory.address + offsets[k] as u64;
         stream.send(at(0), runs)?;
         stream.send(at(1), &sorted)?;
@@ -98,6 +102,7 @@ impl Runs {
             means,
             v: 0,
             restore: 0,
+            center: 0,
         };
         Ok(Self { arguments, memory })
     }
@@ -116,7 +121,8 @@ impl Projection {
             Runs::new(stream, g, &runs, count, means.address)
         };
         let sets = [set(&Colour::ALL)?, set(if schur { &Colour::ALL[2..] } else { &Colour::ALL })?];
-        Ok(Self { components: count, sets: Some(sets), means: Some(means) })
+        let seen = zeroed(4 * count, "means")?;
+        Ok(Self { components: count, sets: Some(sets), means: Some(means), seen })
     }
 
     /// Nothing is projected.
@@ -165,14 +171,31 @@ impl Projection {
     }
 
     /// Component with the largest |sum v| / sum |v|, and both sums.
-    pub fn worst(&self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
-        let (Some(a), Some(means)) = (self.arguments(Nodes::Whole, v), &self.means) else { return Ok((0, 0.0, 0.0)) };
+    pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
+        let Some(a) = self.arguments(Nodes::Whole, v) else { return Ok((0, 0.0, 0.0)) };
         self.sums(stream, &a, false)?;
-        let mut values = vec![0.0f64; 4 * self.components];
-        stream.fetch(&mut values, means.address)?;
-        stream.wait()?;
+        let components = self.components;
+        let values = self.see(stream)?;
         let ratio = |k: usize| values[4 * k].abs() / values[4 * k + 1].max(f64::MIN_POSITIVE);
-        let worst = (0..self.components).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        let worst = (0..components).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
         Ok((worst, values[4 * worst], values[4 * worst + 1]))
+    }
+
+    /// Sum over components of mean(v)^2 sum_i 1 / center_i on what CG works on; the means are spent, but for the kept ones.
+    pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
+        let Some(a) = self.arguments(Nodes::System, v) else { return Ok(0.0) };
+        self.sums(stream, &a, false)?;
+        launch::constant_squares(stream, &ProjectionArgs { center, ..a })?;
+        launch::component_means(stream, &ProjectionArgs { count: self.components as i32, ..a })?;
+        Ok(self.see(stream)?.chunks(4).map(|means| means[0]).sum())
+    }
+
+    /// Waits, and reads the means.
+    fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
+        if let Some(means) = &self.means {
+            stream.fetch(&mut self.seen, means.address)?;
+            stream.wait()?;
+        }
+        Ok(&self.seen)
     }
 }

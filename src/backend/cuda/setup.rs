@@ -11,10 +11,11 @@ use super::projection::Projection;
 use super::staging::{Copies, Job};
 use crate::backend::storage::Storage;
 use crate::backend::{Look, PivotContext, Setup};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::{self, Inspection};
 use crate::grid::layout::{Colour, Layout};
+use crate::grid::outward::{Entry, Outward};
 use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
 use std::mem::offset_of;
 
@@ -42,6 +43,9 @@ fn uniform_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
+/// For errors.
+const ARRAYS: &str = "the list of arrays";
+
 /// A matrix of the device's, fetched for what only the host does.
 pub struct Fetched {
     arrays: Vec<Vec<f64>>,
@@ -50,17 +54,18 @@ pub struct Fetched {
 impl Fetched {
     /// All arrays of `a` in host memory, or nothing where they are there already.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
-        if views(a).iter().all(|v| v.device().is_none()) {
+        let views = views(a)?;
+        if views.iter().all(|v| v.device().is_none()) {
             return Ok(None);
         }
         let mut arrays = Vec::new();
-        for view in views(a) {
+        for view in views {
             let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
             match view.device() {
                 Some(address) => stream.fetch(&mut values, address)?,
                 None => values.copy_from_slice(view.values()),
             }
-            arrays.push(values);
+            push(&mut arrays, values, ARRAYS)?;
         }
         stream.wait()?;
         Ok(Some(Self { arrays }))
@@ -79,9 +84,9 @@ impl Fetched {
     }
 }
 
-fn views<'a>(a: &StencilView<'a>) -> Vec<View<'a>> {
+fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
-    [a.center, a.east, a.north].into_iter().chain(corners).collect()
+    collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
 }
 
 impl Source {
@@ -106,14 +111,15 @@ impl Source {
         let found = *self.findings;
         let nx = a.grid.nx as u64;
         if look.questions.finite && found.not_finite != u64::MAX {
-            let (i, line) = ((found.not_finite % nx) as usize, found.not_finite / nx);
-            let (array, j) = ((line % 5) as usize, (line / 5) as usize);
-            let view = views(a)[array];
+            let (array, i, j) = place_of(found.not_finite, nx);
+            let view = views(a)?[array];
             return Err(Error::NotFinite { name: NAMES[array], value: value(stream, &view, i, j)?, i, j });
         }
         if found.bad_center != u64::MAX {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
-            return Err(inspection::refused_center(value(stream, &a.center, i, j)?, i, j));
+            let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
+            let fetched = Fetched::new(stream, a)?;
+            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a))).unwrap_or(refused));
         }
         let findings = inspection::Findings {
             positive_couplings: found.positive as usize,
@@ -137,6 +143,17 @@ impl Source {
         inspection.finish(&host, look.project)
     }
 
+    /// Couplings that point out of the grid, seen when `a` was copied.
+    pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
+        let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
+        if first == u64::MAX {
+            return Ok(Outward::default());
+        }
+        let (array, i, j) = place_of(first, a.grid.nx as u64);
+        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j };
+        Ok(Outward { counts, first: Some(entry) })
+    }
+
     /// Row sums as M takes them, which eliminations then work on.
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
@@ -156,7 +173,7 @@ impl Source {
     }
 
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
-        let views = views(a);
+        let views = views(a)?;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let on_host = views.iter().filter(|v| v.device().is_none()).count();
         let chunk = match staging {
@@ -168,7 +185,8 @@ impl Source {
             let mut arrays = [0; 5];
             let mut ld = [nx as i64; 5];
             let mut place = staging.map_or(0, |m| m.address);
-            let mut jobs = Vec::with_capacity(on_host);
+            let mut jobs = Vec::new();
+            reserve(&mut jobs, on_host, ARRAYS)?;
             for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
                 *array = match view.device() {
                     Some(address) => {
@@ -198,6 +216,12 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Array, column and row of (j * 5 + array) * nx + i.
+fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
+    let (i, line) = (key % nx, key / nx);
+    ((line % 5) as usize, i as usize, (line / 5) as usize)
 }
 
 /// One entry of an array.
@@ -447,7 +471,7 @@ impl Packed {
             // Rows of the transpose: M^-1 is symmetric.
             stream.send(places.inverse, &inverse)?;
             if places.narrow != 0 {
-                let narrow: Vec<f32> = inverse.iter().map(|v| *v as f32).collect();
+                let narrow = collected(inverse.iter().map(|v| *v as f32), "the remainder's inverse")?;
                 stream.send(places.narrow, &narrow)?;
                 stream.wait()?;
             }

@@ -5,7 +5,7 @@
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
 use crate::backend::cpu::memory::{copies_are_done, copy_past_caches};
 use crate::backend::cpu::team::{Me, Team, give_way};
-use crate::error::Result;
+use crate::error::{Result, push};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -327,7 +327,7 @@ impl Carrier {
     }
 
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
-        self.cut(jobs, to_device);
+        self.cut(jobs, to_device)?;
         for event in &self.copied {
             // Of the run before.
             event.wait()?;
@@ -356,7 +356,7 @@ impl Carrier {
     }
 
     /// Cuts jobs into chunks, short ones where the device waits for the first of them, or the host for the last.
-    fn cut(&mut self, jobs: &[Job], to_device: bool) {
+    fn cut(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
         let all: usize = jobs.iter().map(Job::staged).sum();
         let (mut past, mut first_piece) = (0, 0);
@@ -367,11 +367,12 @@ impl Carrier {
                 let count =
                     near_end.next_multiple_of(PIECE).clamp(SHORT.min(self.chunk), self.chunk).min(job.count - first);
                 let chunk = Chunk { job: number, first, count, first_piece };
-                self.chunks.push(chunk);
+                push(&mut self.chunks, chunk, "copies in chunks")?;
                 first_piece += chunk.pieces();
                 first += count;
                 past += count;
             }
         }
+        Ok(())
     }
 }

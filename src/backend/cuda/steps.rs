@@ -18,8 +18,8 @@ use super::staging::{Copies, Job};
 use super::terms::{Terms, renewal_at};
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
-use crate::backend::{Arrays, Criterion, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps};
-use crate::error::{Error, Result, zeroed};
+use crate::backend::{Arrays, Criterion, ENERGY, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps, SQUARE};
+use crate::error::{Error, Result, reserve, zeroed};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use std::mem::offset_of;
@@ -87,6 +87,10 @@ pub struct Run<'a> {
     /// So has `begin` left `largest`, and nothing since has written it.
     largest_is_zero: bool,
 }
+
+/// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's: values may be
+/// subnormal.
+const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
 /// Scale of b, and whether there is a guess, as in the last solve: the next one most often has the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -494,7 +498,8 @@ impl Packed {
             (true, false, true) => &BODIES_SHORT[..],
             (true, false, false) => &BODIES[..],
         };
-        let mut graphs = Vec::with_capacity(bodies.len());
+        let mut graphs = Vec::new();
+        reserve(&mut graphs, bodies.len(), "recorded loops")?;
         for body in bodies {
             let graph = Loop::record(device, |stream, conditional| {
                 if fused {
@@ -592,6 +597,24 @@ impl PcgSteps for Run<'_> {
         self.step(|s| s.k.advance_residual(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
     }
 
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.scalar(|s| {
+            if s.k.shape.single {
+                // Squares that are not positive are rounding there, whatever p is.
+                return Ok(0.0);
+            }
+            let mut p = s.k.p;
+            if s.k.fused() {
+                // Of the two that are written in turn the last one; black planes are the third and the fourth.
+                let plane = (s.k.shape.vector() * s.k.grids[0].layout.len()) as u64;
+                p = s.k.first.p[0][s.k.scalars.direction as usize].wrapping_sub(2 * plane);
+            }
+            launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..s.k.update(s.k.q, p, 0.0) })?;
+            launch::dot(s.stream, &s.k.dot_args(s.k.q, s.k.q, s.k.system(), offset_of!(Scalars, sum)))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
     fn renews(&self) -> bool {
         self.k.shape.single
     }
@@ -659,10 +682,9 @@ impl PcgSteps for Run<'_> {
         }
     }
 
-    fn iterate(&mut self, test: &LoopTest) -> Option<Result<LoopEnd>> {
+    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
         self.k.recorded.as_ref().filter(|_| self.ahead)?;
-        let end = self.attempt(|s| s.run_loop(test))?;
-        Some(end)
+        self.attempt(|s| s.run_loop(test))
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
@@ -711,8 +733,8 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the recorded loop. The outer result is that of the driver.
-    fn run_loop(&mut self, test: &LoopTest) -> Result<Result<LoopEnd>> {
+    /// Runs the recorded loop.
+    fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
         let lag = self.lag();
         let renewal_at = renewal_at(test.renewal_at, self.k.shape.single);
         let terms = Terms::of(test, self.k.shape.single, lag);
@@ -723,7 +745,11 @@ impl Run<'_> {
         self.ready = Ready::default();
         self.delivered = false;
         let joined = self.joined;
-        let ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
+        let mut ends = self.end_args(Expected { scale: self.scale, guess: false }, How::Loop);
+        let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
+        if !safe {
+            ends.least = f64::INFINITY;
+        }
         loop {
             if !std::mem::take(&mut runs) {
                 let s = &mut *self.k.scalars;
@@ -791,7 +817,8 @@ impl Run<'_> {
             }
             let largest = f64::from_bits(s.largest);
             self.largest_is_zero = joined && s.code == code::PAUSED;
-            self.ready.norm2 = test.confirms.then_some(s.norm2);
+            // Of a pause it is that of the recurred residual.
+            self.ready.norm2 = (test.confirms && s.code != code::PAUSED).then_some(s.norm2);
             self.ready.rhs_loaded = loads && s.code == code::MET;
             let finished = joined && s.code != code::PAUSED;
             let square = if test.preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
@@ -804,11 +831,12 @@ impl Run<'_> {
             self.ready.largest = (!joined || finished).then_some(largest);
             // As in rrb_deliver.
             let met = s.code == code::MET && square.sqrt() <= s.threshold;
-            self.delivered = joined && !self.stored && (met || s.code == code::MAX_ITER) && largest <= ends.limit;
+            let fits = (ends.least..=ends.limit).contains(&largest);
+            self.delivered = joined && !self.stored && (met || s.code == code::MAX_ITER) && fits;
             let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
-            let end = |ending| Ok(Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending }));
+            let end = |ending| Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending });
             let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
-            let broke = |quantity, value, iteration| Ok(Err(Error::Breakdown { quantity, value, iteration }));
+            let broke = |quantity, value| end(LoopEnding::Broken { quantity, value });
             if s.code != code::PAUSED {
                 self.k.taken.rotate_right(1);
                 self.k.taken[0] = iterations - test.iterations;
@@ -825,8 +853,8 @@ impl Run<'_> {
                 code::PAUSED | code::MAX_ITER => end(LoopEnding::Cut),
                 code::MET => end(LoopEnding::Met),
                 code::SPENT | code::SIGMA_VANISHED => end(LoopEnding::Spent),
-                code::RHO_NEGATIVE | code::RHO_BAD => broke("r'M^-1 r", s.sum, iterations),
-                code::SIGMA_BAD => broke("p'Ap", s.sigma, iterations + 1),
+                code::RHO_NEGATIVE | code::RHO_BAD => broke(SQUARE, s.sum),
+                code::SIGMA_BAD => broke(ENERGY, s.sigma),
                 other => Err(Error::Internal(format!("the loop on the device ended with code {other}"))),
             };
         }
@@ -907,6 +935,7 @@ impl Run<'_> {
             input_ld: self.input.1 as i64,
             output_ld: self.output.1 as i64,
             scale: with.scale,
+            least: FAR_FROM_SUBNORMAL * with.scale,
             limit: f64::MAX * with.scale.min(1.0),
             guess: i32::from(with.guess),
             how: how as i32,
@@ -1006,6 +1035,11 @@ impl Run<'_> {
             launch::inspect(self.stream, &look(self.input, if guess { self.output.0 } else { 0 }))?;
         }
         self.fetch().map(|_| ())
+    }
+
+    /// Zeros in four planes, their padding too, which sums go over: iterations that grow without bound leave something there.
+    fn fill(&self, planes: Address) -> Result<()> {
+        self.stream.fill(planes, 0, 32 * self.source.layout.len())
     }
 
     fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
@@ -1130,17 +1164,20 @@ impl RrbSteps for Run<'_> {
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let known = std::mem::take(&mut self.ready).b_norm2;
-        self.scale = scale;
+        (self.scale, self.delivered) = (scale, false);
         if self.joins() {
             return self.load_joined(Expected { scale, guess });
         }
+        self.joined = false;
         self.scalar(|s| {
+            s.fill(s.k.b)?;
             launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
             if guess {
+                s.fill(s.k.x)?;
                 launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
                 launch::residual(s.stream, &s.product(s.k.x, 0))?;
             } else {
-                s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())?;
+                s.fill(s.k.x)?;
                 if let Some(known) = known {
                     // The scale is a power of two.
                     return Ok(known * scale * scale);
@@ -1164,7 +1201,10 @@ impl RrbSteps for Run<'_> {
             self.ready.whole_norm2 = ready.whole_norm2;
             return;
         }
-        self.step(|s| launch::load(s.stream, &s.transfer(s.k.b, s.input, scale)));
+        self.step(|s| {
+            s.fill(s.k.b)?;
+            launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))
+        });
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -1218,6 +1258,10 @@ impl RrbSteps for Run<'_> {
         });
         self.ready.r_is_rhs = true;
         on_red
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        self.scalar(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center))
     }
 
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
@@ -1285,6 +1329,7 @@ impl RrbSteps for Run<'_> {
         if let Some(largest) = self.ready.largest.take() {
             return largest;
         }
+        self.delivered = false;
         self.scalar(|s| {
             s.largest_is_zero = false;
             s.k.forget_largest(s.stream)?;
@@ -1295,19 +1340,21 @@ impl RrbSteps for Run<'_> {
 
     fn shift_means(&mut self, restore: bool) {
         self.ready = Ready::default();
+        self.delivered = false;
         self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
     }
 
     fn clear_solution(&mut self) {
         // With x goes what the loop has made of it and the other vectors, if it has begun; from a guess r is made anew after this.
         let began = self.under_way.take().is_some();
+        self.delivered = false;
         self.step(|s| {
             if let Some(with) = s.expected.filter(|with| began && !with.guess) {
                 s.criterion = None;
                 s.begin(with)?;
                 s.begun = None;
             }
-            s.stream.fill(s.k.x, 0, 32 * s.source.layout.len())
+            s.fill(s.k.x)
         });
     }
 

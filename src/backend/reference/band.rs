@@ -19,8 +19,9 @@ use crate::backend::{Pivot, PivotContext};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::levels::{Embedding, Remainder, WORTH_ENDS};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
+use crate::heap::Counted;
 use crate::isa::for_each_isa;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 for_each_isa! {
     /// Takes a node out: row, its couplings, from those of the first `count` nodes behind it, `rest`, and their excesses.
@@ -223,7 +224,7 @@ pub struct Site {
 /// The ends of a factor, for those who take them out.
 #[derive(Clone)]
 pub struct Ends {
-    pieces: Arc<[Mutex<Piece>; 2]>,
+    pieces: Counted<[Mutex<Piece>; 2]>,
     site: Site,
 }
 
@@ -261,7 +262,7 @@ pub struct Band {
     /// Place of node k in a ringed array.
     place: Vec<usize>,
     /// The second one without nodes, and none in the middle, where there are few.
-    ends: Arc<[Mutex<Piece>; 2]>,
+    ends: Counted<[Mutex<Piece>; 2]>,
     middle: Piece,
 }
 
@@ -309,7 +310,8 @@ impl Band {
         }
         debug_assert_eq!(k, n);
         let [first, last, middle] = pieces;
-        Ok(Self { width, number, place, ends: Arc::new([Mutex::new(first), Mutex::new(last)]), middle })
+        let ends = Counted::new([Mutex::new(first), Mutex::new(last)], "the exact factor")?;
+        Ok(Self { width, number, place, ends, middle })
     }
 
     /// Takes the half stencil `a` (excess form) on the numbered nodes, after [`Ends::clear`]: then come [`Ends::eliminate`] and
@@ -350,7 +352,7 @@ impl Band {
 
     /// The ends.
     pub fn ends(&self, site: Site) -> Ends {
-        Ends { pieces: Arc::clone(&self.ends), site }
+        Ends { pieces: self.ends.clone(), site }
     }
 
     /// Takes out what the ends have left. The node that is named where one is refused is the first of the first end, else of the last

@@ -4,7 +4,7 @@ use crate::backend::blocks::{
     BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, PatchArrays, Swept, Watcher, Work, colour,
     colours,
 };
-use crate::error::{Error, Result, reset};
+use crate::error::{Error, Result, push, reset};
 use crate::grid::block_inverse::{Shape, Stencil};
 use crate::grid::patches::{Cut, Patch};
 
@@ -26,8 +26,7 @@ impl BlockBackend for ReferenceBlocks {
         let Inverse::Dense(values) = inverse else {
             return Err(Error::Internal("the reference backend has dense inverses only".to_owned()));
         };
-        self.inverses.push((shape, values));
-        Ok(())
+        push(&mut self.inverses, (shape, values), "block inverses")
     }
 
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
@@ -242,7 +241,7 @@ impl BlockSteps for One<'_> {
         }
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, scale: f64) -> f64 {
         let mut sum = 0.0;
         for p in self.patches() {
             let patch = &self.blocks.list.patches[p];
@@ -251,7 +250,7 @@ impl BlockSteps for One<'_> {
             for c in 0..patch.cells() {
                 let place = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
                 let r = self.arrays.f(p)[c] - apply(&self.blocks.stencil, self.arrays.u(p), place, (row, plane));
-                sum += r * r;
+                sum += (scale * r) * (scale * r);
                 if let Some(out) = self.arrays.r_mut(p) {
                     out[c] = r;
                 }

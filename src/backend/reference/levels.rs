@@ -10,7 +10,7 @@ use crate::backend::cycle::{self, Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::backend::storage::Storage;
 use crate::backend::sums::dot;
 use crate::backend::{Pivot, PivotContext, Setup};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::grid::levels::{Embedding, Grid, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use std::ops::Range;
@@ -303,6 +303,7 @@ impl NaturalLevels {
     ) -> Result<Self> {
         let local = levels - first_level;
         let mut grids = Vec::new();
+        reserve(&mut grids, local / 2 + 1, "the list of levels")?;
         let (mut g, mut e) = (grid, embedding);
         for _ in 0..=local / 2 {
             grids.push(NaturalGrid::new(g, e)?);
@@ -316,7 +317,8 @@ impl NaturalLevels {
         for (start, recurses) in (0..first_recursion).map(|_| (0, false)).chain(starts().map(|q| (q, true))) {
             let len = if recurses { grids[start].z.len() } else { 0 };
             let vector = || zeroed(len, "a vector of the cycle");
-            sections.push(Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] });
+            let section = Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] };
+            push(&mut sections, section, "sections of the cycle")?;
         }
         Ok(Self {
             grids,

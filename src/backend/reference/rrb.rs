@@ -270,7 +270,7 @@ impl RrbBackend for Reference {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
         let result = program(&mut Run { s: state, arrays, observer });
-        if matches!(result, Err(Error::Breakdown { .. } | Error::Overflow)) {
+        if Outcome::went_astray(&result) {
             // Recursions go over the ring too, where 0 * inf would stay for good.
             state.levels.clear_vectors();
         }
@@ -383,6 +383,10 @@ impl PcgSteps for Run<'_, '_> {
         }
     }
 
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.s.system.iter().map(|&c| (factor * self.s.p[c]) * (factor * self.s.p[c])).sum()
+    }
+
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
         self.observer.iteration(iteration, relative_residual)
     }
@@ -470,6 +474,20 @@ impl RrbSteps for Run<'_, '_> {
             s.b[c] = s.residual_of_row(c);
         }
         s.red.iter().map(|&c| s.b[c] * s.b[c] / s.matrix.diagonal[c]).sum()
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        let s = &mut *self.s;
+        if s.singular.label.is_empty() {
+            return 0.0;
+        }
+        s.singular.sums(&s.system, &s.r);
+        let of = |&c: &usize| {
+            let k = (s.singular.label[c] as usize).checked_sub(1)?;
+            let mean = s.singular.sum[k] / s.singular.count[k];
+            Some(mean * mean / s.matrix.diagonal[c])
+        };
+        s.system.iter().filter_map(of).sum()
     }
 
     fn reduce(&mut self) {

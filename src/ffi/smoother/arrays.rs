@@ -2,7 +2,7 @@
 
 use crate::backend::blocks::{Kept, PatchArrays, Pointers};
 use crate::backend::cuda::driver::{Space, space_of};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, collected, reserve, zeroed};
 use crate::grid::patches::Patch;
 use crate::solver::smoother::Smoother;
 
@@ -193,12 +193,16 @@ pub fn check_spaces(
             return Err(wrong("where the first patch's u is: all arrays of a call in one space".to_owned()));
         }
     }
-    known.addresses.try_reserve(all().count()).map_err(|_| Error::Memory("no memory for addresses".to_owned()))?;
+    reserve(&mut known.addresses, all().count(), ADDRESSES)?;
     known.addresses.extend(all().map(|a| a.1));
     (known.memory, known.resident) = (memory, resident);
     known.on_device = matches!(first, Some(Space::Device(_)));
     Ok(known.on_device)
 }
+
+/// For errors.
+const RESIDENT: &str = "resident patches";
+const ADDRESSES: &str = "addresses of patches";
 
 /// The library's own copies of u and f: on the device, or on the host.
 pub struct Resident {
@@ -211,19 +215,21 @@ pub struct Resident {
 
 impl Resident {
     pub fn new(core: &mut Smoother) -> Result<Self> {
-        let mut arrays = Vec::new();
+        let mut arrays: Vec<Vec<f64>> = Vec::new();
         let kept = if core.device().is_some() {
             core.keep_arrays()?
         } else {
             let patches = core.patches();
+            reserve(&mut arrays, 2 * patches.len(), RESIDENT)?;
             for len in patches.iter().map(Patch::ghosted).chain(patches.iter().map(Patch::cells)) {
-                arrays.push(zeroed(len, "resident patches")?);
+                arrays.push(zeroed(len, RESIDENT)?);
             }
             let (u, f) = arrays.split_at_mut(patches.len());
-            let pointers = |arrays: &mut [Vec<f64>]| arrays.iter_mut().map(Vec::as_mut_ptr).collect();
-            Kept { u: pointers(u), f: pointers(f) }
+            let pointers = |arrays: &mut [Vec<f64>]| collected(arrays.iter_mut().map(Vec::as_mut_ptr), ADDRESSES);
+            Kept { u: pointers(u)?, f: pointers(f)? }
         };
-        Ok(Self { arrays, f: kept.f.iter().map(|p| p.cast_const()).collect(), u: kept.u, f_mut: kept.f })
+        let f = collected(kept.f.iter().map(|p| p.cast_const()), ADDRESSES)?;
+        Ok(Self { arrays, f, u: kept.u, f_mut: kept.f })
     }
 
     pub fn bytes(&self) -> usize {

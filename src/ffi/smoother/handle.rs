@@ -4,11 +4,12 @@ use super::arrays::{Extent, Given, Known, Resident, Tables, check_arrays, check_
 use super::watch::Watch;
 use crate::backend;
 use crate::backend::blocks::{BlockBackend, PatchArrays, Place, Pointers, Swept, Watcher};
-use crate::error::{Error, RRB_OK, RRB_STOPPED, Result};
-use crate::ffi::settings::{Handle, Settings};
+use crate::error::{Error, RRB_OK, RRB_STOPPED, Result, collected, reserve};
+use crate::ffi::settings::{Handle, Settings, check_array};
 use crate::ffi::{environment, smoother_ghost_fn};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::Patch;
+use crate::heap::boxed;
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::StopReason;
 use crate::solver::smoother::{Machine, Smoother, relative};
@@ -41,6 +42,9 @@ const NO_PATCHES: &str = "smoother_set_patches must come before this call";
 const FAILED: &str = "the last smoother_set_patches failed: it must succeed before this call";
 const CHANGED: &str = "an option that acts at set_patches has changed: smoother_set_patches must come before this call";
 pub(super) const NOT_UPLOADED: &str = "u and f are NULL: smoother_upload must come before this call";
+
+/// For errors.
+const PATCHES: &str = "lists of patches";
 
 /// Cells per side of a block at most.
 const MOST_BLOCK: i64 = 8;
@@ -99,18 +103,15 @@ impl smoother_handle {
         if count < 0 {
             return Err(Error::Dimension(format!("count must be at least 0, got {count}")));
         }
-        if count > 0 && lower.is_null() {
-            return Err(Error::Null("lower"));
-        }
-        if count > 0 && size.is_null() {
-            return Err(Error::Null("size"));
+        if count > 0 {
+            check_array("lower", lower)?;
+            check_array("size", size)?;
         }
         let mut patches: Vec<Patch> = Vec::new();
-        let no_memory = |_| Error::Memory(format!("no memory for {count} patches"));
-        patches.try_reserve_exact(count as usize).map_err(no_memory)?;
+        reserve(&mut patches, count as usize, PATCHES)?;
         let mut cells = 0usize;
         for p in 0..count as usize {
-            // SAFETY: neither is NULL, and p < count.
+            // SAFETY: neither is NULL, both are aligned, and p < count.
             let (lower, size) = unsafe { (*lower.add(p), *size.add(p)) };
             let patch = checked_patch(p, lower, size)?;
             cells = cells
@@ -120,8 +121,7 @@ impl smoother_handle {
             patches.push(patch);
         }
         self.extents.clear();
-        let room = 3 * patches.len();
-        self.extents.try_reserve(room).map_err(|_| Error::Memory(format!("no memory for {room} addresses")))?;
+        reserve(&mut self.extents, 3 * patches.len(), "addresses of patches")?;
 
         let start = Instant::now();
         let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
@@ -183,21 +183,22 @@ impl smoother_handle {
                 None => return Err(Error::State(NOT_UPLOADED.to_owned())),
             }
         } else {
-            if tables.u.is_null() {
-                return Err(Error::Null("u"));
+            check_array("u", tables.u)?;
+            if let Some(f) = tables.f {
+                check_array("f", f)?;
             }
-            // SAFETY: not NULL, and the caller gave a pointer per patch.
+            // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
             let u = unsafe { std::slice::from_raw_parts(tables.u, count) };
             let f = match tables.f {
                 None => &[][..],
-                Some(f) if f.is_null() => return Err(Error::Null("f")),
                 // SAFETY: as above.
                 Some(f) => unsafe { std::slice::from_raw_parts(f, count) },
             };
             Pointers { u, f, r: &[] }
         };
         if let Some(r) = tables.r {
-            // SAFETY: not NULL, and the caller gave a pointer per patch.
+            check_array("r", r)?;
+            // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
             pointers.r = unsafe { std::slice::from_raw_parts(r, count) };
         }
         check_arrays(patches, &pointers, true, &mut self.extents)?;
@@ -231,7 +232,13 @@ impl smoother_handle {
         let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let patches = &list.patches[..];
-        // SAFETY: where not NULL, the caller gave a pointer per patch; u is not written through the other type.
+        if !u.is_null() {
+            check_array("u", u)?;
+        }
+        if !f.is_null() {
+            check_array("f", f)?;
+        }
+        // SAFETY: where not NULL, aligned, and the caller gave a pointer per patch; u is not written through the other type.
         let (u, f) = unsafe {
             (
                 if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u.cast::<*mut f64>(), patches.len()) },
@@ -242,42 +249,32 @@ impl smoother_handle {
         let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
         check_spaces(spaces, &Pointers { u, f, r: &[] }, false, &mut self.known)?;
         core.use_stream(self.settings.stream as usize)?;
-        let lengths: Vec<(usize, usize)> = patches.iter().map(|p| (p.ghosted(), p.cells())).collect();
         if self.resident.is_none() {
             self.resident = Some(Resident::new(core)?);
         }
         let Some(resident) = &self.resident else { return Ok(()) };
-        let u = resident.u.iter().zip(u).zip(&lengths).map(|((to, from), len)| (*to, from.cast_const(), len.0));
-        let f = resident.f_mut.iter().zip(f).zip(&lengths).map(|((to, from), len)| (*to, *from, len.1));
-        let copies: Vec<_> = u.chain(f).collect();
-        copy_all(core, &copies)
+        let u = resident.u.iter().zip(u).zip(patches).map(|((to, from), p)| (*to, from.cast_const(), p.ghosted()));
+        let f = resident.f_mut.iter().zip(f).zip(patches).map(|((to, from), p)| (*to, *from, p.cells()));
+        copy_all(core, &collected(u.chain(f), PATCHES)?)
     }
 
     /// # Safety
     /// The table must be NULL or hold a pointer per patch.
     pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
         self.check_fresh()?;
-        if u.is_null() {
-            return Err(Error::Null("u"));
-        }
+        check_array("u", u)?;
         let core = self.core.as_mut().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let list = core.list().ok_or_else(|| Error::State(NO_PATCHES.to_owned()))?;
         let patches = &list.patches[..];
         let resident = self.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
-        // SAFETY: not NULL, and the caller gave a pointer per patch.
+        // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
         let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
         check_arrays(patches, &Pointers { u, f: &[], r: &[] }, true, &mut self.extents)?;
         let spaces = (core.device(), self.settings.options.int(opt::MEMORY));
         check_spaces(spaces, &Pointers { u, f: &[], r: &[] }, false, &mut self.known)?;
-        let copies: Vec<_> = resident
-            .u
-            .iter()
-            .zip(u)
-            .zip(patches)
-            .map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()))
-            .collect();
+        let copies = resident.u.iter().zip(u).zip(patches).map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()));
         core.use_stream(self.settings.stream as usize)?;
-        copy_all(core, &copies)
+        copy_all(core, &collected(copies, PATCHES)?)
     }
 }
 
@@ -287,15 +284,16 @@ impl Handle for smoother_handle {
     }
 
     fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
-        let next = self.settings.changed(change, |_| Ok(()))?;
+        let changed = self.settings.changed(change, |_| Ok(()))?;
+        let next = &changed.options;
         if !next.same_setup(&self.settings.options) && self.stale.is_none() {
             self.stale = Some(CHANGED);
         }
         if let (None, Some(core)) = (self.stale, &mut self.core) {
             core.use_stream(self.settings.stream as usize)?;
-            core.prepare(&next)?;
+            core.prepare(next)?;
         }
-        self.settings.options = next;
+        self.settings.take(changed);
         Ok(())
     }
 
@@ -336,11 +334,14 @@ impl Handle for smoother_handle {
     }
 }
 
+/// For errors.
+const BACKEND: &str = "a backend";
+
 /// Concrete backends are named here and nowhere else in this family.
 fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
     Ok(match place {
-        Place::Reference => Box::new(backend::reference::ReferenceBlocks::default()),
-        Place::Cpu(threads) => Box::new(backend::cpu::CpuBlocks::new(threads)),
-        Place::Cuda(device) => Box::new(backend::cuda::CudaBlocks::new(device)?),
+        Place::Reference => boxed(backend::reference::ReferenceBlocks::default(), BACKEND)?,
+        Place::Cpu(threads) => boxed(backend::cpu::CpuBlocks::new(threads)?, BACKEND)?,
+        Place::Cuda(device) => boxed(backend::cuda::CudaBlocks::new(device)?, BACKEND)?,
     })
 }

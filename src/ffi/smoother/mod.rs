@@ -10,7 +10,7 @@ mod watch;
 pub use handle::smoother_handle;
 
 use super::guard::{entry, entry_ok};
-use super::settings::{self, checked};
+use super::settings::{self, check_array, checked};
 use super::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
 use crate::error::{Error, RRB_OK, RRB_STOPPED};
 use arrays::Tables;
@@ -38,14 +38,12 @@ pub unsafe extern "C" fn smoother_create(
     out: *mut *mut smoother_handle,
 ) -> rrb_status {
     let make = || {
-        if stencil.is_null() {
-            return Err(Error::Null("stencil"));
-        }
+        check_array("stencil", stencil)?;
         if ![7, 27].contains(&stencil_points) {
             let (name, value) = ("stencil_points", stencil_points.to_string());
             return Err(Error::Range { name, value, allowed: "be 7 or 27".to_owned() });
         }
-        // SAFETY: not NULL, and the caller gave that many values.
+        // SAFETY: not NULL, aligned, and the caller gave that many values.
         let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };
         smoother_handle::new(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
@@ -84,7 +82,8 @@ pub unsafe extern "C" fn smoother_set_patches(
 /// renews them, and the next call does so itself. With u and f
 /// NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
 /// monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
-/// no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts),
+/// no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts;
+/// and a residual for the monitor that is too large for a double: u is then as the sweeps before have left it),
 /// `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
 /// on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
 /// groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
@@ -149,9 +148,11 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 }
 
 /// r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
-/// over all patches, the same bits for any number of threads. No other value of u is written. r may be NULL, and norm2
+/// over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
+/// scaled, in a second pass. No other value of u is written. r may be NULL, and norm2
 /// too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
-/// the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`. Returns `RRB_STOPPED` where the ghost
+/// the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a
+/// double; with `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost
 /// function asked. Cost: 16 bytes a cell, 24 with r.
 ///
 /// # Safety
@@ -277,7 +278,8 @@ pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, va
 }
 
 /// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
-/// Errors: as for `smoother_set_int`, and `RRB_ERR_IO` for a log file that cannot be opened.
+/// Errors: as for `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
+/// cannot be opened.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.

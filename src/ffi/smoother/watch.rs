@@ -2,7 +2,7 @@
 
 use crate::backend::blocks::Watcher;
 use crate::error::{Error, Result};
-use crate::ffi::guard::quietly;
+use crate::ffi::guard::callback;
 use crate::ffi::log::Log;
 use crate::ffi::{rrb_monitor_fn, smoother_ghost_fn};
 use crate::report::History;
@@ -39,10 +39,10 @@ impl Watcher for Watch<'_> {
     }
 
     fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool {
-        let Some(callback) = self.ghost_fill else { return false };
+        let Some(ghost_fill) = self.ghost_fill else { return false };
         let user = self.ghost_user;
         // SAFETY: the caller of `smoother_set_ghost_fill` gave a function of this signature that accepts `user`.
-        let answer = quietly(|| Ok(unsafe { callback(user, sweep, u.as_ptr()) }));
+        let answer = callback(|| unsafe { ghost_fill(user, sweep, u.as_ptr()) });
         self.answer("the ghost function", answer)
     }
 
@@ -58,7 +58,7 @@ impl Watcher for Watch<'_> {
         let Some(monitor) = self.monitor else { return false };
         let user = self.monitor_user;
         // SAFETY: the caller of `smoother_set_monitor` gave a function of this signature that accepts `user`.
-        let answer = quietly(|| Ok(unsafe { monitor(user, sweep as i64, relative_residual) }));
+        let answer = callback(|| unsafe { monitor(user, sweep as i64, relative_residual) });
         self.answer("the monitor", answer)
     }
 }

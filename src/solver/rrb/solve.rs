@@ -21,15 +21,19 @@ pub struct Control<'a> {
     max_iter: usize,
     check_input: bool,
     check_compatibility: bool,
-    /// Of the matrix; looked at for guesses alone.
+    /// Of the matrix; looked at for guesses far off and solutions too small for a double.
     center_max: f64,
     /// Sweeps in f32.
     short: bool,
+    /// M is definite: recursions alone may make another.
+    definite: bool,
+    /// At most so many nodes.
+    nodes: usize,
     components: &'a Components,
 }
 
 impl<'a> Control<'a> {
-    pub fn new(options: &Options, inspection: &'a Inspection, short: bool) -> Self {
+    pub fn new(options: &Options, inspection: &'a Inspection, short: bool, definite: bool, nodes: usize) -> Self {
         Self {
             norm: if options.int(opt::NORM) == 0 { Norm::True2 } else { Norm::Preconditioned },
             reference_initial: options.int(opt::REFERENCE) == 1,
@@ -40,6 +44,8 @@ impl<'a> Control<'a> {
             check_compatibility: options.int(opt::CHECK_COMPATIBILITY) != 0,
             center_max: inspection.findings.center_max,
             short,
+            definite,
+            nodes,
             components: &inspection.components,
         }
     }
@@ -53,6 +59,17 @@ impl<'a> Control<'a> {
         !self.singular() && self.norm == Norm::True2
     }
 
+    /// What rounding to multiples of the smallest number may change of the tested norm of b - A x.
+    fn lost_in_store(&self) -> f64 {
+        let nodes = self.nodes as f64;
+        match self.norm {
+            // Half a unit of x in every row, whose magnitudes sum to two centers.
+            Norm::True2 => SMALLEST * self.center_max * nodes.sqrt(),
+            // e'A M^-1 A e <= lambda e'A e for an error e; M^-1 A has eigenvalues of a few units.
+            Norm::Preconditioned => SMALLEST * (self.center_max * nodes).sqrt(),
+        }
+    }
+
     fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -63,6 +80,7 @@ impl<'a> Control<'a> {
             futile: if checks { FUTILE } else { 0.0 },
             vanishing: if self.short { FAR_IN_F32.recip() } else { SQUARES_VANISH },
             baseless: PROJECTED_TO_ZERO,
+            lost: self.lost_in_store() / LEAST_TOLD,
             renewal: RENEWAL,
             near: NEAR,
             renewal_at: RENEWAL_ITERATIONS,
@@ -91,9 +109,9 @@ const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
-    // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top, and
-    // what meets the test is looked at on that.
-    let checks = s.eliminates();
+    // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top. On a
+    // singular system x is shifted to the guess's means in the end. What meets the test is looked at as it is returned.
+    let checks = s.eliminates() || c.singular();
     let criterion = c.criterion(checks);
     if !c.singular() {
         s.expect(&criterion);
@@ -127,10 +145,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         s.project_rhs();
         rhs_norm = s.rhs_norm2().sqrt();
         if rhs_norm <= PROJECTED_TO_ZERO * given.sqrt() {
-            s.clear_solution();
-            s.shift_means(true);
-            s.store(scale);
-            return Ok(Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() });
+            return constant_solution(s, c, &criterion, scale, given.sqrt());
         }
     }
 
@@ -141,6 +156,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         None => rhs_norm,
     };
     finite("|b - A x|", initial)?;
+    let rest = initial;
     if begun.is_none() {
         s.reduce();
     }
@@ -151,13 +167,21 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if c.norm == Norm::Preconditioned {
         s.residual_from_rhs();
         size = s.residual_norm2().sqrt();
+        let constant = s.constant_square().sqrt();
         rhs_norm = preconditioned_norm(s, c)?;
+        if rhs_norm < PROJECTED_TO_ZERO * constant {
+            // S1 is left with constants alone.
+            size = 0.0;
+        }
         let of_guess = if far {
             initial = far_norm(s, c, scale, initial)?;
             f64::INFINITY
         } else if guess {
-            let norm2 = s.residual();
-            initial = preconditioned_norm(s, c)?;
+            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the guess.
+            let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
+            let constant = s.constant_square();
+            let of_rest = preconditioned_norm(s, c)?;
+            initial = (of_rest * of_rest + constant).sqrt();
             norm2.sqrt()
         } else {
             initial = rhs_norm;
@@ -180,28 +204,39 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         rounding,
         vanishing: rounding.max(criterion.vanishing(given.sqrt())),
         confirms: !checks,
+        center_max: c.center_max,
+        definite: c.definite,
     };
-    if c.max_iter == 0 && checks && c.norm == Norm::Preconditioned && initial <= test.threshold {
-        // Of x as it stays, with the guess's red values.
-        initial = returned_residual(s, c, scale);
-    }
+    // What is tested is r of S1, whatever the guess's red values are; of x as it stays they count.
+    let of_guess = |s: &mut dyn RrbSteps| match c.norm {
+        Norm::Preconditioned if s.eliminates() => norm_as_given(s, c, scale, guess, far.then_some(rest)),
+        _ => initial,
+    };
+    let fit = Fit::new(c, scale, inputs.rhs_max);
     let outcome = |iterations, reason, norm| Outcome {
         iterations,
-        reason,
+        reason: match reason {
+            // However it came to that.
+            StopReason::MaxIter | StopReason::Stagnated if norm + fit.lost <= test.threshold => StopReason::Converged,
+            _ => reason,
+        },
         initial_residual: relative(initial),
         final_residual: relative(norm),
     };
 
     let stop = s.observe(0, relative(initial));
     let met = initial <= test.threshold;
-    if met && (c.norm == Norm::True2 || c.max_iter == 0) {
+    if met && c.norm == Norm::True2 {
         return Ok(outcome(0, StopReason::InitialGuess, initial));
     }
-    if stop && !met {
-        return Ok(outcome(0, StopReason::Monitor, initial));
-    }
-    if c.max_iter == 0 {
-        return Ok(outcome(0, StopReason::MaxIter, initial));
+    if c.max_iter == 0 || stop {
+        let norm = of_guess(s);
+        let reason = match norm <= test.threshold {
+            true => StopReason::InitialGuess,
+            false if stop => StopReason::Monitor,
+            false => StopReason::MaxIter,
+        };
+        return Ok(outcome(0, reason, norm));
     }
 
     if far {
@@ -219,7 +254,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, test.threshold);
     // Of the iterate that is with the caller already, in place of the guess, which was worse.
     let mut kept = f64::INFINITY;
-    let fits = |largest: f64| largest.is_finite() && largest <= f64::MAX * scale.min(1.0);
+    let fits = |largest: f64, norm: f64| fit.check(largest, norm.max(test.threshold)).is_ok();
     // On a singular system rounding leaves the recurred residual a constant, too.
     let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
     let futile = (criterion.futile * rhs_norm).max(if checks { constant } else { 0.0 });
@@ -233,7 +268,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
             } else {
                 largest = returned(s, c);
             }
-            let better = norm < best.min(initial) && fits(largest);
+            let better = norm < best.min(initial) && fits(largest, norm);
             better.then(|| {
                 s.store(scale);
                 norm
@@ -241,8 +276,10 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         };
         let mut best = Kept { norm: kept, restarts, keep: &mut keep };
         end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
-            // The caller has an iterate: nothing else may be said.
-            Err(Error::Breakdown { quantity, iteration, .. }) if best.norm < f64::INFINITY => {
+            // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
+            Err(Error::Breakdown { quantity, iteration, value })
+                if best.norm < f64::INFINITY || astray(c, value, iteration) =>
+            {
                 let iterations = done_before(quantity, iteration);
                 PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated }
             }
@@ -250,23 +287,26 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         };
         (kept, restarts) = (best.norm, best.restarts);
         if !checks {
+            if end.reason == StopReason::Converged && end.norm + fit.lost > test.threshold {
+                end.reason = StopReason::Stagnated;
+            }
             break returned(s, c);
         }
         let recurred = end.norm;
         let largest;
         (largest, end.norm) = completed(s, c, scale);
-        if end.norm <= test.threshold {
+        if end.norm + fit.lost <= test.threshold {
             end.reason = StopReason::Converged;
             break largest;
         }
-        let lost = !fits(largest) || end.norm.is_nan();
+        let lost = !fits(largest, end.norm) || end.norm.is_nan();
         if end.reason != StopReason::Converged || lost || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
             if end.reason == StopReason::Converged {
                 end.reason = StopReason::Stagnated;
             }
             break largest;
         }
-        if end.norm < kept.min(initial) && fits(largest) {
+        if end.norm < kept.min(initial) && fits(largest, end.norm) {
             s.store(scale);
             kept = end.norm;
         }
@@ -281,7 +321,7 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     if end.reason != StopReason::Converged && better(kept) {
         return Ok(outcome(end.iterations, end.reason, kept));
     }
-    if end.reason == StopReason::Stagnated && better(initial) {
+    if (end.reason == StopReason::Stagnated || !end.norm.is_finite()) && better(initial) {
         // Nothing better than the guess was found: x as given.
         if !checks || c.norm == Norm::True2 {
             return Ok(outcome(end.iterations, end.reason, initial));
@@ -289,17 +329,24 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         // That is said of its black values: with the red ones that belong to them.
         (largest, end.norm) = complete_guess(s, c, scale, guess);
     }
-    if !fits(largest) {
-        if kept < f64::INFINITY {
-            return Ok(outcome(end.iterations, StopReason::Stagnated, kept));
-        }
-        return Err(Error::Overflow);
+    if let Err(error) = fit.check(largest, end.norm.max(test.threshold)) {
+        return if kept < f64::INFINITY {
+            Ok(outcome(end.iterations, StopReason::Stagnated, kept))
+        } else {
+            Err(error)
+        };
     }
     s.store(scale);
     if end.iterations == 0 && end.reason == StopReason::Converged && !far {
         end.reason = StopReason::InitialGuess;
     }
     Ok(outcome(end.iterations, end.reason, end.norm))
+}
+
+/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the preconditioned
+/// norm the residual of the guess could not be told then: vectors of M hold infinities.
+fn astray(c: &Control, value: f64, iteration: usize) -> bool {
+    c.norm == Norm::True2 && !value.is_finite() && iteration > 1
 }
 
 /// x as it is returned, with its red values and the means of the guess. Returns max |x|, NaN if any value is.
@@ -338,14 +385,68 @@ fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
 }
 
 /// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose rounding
-/// would be started from. Returns <r, r>.
+/// would be started from. Where CG runs on A, that itself. Returns <r, r>.
 fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
+    if !s.eliminates() {
+        return s.residual();
+    }
     s.rhs_to_residual();
     s.reduce();
     let norm2 = s.residual_from_rhs();
     reduce_again(s, c, scale);
     norm2
+}
+
+/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for what is left
+/// of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is no worse stays.
+fn constant_solution(
+    s: &mut dyn RrbSteps,
+    c: &Control,
+    criterion: &Criterion,
+    scale: f64,
+    given: f64,
+) -> Result<Outcome> {
+    let initial = returned_residual(s, c, scale);
+    s.clear_solution();
+    s.shift_means(true);
+    let norm = returned_residual(s, c, scale);
+    finite("|b - A x|", initial + norm)?;
+    let of_given = match c.norm {
+        Norm::True2 => given,
+        Norm::Preconditioned => given / c.center_max.sqrt(),
+    };
+    let reference = if c.reference_initial && initial > PROJECTED_TO_ZERO * of_given { initial } else { of_given };
+    let threshold = criterion.threshold(reference, scale);
+    s.observe(0, initial / reference);
+    let stays = norm > threshold && initial <= norm;
+    if !stays {
+        s.store(scale);
+    }
+    let last = if stays { initial } else { norm };
+    Ok(Outcome {
+        iterations: 0,
+        reason: match last <= threshold {
+            true if stays => StopReason::InitialGuess,
+            true => StopReason::ZeroRhs,
+            false => StopReason::Stagnated,
+        },
+        initial_residual: initial / reference,
+        final_residual: last / reference,
+    })
+}
+
+/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down by
+/// that: sweeps in f32 hold no more. x and b here are spent.
+fn norm_as_given(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
+    let unit = far.map_or(1.0, power_of_two_below);
+    // Red values, too, which a start may leave out.
+    s.one_by_one();
+    s.load(scale / unit, guess);
+    if !guess {
+        s.clear_solution();
+    }
+    unit * returned_residual(s, c, scale / unit)
 }
 
 /// x = the guess, which the caller still has, with red values that solve their rows: max |x| and its residual's norm.
@@ -409,7 +510,11 @@ pub fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         s.shift_means(false);
         largest = s.solution_max();
     }
-    store_finite(s, largest, scale)?;
+    check_overflow(largest, scale)?;
+    if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
+        return Err(Error::Underflow { output: "z", input: ("r", inputs.rhs_max), center: c.center_max });
+    }
+    s.store(scale);
     Ok(Outcome::default())
 }
 
@@ -418,17 +523,51 @@ fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
-/// output = x / scale, or nothing where that fits no double; `largest`: max |x|.
+/// output = x / scale, or nothing where that overflows; `largest`: max |x|.
 pub fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()> {
-    if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
-        s.store(scale);
+    check_overflow(largest, scale)?;
+    s.store(scale);
+    Ok(())
+}
+
+fn check_overflow(largest: f64, scale: f64) -> Result<()> {
+    if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) { Ok(()) } else { Err(Error::Overflow) }
+}
+
+/// Whether x / scale fits the caller's numbers.
+struct Fit {
+    scale: f64,
+    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest number.
+    lost: f64,
+    /// max |b|, as given, and max |center|.
+    input: f64,
+    center: f64,
+}
+
+/// The smallest number above zero.
+const SMALLEST: f64 = f64::from_bits(1);
+
+impl Fit {
+    fn new(c: &Control, scale: f64, input: f64) -> Self {
+        let lost = c.lost_in_store() * scale;
+        Self { scale, lost, input, center: c.center_max }
+    }
+
+    /// `largest`: max |x|; `norm`: what the residual may be without another being told.
+    fn check(&self, largest: f64, norm: f64) -> Result<()> {
+        check_overflow(largest, self.scale)?;
+        let told = self.lost <= LEAST_TOLD * norm;
+        if largest > 0.0 && (largest < f64::MIN_POSITIVE * self.scale || !told) {
+            return Err(Error::Underflow { output: "x", input: ("b", self.input), center: self.center });
+        }
         Ok(())
-    } else {
-        Err(Error::Overflow)
     }
 }
 
-/// center * guess > limit * b, where no product need fit a double. The host may trap what makes infinities: no log2(0).
+/// Part of a residual that rounding of x may change without its being told.
+const LEAST_TOLD: f64 = 1.0 / 256.0;
+
+/// center * guess > limit * b, where no product need fit a double.
 fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
     guess > 0.0 && center.log2() + guess.log2() > limit.log2() + b.log2()
 }
@@ -455,10 +594,11 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square rounding.
+/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square rounding; where
+/// M is definite no other is seen.
 fn preconditioned_norm(s: &mut dyn RrbSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
-    Ok(not_negative("r'M^-1 r", if c.singular() { rho.abs() } else { rho }, 0)?.sqrt())
+    Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
 /// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is

@@ -1,0 +1,119 @@
+//! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means something by them.
+
+use super::stencil::StencilView;
+use crate::error::Error;
+use std::fmt;
+
+/// The arrays that have such entries, in order.
+pub const ARRAYS: [&str; 4] = ["east", "north", "northeast", "northwest"];
+
+/// Entries that point out of the grid and are not zero; NaN, with which a caller marks what is not set, is none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outward {
+    /// How many, of each array.
+    pub counts: [usize; 4],
+    /// The first one: row by row, in a row array by array.
+    pub first: Option<Entry>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Number of its array.
+    pub array: usize,
+    /// The entry.
+    pub value: f64,
+    /// Column.
+    pub i: usize,
+    /// Row.
+    pub j: usize,
+}
+
+impl Outward {
+    /// Of a matrix on the host.
+    pub fn of(a: &StencilView) -> Self {
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        let corners = a.corners.unzip();
+        // Array, and the column that points out of the grid in every row; in the last one all of `north` and the corners do.
+        let arrays =
+            [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
+        let mut found = Self::default();
+        for j in 0..ny {
+            for (array, (view, edge)) in arrays.iter().enumerate() {
+                let Some(view) = view else { continue };
+                let all = array > 0 && j + 1 == ny;
+                let (start, end) = if all { (0, nx) } else { edge.map_or((0, 0), |i| (i, i + 1)) };
+                for (i, &value) in (start..end).zip(&view.row(j)[start..end]) {
+                    if value != 0.0 && !value.is_nan() {
+                        found.counts[array] += 1;
+                        found.first = found.first.or(Some(Entry { array, value, i, j }));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// None is there.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Where they are refused.
+    pub fn refuse(&self) -> Result<(), Error> {
+        match self.first {
+            None => Ok(()),
+            Some(Entry { array, value, i, j }) => Err(Error::Outward { name: ARRAYS[array], value, i, j }),
+        }
+    }
+}
+
+impl fmt::Display for Outward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        for (name, count) in ARRAYS.iter().zip(self.counts).filter(|(_, count)| *count > 0) {
+            write!(f, "{before}{name} has {count} {}", if count == 1 { "entry" } else { "entries" })?;
+            before = ", ";
+        }
+        write!(f, " that point out of the grid; they are ignored: is the grid periodic?")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::levels::Grid;
+    use super::super::stencil::View;
+    use super::*;
+
+    /// Every entry that `StencilView` does not read points outwards, and no other.
+    #[test]
+    fn what_is_not_read() {
+        for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
+            let grid = Grid { nx, ny };
+            let ld = nx + 1;
+            let values: Vec<f64> = (0..ny * ld).map(|k| if k % ld < nx { -1.0 } else { f64::NAN }).collect();
+            let view = |name| View::new(name, &values, grid, ld);
+            let [center, east, north, ne, nw] = ["center", "east", "north", "northeast", "northwest"].map(view);
+            for corners in [None, Some((ne, nw))] {
+                let a = StencilView { grid, center, east, north, corners };
+                let found = Outward::of(&a);
+                let read = |array: usize| (0..ny).map(|j| a.entries(j)[array].2.len()).sum::<usize>();
+                let expected: [usize; 4] =
+                    std::array::from_fn(|k| if k < 2 || corners.is_some() { nx * ny - read(k + 1) } else { 0 });
+                assert_eq!(found.counts, expected);
+                let first = Entry { array: 0, value: -1.0, i: nx - 1, j: 0 };
+                assert_eq!(found.first, Some(first), "east of the first row comes first");
+            }
+        }
+        let zeros = [0.0, -0.0, f64::NAN, -f64::NAN];
+        let grid = Grid { nx: 2, ny: 2 };
+        let view = |name| View::new(name, &zeros, grid, 2);
+        let a = StencilView { grid, center: view("center"), east: view("east"), north: view("north"), corners: None };
+        assert_eq!(Outward::of(&a), Outward::default());
+        let said = Outward { counts: [200, 0, 3, 0], first: None }.to_string();
+        assert_eq!(
+            said,
+            "east has 200 entries, northeast has 3 entries that point out of the grid; they are ignored: is the grid periodic?"
+        );
+    }
+}

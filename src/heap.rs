@@ -1,0 +1,115 @@
+//! Values on the heap whose making can fail, as `Box::new` and `Arc::new` cannot: the host program must survive a full
+//! machine. A leaf.
+
+use crate::error::{Result, collected};
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// A box, or [`NoMemory`](crate::error::Error::NoMemory) naming what it was for.
+pub fn boxed<T>(value: T, what: &'static str) -> Result<Box<T>> {
+    let one = Box::into_raw(collected([value], what)?.into_boxed_slice());
+    // SAFETY: a slice of one value lies in memory as the value does, and was a box until just now.
+    Ok(unsafe { Box::from_raw(one.cast::<T>()) })
+}
+
+/// A value with several owners, as in an `Arc`.
+pub struct Counted<T> {
+    inner: NonNull<Inner<T>>,
+}
+
+struct Inner<T> {
+    owners: AtomicUsize,
+    value: T,
+}
+
+// SAFETY: owners share the value, and whoever is the last one drops it.
+unsafe impl<T: Send + Sync> Send for Counted<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Counted<T> {}
+
+impl<T> Counted<T> {
+    /// The first owner.
+    pub fn new(value: T, what: &'static str) -> Result<Self> {
+        let inner = boxed(Inner { owners: AtomicUsize::new(1), value }, what)?;
+        Ok(Self { inner: NonNull::from(Box::leak(inner)) })
+    }
+
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: it lives as long as there is an owner, and this is one.
+        unsafe { self.inner.as_ref() }
+    }
+}
+
+impl<T> Deref for Counted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner().value
+    }
+}
+
+impl<T> Clone for Counted<T> {
+    fn clone(&self) -> Self {
+        // Whoever gives an owner to another thread orders that themselves. A count that overflows would take more
+        // owners than fit into memory.
+        self.inner().owners.fetch_add(1, Ordering::Relaxed);
+        Self { inner: self.inner }
+    }
+}
+
+impl<T> Drop for Counted<T> {
+    fn drop(&mut self) {
+        if self.inner().owners.fetch_sub(1, Ordering::Release) == 1 {
+            // What other owners did comes before the end.
+            fence(Ordering::Acquire);
+            // SAFETY: made by `boxed`, and this was the last owner.
+            drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Counted<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Counted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Noted<'a>(&'a AtomicUsize);
+
+    impl Drop for Noted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_last_owner_drops_the_value() {
+        let dropped = AtomicUsize::new(0);
+        let first = Counted::new(Noted(&dropped), "a test").unwrap();
+        let second = first.clone();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                let own = first.clone();
+                threads.spawn(move || drop(own.clone()));
+            }
+        });
+        drop(first);
+        assert_eq!((dropped.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 0));
+        drop(second);
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        drop(boxed(Noted(&dropped), "a test").unwrap());
+        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    }
+}

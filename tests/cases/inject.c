@@ -1,0 +1,574 @@
+/* What each call does without memory: `inject AT_LEAST SITES [device]`. Each request of a call for AT_LEAST bytes or
+   more is refused once alone, and once with all that follow, each time in a process of its own; of calls with more than
+   SITES requests, about so many (0: all); `device`: of handles on the first CUDA device. Checked are that the process
+   lives, that the call answers RRB_ERR_MEMORY with a sentence or goes on without the memory, and that the handle can be
+   used on: after a refused factorization solve answers RRB_ERR_STATE, the next factorization works, and the solution
+   has the bits that it has without any refusal. The last line counts; the exit status is 1 where anything was wrong. */
+
+#include "failmalloc.h"
+#include <rrbsolver.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Counting, and one process for each refusal ---- */
+
+static size_t at_least;
+static long most_sites;
+
+/* Rows of more than 4 KB, grids of 24,000 points: as many as a team of threads and the choices of `auto` want. Few on
+   a device, since an emulated one is slow. */
+enum { NX = 600, NY = 40, N = NX * NY };
+static int nx = NX, ny = NY;
+/* Patches of 8^3 cells in a slab of PX x PY x PZ, so that lists of patches take more than a kilobyte. */
+enum { PX = 6, PY = 5, PZ = 2, PATCHES = PX * PY * PZ, SIDE = 8, CELLS = SIDE * SIDE * SIDE };
+enum { GHOSTED = (SIDE + 2) * (SIDE + 2) * (SIDE + 2) };
+
+/* What children hand over, in memory that all processes share. */
+static struct {
+    /* Requests for memory in the phase that is watched. */
+    long requests;
+    /* Solutions without refusals: of the first matrix, of the second one after it, of the second one on a new handle,
+       and of rrb_solve_once. */
+    double solutions[4][N];
+    /* The same of a smoother: u after all calls. */
+    double u[PATCHES][GHOSTED];
+} *results;
+
+/* Of the child: what is refused, and what was wrong. */
+static long refuse_at = -1;
+static int refuse_onwards;
+static int wrong;
+static char place[256];
+
+enum { ALIVE = 0, WRONG = 1, REFUSED = 2 };
+
+static void complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    printf("%s: request %ld%s: ", place, refuse_at, refuse_onwards ? " and all that follow" : "");
+    vprintf(format, arguments);
+    printf("\n");
+    fflush(stdout);
+    va_end(arguments);
+    wrong = 1;
+}
+
+/* The phase of a case in which memory is refused: its calls stand between `refuse` and `watched`. */
+static int phase_now;
+static int phase_wanted;
+
+/* Before a call of the next phase. */
+static void refuse(int phase)
+{
+    phase_now = phase;
+    if (phase == phase_wanted)
+        failmalloc_begin(at_least, refuse_at, refuse_onwards);
+}
+
+static int last_status;
+
+/* After the call: its status, seen to be one of those that are allowed. True where the call was refused. */
+static int watched(rrb_status status)
+{
+    if (phase_now == phase_wanted) {
+        /* The sentence is asked for while memory is still refused. */
+        char sentence[400] = "";
+        if (status < 0)
+            rrbsolver_last_error(sentence, sizeof sentence);
+        results->requests = failmalloc_end();
+        last_status = status;
+        if (status != RRB_OK && status != RRB_ERR_MEMORY)
+            complain("status %d: %s", status, sentence);
+        if (status == RRB_ERR_MEMORY && !strstr(sentence, "memory"))
+            complain("no sentence about memory, but '%s'", sentence);
+    } else if (status != RRB_OK) {
+        char sentence[400] = "";
+        rrbsolver_last_error(sentence, sizeof sentence);
+        complain("status %d of a call before or after: %s", status, sentence);
+    }
+    return status < 0;
+}
+
+/* After refusals, calls must work. */
+static void must(rrb_status status, rrb_status expected, const char *what)
+{
+    if (status != expected) {
+        char sentence[400] = "";
+        rrbsolver_last_error(sentence, sizeof sentence);
+        complain("%s afterwards answers %d: %s", what, status, sentence);
+    }
+}
+
+static long refusals, survived, failures;
+
+/* Runs `body` in a process of its own with the request `at` of phase `phase` refused: how it ended. This process
+   never calls the library, since one that has started threads should not be copied. */
+static int in_a_child(void (*body)(void), int phase, long at, int onwards)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        /* Starts the driver where there is one, which takes memory of its own. */
+        int32_t devices;
+        rrbsolver_cuda_device_count(&devices);
+        phase_wanted = phase;
+        refuse_at = at;
+        refuse_onwards = onwards;
+        body();
+        _exit(wrong ? WRONG : last_status == RRB_ERR_MEMORY ? REFUSED : ALIVE);
+    }
+    int result = 0;
+    if (child < 0 || waitpid(child, &result, 0) != child) {
+        perror("a child process");
+        exit(2);
+    }
+    if (WIFEXITED(result))
+        return WEXITSTATUS(result);
+    printf("%s: phase %d, request %ld%s: ended by signal %d\n", place, phase, at, onwards ? " and all that follow" : "",
+           WTERMSIG(result));
+    return WRONG;
+}
+
+static long refusals, survived, failures;
+
+static void refuse_one(void (*body)(void), int phase, long at, int onwards)
+{
+    int end = in_a_child(body, phase, at, onwards);
+    refusals += 1;
+    survived += end == ALIVE;
+    failures += end != ALIVE && end != REFUSED;
+}
+
+/* Nothing is refused. */
+static void run(void (*body)(void), int phase)
+{
+    if (in_a_child(body, phase, -1, 0) != ALIVE) {
+        printf("%s: phase %d fails although nothing is refused\n", place, phase);
+        failures += 1;
+    }
+}
+
+enum { NONE = -1 };
+
+/* All phases of a case, or about `most_sites` requests of each. `none`: a phase that must not ask for memory. */
+static void refuse_all(void (*body)(void), int phases, int none)
+{
+    for (int phase = 0; phase < phases; phase++) {
+        run(body, phase);
+        long requests = results->requests;
+        if (phase == none && requests != 0) {
+            printf("%s: phase %d asks for memory %ld times\n", place, phase, requests);
+            failures += 1;
+        }
+        long step = most_sites > 0 && requests > most_sites ? (requests + most_sites - 1) / most_sites : 1;
+        for (long at = 0; at < requests; at += step)
+            for (int onwards = 0; onwards < 2; onwards++)
+                refuse_one(body, phase, at, onwards);
+    }
+}
+
+/* ---- Two-dimensional systems ---- */
+
+typedef struct {
+    double center[N], east[N], north[N], northeast[N], northwest[N];
+    int nine_points;
+} matrix;
+
+static matrix first_matrix, second_matrix;
+static double rhs[N];
+
+typedef enum { REGULAR, NINE_POINTS, SINGULAR, COASTS } kind;
+
+static int is_land(kind k, int i, int j)
+{
+    return k == COASTS && (i * 7 + j * 13) % 11 == 0;
+}
+
+/* Couplings of -1 between nodes of the grid that are not land; centers their sum, plus something where it is regular.
+   */
+static void fill(matrix *a, kind k)
+{
+    memset(a, 0, sizeof *a);
+    a->nine_points = k == NINE_POINTS;
+    for (int j = 0; j < ny; j++) {
+        for (int i = 0; i < nx; i++) {
+            double sum = 0;
+            for (int dj = -1; dj <= 1; dj++) {
+                for (int di = -1; di <= 1; di++) {
+                    int straight = abs(di) + abs(dj) == 1, diagonal = abs(di) + abs(dj) == 2;
+                    if (!straight && !(diagonal && a->nine_points))
+                        continue;
+                    int other_i = i + di, other_j = j + dj;
+                    if (other_i < 0 || other_i >= nx || other_j < 0 || other_j >= ny)
+                        continue;
+                    if (is_land(k, i, j) || is_land(k, other_i, other_j))
+                        continue;
+                    int c = j * nx + i;
+                    if (di == 1 && dj == 0)
+                        a->east[c] = -1;
+                    if (di == 0 && dj == 1)
+                        a->north[c] = -1;
+                    if (di == 1 && dj == 1)
+                        a->northeast[c] = -1;
+                    if (di == -1 && dj == 1)
+                        a->northwest[c] = -1;
+                    sum += 1;
+                }
+            }
+            double more = k == SINGULAR || k == COASTS ? 0 : 0.1;
+            a->center[j * nx + i] = sum > 0 ? sum + more : 1;
+        }
+    }
+}
+
+static rrb_status factorize(rrb_handle *h, const matrix *a)
+{
+    return rrb_factorize(h, a->center, a->east, a->north, a->nine_points ? a->northeast : NULL,
+                         a->nine_points ? a->northwest : NULL);
+}
+
+typedef struct {
+    const char *options;
+    kind first, second;
+} system_of_kinds;
+
+static const system_of_kinds ON_THE_HOST[] = {
+    {"threads=3", REGULAR, SINGULAR},
+    {"threads=1 max_iter=5000", REGULAR, NINE_POINTS},
+    {"threads=2 precision=f64 cycle=v", NINE_POINTS, COASTS},
+    {"threads=3 precision=f64 cycle=amli", COASTS, REGULAR},
+    {"threads=2 precision=f32 cycle=k", REGULAR, COASTS},
+    {"threads=1 precision=bf16 cycle=amli", SINGULAR, REGULAR},
+    {"threads=3 precision=mixed", REGULAR, NINE_POINTS},
+    {"threads=2 precision=mixed cycle=v fusion=off", SINGULAR, REGULAR},
+    {"threads=1 backend=reference", REGULAR, SINGULAR},
+    {"threads=2 verbosity=2 null_space=constant", SINGULAR, COASTS},
+    {"threads=2 levels=4 lumping=m2m", NINE_POINTS, REGULAR},
+};
+static const system_of_kinds ON_A_DEVICE[] = {
+    {"backend=cuda", REGULAR, SINGULAR},
+    {"backend=cuda precision=f64 cycle=v", COASTS, NINE_POINTS},
+    {"backend=cuda precision=f32 cycle=amli", NINE_POINTS, REGULAR},
+    {"backend=cuda levels=4 threads=2", REGULAR, COASTS},
+};
+static const system_of_kinds *systems = ON_THE_HOST;
+static int system_count = sizeof ON_THE_HOST / sizeof ON_THE_HOST[0];
+
+static int chosen;
+static double x[N];
+static const double REL_TOL = 1e-8;
+
+static void solve_to(rrb_handle *h, double *solution)
+{
+    memset(solution, 0, sizeof x);
+    must(rrb_solve(h, rhs, solution), RRB_OK, "solve");
+}
+
+static void same_bits(const double *solution, const char *what)
+{
+    if (memcmp(x, solution, sizeof x) != 0)
+        complain("%s has other bits", what);
+}
+
+/* After a factorization that may have been refused: the handle works, and has the solution. */
+static void factorized(rrb_handle *h, const matrix *a, int refused, const double *here, const double *anew)
+{
+    if (refused) {
+        must(rrb_solve(h, rhs, x), RRB_ERR_STATE, "solve after a refused factorization");
+        must(factorize(h, a), RRB_OK, "factorize");
+    }
+    solve_to(h, x);
+    same_bits(refused ? anew : here, "the solution");
+}
+
+/* The history is longer than it was before, and lines of verbose solves go nowhere. */
+static void options_of_system(char *text, size_t room)
+{
+    snprintf(text, room, "max_iter=9000 log=/dev/null %s", systems[chosen].options);
+}
+
+static rrb_status solve_once(double *solution)
+{
+    const matrix *a = &first_matrix;
+    memset(solution, 0, sizeof x);
+    return rrb_solve_once(nx, ny, a->center, a->east, a->north, a->nine_points ? a->northeast : NULL,
+                          a->nine_points ? a->northwest : NULL, rhs, solution, REL_TOL, 9000, NULL);
+}
+
+enum { CREATE, SET, FACTORIZE, FACTORIZE_ANOTHER, FACTORIZE_AGAIN, SOLVE, SOLVE_ONCE, SYSTEM_PHASES };
+
+static void system_case(void)
+{
+    rrb_handle *h = NULL;
+    refuse(CREATE);
+    if (watched(rrb_create(nx, ny, &h))) {
+        if (h)
+            complain("a handle in spite of the refusal");
+        must(rrb_create(nx, ny, &h), RRB_OK, "create");
+    }
+    must(rrb_set_real(h, RRB_OPT_REL_TOL, REL_TOL), RRB_OK, "set_real");
+    refuse(SET);
+    char text[200];
+    options_of_system(text, sizeof text);
+    int64_t before = 0, after = 0;
+    rrb_get_int(h, RRB_OPT_MAX_ITER, &before);
+    if (watched(rrb_set_options(h, text))) {
+        rrb_get_int(h, RRB_OPT_MAX_ITER, &after);
+        if (after != before)
+            complain("options of a refused call are set");
+        must(rrb_set_options(h, text), RRB_OK, "set_options");
+    }
+    refuse(FACTORIZE);
+    int refused = watched(factorize(h, &first_matrix));
+    factorized(h, &first_matrix, refused, results->solutions[0], results->solutions[0]);
+    refuse(FACTORIZE_ANOTHER);
+    refused = watched(factorize(h, &second_matrix));
+    factorized(h, &second_matrix, refused, results->solutions[1], results->solutions[2]);
+    refuse(FACTORIZE_AGAIN);
+    refused = watched(factorize(h, &second_matrix));
+    /* After a new start `auto` need not come to what it had come to. */
+    const double *here = phase_wanted == FACTORIZE_ANOTHER ? x : results->solutions[1];
+    factorized(h, &second_matrix, refused, here, results->solutions[2]);
+    refuse(SOLVE);
+    memset(x, 0, sizeof x);
+    watched(rrb_solve(h, rhs, x));
+    if (phase_wanted < FACTORIZE_ANOTHER || phase_wanted >= SOLVE)
+        same_bits(results->solutions[1], "the last solution");
+    rrb_destroy(&h);
+
+    refuse(SOLVE_ONCE);
+    if (!watched(solve_once(x)))
+        same_bits(results->solutions[3], "the solution of rrb_solve_once");
+}
+
+/* The right-hand side has no part in any null space: what it has on two neighbours cancels, on every region alike. */
+static void prepare_system(void)
+{
+    fill(&first_matrix, systems[chosen].first);
+    fill(&second_matrix, systems[chosen].second);
+    memset(rhs, 0, sizeof rhs);
+    for (int j = 0; j < ny; j++) {
+        for (int i = 0; i + 1 < nx; i++) {
+            if (is_land(COASTS, i, j) || is_land(COASTS, i + 1, j))
+                continue;
+            double value = ((j * nx + i) * 7919 % 1013) / 1013.0 - 0.5;
+            rhs[j * nx + i] += value;
+            rhs[j * nx + i + 1] -= value;
+        }
+    }
+}
+
+static rrb_handle *made(const char *options)
+{
+    rrb_handle *h = NULL;
+    must(rrb_create(nx, ny, &h), RRB_OK, "create");
+    must(rrb_set_real(h, RRB_OPT_REL_TOL, REL_TOL), RRB_OK, "set_real");
+    must(rrb_set_options(h, options), RRB_OK, "set_options");
+    return h;
+}
+
+/* What there is without refusals. */
+static void solve_all(void)
+{
+    char text[200];
+    options_of_system(text, sizeof text);
+    rrb_handle *h = made(text);
+    must(factorize(h, &first_matrix), RRB_OK, "factorize");
+    solve_to(h, results->solutions[0]);
+    must(factorize(h, &second_matrix), RRB_OK, "factorize");
+    solve_to(h, results->solutions[1]);
+    rrb_destroy(&h);
+    h = made(text);
+    must(factorize(h, &second_matrix), RRB_OK, "factorize");
+    solve_to(h, results->solutions[2]);
+    rrb_destroy(&h);
+    must(solve_once(results->solutions[3]), RRB_OK, "rrb_solve_once");
+}
+
+/* ---- Threads that cannot be started ---- */
+
+static long threads_given;
+
+static void threads_case(void)
+{
+    rrb_handle *h = NULL;
+    must(rrb_create(nx, ny, &h), RRB_OK, "create");
+    must(rrb_set_options(h, "threads=4"), RRB_OK, "set_options");
+    failmalloc_threads(threads_given);
+    rrb_status status = factorize(h, &first_matrix);
+    failmalloc_threads(-1);
+    if (status != (threads_given < 3 ? RRB_ERR_MEMORY : RRB_OK))
+        complain("factorize with %ld threads answers %d", threads_given, status);
+    if (status == RRB_ERR_MEMORY) {
+        must(rrb_solve(h, rhs, x), RRB_ERR_STATE, "solve");
+        must(factorize(h, &first_matrix), RRB_OK, "factorize");
+    }
+    must(rrb_solve(h, rhs, x), RRB_OK, "solve");
+    rrb_destroy(&h);
+    last_status = status;
+}
+
+/* ---- Block smoothers ---- */
+
+typedef struct {
+    const char *options;
+    int points;
+    /* Set afterwards: needs more inverses, or another array. */
+    const char *later;
+} smoother_of_points;
+
+static const smoother_of_points BLOCKS_ON_THE_HOST[] = {
+    {"threads=3 method=coloured_gauss_seidel", 7, "method=block_jacobi"},
+    {"threads=1 method=block_jacobi", 7, "stagger=1"},
+    {"threads=2 block_solver=dense method=block_jacobi", 27, "stagger=2"},
+    {"threads=1 method=chaotic_gauss_seidel parallel=patch", 7, "method=coloured_gauss_seidel"},
+    {"threads=2 method=coloured_gauss_seidel verbosity=2", 27, "method=block_jacobi stagger=1"},
+    {"threads=1 backend=reference", 7, "stagger=1"},
+};
+static const smoother_of_points BLOCKS_ON_A_DEVICE[] = {
+    {"backend=cuda method=coloured_gauss_seidel", 7, "method=block_jacobi"},
+    {"backend=cuda method=block_jacobi block_solver=dense", 27, "stagger=1"},
+};
+static const smoother_of_points *smoothers = BLOCKS_ON_THE_HOST;
+static int smoother_count = sizeof BLOCKS_ON_THE_HOST / sizeof BLOCKS_ON_THE_HOST[0];
+
+static int64_t lower[PATCHES][3], size[PATCHES][3];
+static double u[PATCHES][GHOSTED], f[PATCHES][CELLS], r[PATCHES][CELLS];
+static double *u_of[PATCHES], *r_of[PATCHES];
+static const double *f_of[PATCHES];
+static double stencil[27];
+
+static void prepare_smoother(void)
+{
+    for (int p = 0; p < PATCHES; p++) {
+        int at[3] = {p % PX, p / PX % PY, p / PX / PY};
+        for (int d = 0; d < 3; d++) {
+            lower[p][d] = SIDE * at[d];
+            size[p][d] = SIDE;
+        }
+        for (int c = 0; c < CELLS; c++)
+            f[p][c] = ((p * CELLS + c) * 7919 % 1013) / 1013.0 - 0.5;
+        u_of[p] = u[p];
+        f_of[p] = f[p];
+        r_of[p] = r[p];
+    }
+    int points = smoothers[chosen].points;
+    for (int q = 0; q < points; q++)
+        stencil[q] = -1;
+    stencil[points == 7 ? 0 : 13] = points;
+}
+
+enum { MAKE, SET_TEXT, PATCHES_FIRST, PATCHES_LATER, CHANGE, APPLY, RESIDUAL, EXCHANGE, UPLOAD, DOWNLOAD };
+enum { SMOOTHER_PHASES = DOWNLOAD + 1 };
+
+static void smoother_case(void)
+{
+    smoother_handle *h = NULL;
+    int points = smoothers[chosen].points;
+    refuse(MAKE);
+    if (watched(smoother_create(points, stencil, 4, 4, 4, &h)))
+        must(smoother_create(points, stencil, 4, 4, 4, &h), RRB_OK, "create");
+    refuse(SET_TEXT);
+    char text[200];
+    snprintf(text, sizeof text, "log=%s %s", "/dev/null", smoothers[chosen].options);
+    if (watched(smoother_set_options(h, text)))
+        must(smoother_set_options(h, text), RRB_OK, "set_options");
+    /* First all but a few patches, then all. */
+    for (int phase = PATCHES_FIRST; phase <= PATCHES_LATER; phase++) {
+        int64_t patches = phase == PATCHES_FIRST ? PATCHES - 7 : PATCHES;
+        refuse(phase);
+        if (watched(smoother_set_patches(h, patches, lower, size))) {
+            must(smoother_apply(h, u_of, f_of, 1), RRB_ERR_STATE, "apply after refused patches");
+            must(smoother_set_patches(h, patches, lower, size), RRB_OK, "set_patches");
+        }
+    }
+    memset(u, 0, sizeof u);
+    must(smoother_apply(h, u_of, f_of, 1), RRB_OK, "apply");
+    refuse(CHANGE);
+    if (watched(smoother_set_options(h, smoothers[chosen].later))) {
+        /* The options before are still those in use. */
+        must(smoother_residual(h, u_of, f_of, NULL, NULL), RRB_OK, "residual");
+        must(smoother_set_options(h, smoothers[chosen].later), RRB_OK, "set_options");
+    }
+    refuse(APPLY);
+    watched(smoother_apply(h, u_of, f_of, 2));
+    refuse(RESIDUAL);
+    double norm = 0;
+    watched(smoother_residual(h, u_of, f_of, r_of, &norm));
+    refuse(EXCHANGE);
+    watched(smoother_exchange(h, u_of));
+    refuse(UPLOAD);
+    if (watched(smoother_upload(h, (const double *const *)u_of, f_of)))
+        must(smoother_upload(h, (const double *const *)u_of, f_of), RRB_OK, "upload");
+    must(smoother_apply(h, NULL, NULL, 1), RRB_OK, "apply to what was uploaded");
+    refuse(DOWNLOAD);
+    if (watched(smoother_download(h, u_of)))
+        must(smoother_download(h, u_of), RRB_OK, "download");
+    if (refuse_at >= 0 && memcmp(u, results->u, sizeof u) != 0)
+        complain("the values have other bits");
+    smoother_destroy(&h);
+}
+
+/* What there is without refusals. */
+static void smooth_all(void)
+{
+    smoother_case();
+    memcpy(results->u, u, sizeof u);
+}
+
+int main(int count_of_arguments, char **arguments)
+{
+    int device = count_of_arguments == 4 && strcmp(arguments[3], "device") == 0;
+    if (count_of_arguments != 3 && !device) {
+        fprintf(stderr, "inject AT_LEAST SITES [device]\n");
+        return 2;
+    }
+    at_least = (size_t)atol(arguments[1]);
+    most_sites = atol(arguments[2]);
+    results = mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (results == MAP_FAILED)
+        return 2;
+    /* The standard library asks for memory to count cores, which nobody can refuse. */
+    setenv("RRBSOLVER_NUM_THREADS", "2", 1);
+    if (device) {
+        failmalloc_only_of((const void *)rrb_create);
+        nx = 40;
+        ny = 16;
+        systems = ON_A_DEVICE;
+        system_count = sizeof ON_A_DEVICE / sizeof ON_A_DEVICE[0];
+        smoothers = BLOCKS_ON_A_DEVICE;
+        smoother_count = sizeof BLOCKS_ON_A_DEVICE / sizeof BLOCKS_ON_A_DEVICE[0];
+    } else {
+        setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    }
+    /* A child says what is wrong once. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (chosen = 0; chosen < system_count; chosen++) {
+        snprintf(place, sizeof place, "rrb %s", systems[chosen].options);
+        prepare_system();
+        run(solve_all, -1);
+        refuse_all(system_case, SYSTEM_PHASES, device ? NONE : SOLVE);
+    }
+    chosen = 0;
+    prepare_system();
+    for (threads_given = 0; threads_given < 5 && !device; threads_given++) {
+        snprintf(place, sizeof place, "rrb with %ld of 3 threads", threads_given);
+        refuse_one(threads_case, -1, -1, 0);
+    }
+    for (chosen = 0; chosen < smoother_count; chosen++) {
+        snprintf(place, sizeof place, "smoother %s", smoothers[chosen].options);
+        prepare_smoother();
+        run(smooth_all, -1);
+        refuse_all(smoother_case, SMOOTHER_PHASES, device ? NONE : APPLY);
+    }
+    printf("%ld refusals: %ld answered, %ld survived without the memory, %ld wrong\n", refusals,
+           refusals - survived - failures, survived, failures);
+    return failures > 0 || refusals == 0;
+}

@@ -1,0 +1,616 @@
+//! What a call has answered, held against what is true.
+
+use crate::cases::{Case, NullSpace};
+use crate::common::{Failure, Solver, bits, key, padded, rrb_apply, status, unpadded};
+use crate::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
+use crate::twice::{Twice, exponent, scaled};
+
+/// Below 2^-1022 + 52 what is lost of x counts: before it, where contrasts (2^40) and tolerances (2^-46) make something
+/// of it.
+const SUBNORMAL_COUNTS: i32 = -970;
+/// `RRB_ERR_RANGE`: x is too small for a double.
+pub const RANGE: i32 = -24;
+
+/// Stop reasons, as the table of results has them.
+pub mod reason {
+    pub const INITIAL_GUESS: i64 = 2;
+    pub const ZERO_RHS: i64 = 3;
+    pub const MAX_ITER: i64 = 4;
+    pub const MONITOR: i64 = 5;
+    pub const STAGNATED: i64 = 6;
+}
+
+/// Residuals told may be off by this part, if by more than rounding.
+const TOLD: f64 = 0.01;
+/// The promise is kept to rounding and this part, which is what rounding of the sum of squares and of the reference may
+/// be.
+const PROMISE: f64 = 1e-6;
+/// Half a unit of single precision.
+const SINGLE: f64 = 6e-8;
+/// A right-hand side of this part of the given one is rounding (docs/method.md).
+const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
+/// Scales of A beyond 10^+-150, in powers of two: squares in CG may overflow or vanish (docs/method.md, "Scale and
+/// rounding").
+const FAR_SCALE: i32 = 498;
+
+/// A false word: its class, how far off, and the numbers.
+#[derive(Clone, Debug)]
+pub struct Complaint {
+    pub class: String,
+    pub ratio: f64,
+    pub text: String,
+}
+
+#[derive(Default)]
+pub struct Verdict {
+    pub complaints: Vec<Complaint>,
+    /// What is counted.
+    pub notes: Vec<String>,
+}
+
+impl Verdict {
+    pub fn complain(&mut self, class: impl Into<String>, ratio: f64, text: String) {
+        self.complaints.push(Complaint { class: class.into(), ratio, text });
+    }
+
+    fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+/// What a solve told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub status: i32,
+    pub reason: i64,
+    pub iterations: i64,
+    pub initial: f64,
+    pub last: f64,
+    /// In use, before the solve and after.
+    pub cycles: [i64; 2],
+    pub precision: i64,
+    pub levels: i64,
+}
+
+impl Told {
+    pub fn of(solver: &Solver, status: i32, cycle_before: i64) -> Self {
+        Told {
+            status,
+            reason: solver.int(key::INFO_STOP_REASON),
+            iterations: solver.int(key::INFO_ITERATIONS),
+            initial: solver.real(key::INFO_INITIAL_RESIDUAL),
+            last: solver.real(key::INFO_FINAL_RESIDUAL),
+            cycles: [cycle_before, solver.int(key::INFO_CYCLE)],
+            precision: solver.int(key::INFO_PRECISION),
+            levels: solver.int(key::INFO_LEVELS),
+        }
+    }
+}
+
+pub struct Judge<'a> {
+    case: &'a Case,
+    pub system: System,
+    /// b = `given` * 2^`b_exponent`, and without its means where singular.
+    given: Vec<Twice>,
+    b: Vec<Twice>,
+    b_error: Vec<f64>,
+    b_exponent: i32,
+}
+
+/// A tested norm, and the same with the constants of r that P M^-1 P leaves out.
+#[derive(Clone, Copy, Debug)]
+struct Tested {
+    without: Measured,
+    with: f64,
+}
+
+impl<'a> Judge<'a> {
+    pub fn new(case: &'a Case) -> Self {
+        let mut system = System::new(&case.a);
+        match case.settings.null_space {
+            NullSpace::Auto => system.project_within(1e-12),
+            NullSpace::Constant => system.project_within(1e-6),
+            NullSpace::None => {}
+        }
+        let largest = case.b.iter().filter(|b| b.is_finite()).fold(0.0, |m: f64, b| m.max(b.abs()));
+        let b_exponent = if largest > 0.0 { exponent(largest) } else { 0 };
+        let given = twice(&case.b, -b_exponent);
+        let b = system.without_means(&given);
+        let b_error = system.rounding_of_rhs(&given);
+        Judge { case, system, given, b, b_error, b_exponent }
+    }
+
+    fn short(&self, told: &Told) -> bool {
+        told.precision != 1
+    }
+
+    fn unit_x(&self, x: &[f64]) -> Vec<Twice> {
+        twice(x, self.system.exponent - self.b_exponent)
+    }
+
+    /// CG runs on S1.
+    fn eliminates(&self, told: &Told) -> bool {
+        let compensated = self.case.settings.compensated && self.system.positive_couplings > 0;
+        !self.system.nine && !compensated && told.levels > 0
+    }
+
+    /// Components and couplings as they were counted.
+    pub fn counts(&self, solver: &Solver, verdict: &mut Verdict) {
+        let projected = self.system.singular.iter().filter(|&&s| s).count();
+        let compensated = if self.case.settings.compensated { self.system.positive_couplings } else { 0 };
+        for (name, key, wanted) in [
+            ("components", key::INFO_COMPONENTS, self.system.size.len()),
+            ("singular_components", key::INFO_SINGULAR_COMPONENTS, projected),
+            ("compensated_couplings", key::INFO_COMPENSATED_COUPLINGS, compensated),
+        ] {
+            let found = solver.int(key);
+            if found != wanted as i64 {
+                verdict.complain(format!("told {name}"), 1.0, format!("{name}: told {found}, there are {wanted}"));
+            }
+        }
+    }
+
+    /// A factorization was refused: with reason?
+    pub fn refused_matrix(&self, failure: &Failure, verdict: &mut Verdict) {
+        let (s, settings) = (&self.system, &self.case.settings);
+        let asked_short = ["f32", "bf16", "mixed"].contains(&settings.precision);
+        let none_singular = settings.null_space == NullSpace::None && s.excess.iter().any(|&e| e <= 1e-12);
+        let raw = s.positive_couplings > 0 && !settings.compensated;
+        let recursive = ["amli", "k"].contains(&settings.cycle);
+        let justified = match failure.status {
+            status::UNSUPPORTED => self.must_be_unsupported(),
+            status::MATRIX if asked_short && failure.sentence.contains("precision=f64") => true,
+            // Entries that vanish.
+            status::MATRIX if failure.sentence.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
+            // Contrasts that leave a pivot nothing but rounding.
+            status::MATRIX if failure.sentence.contains("lost in rounding") => self.contrast() >= 1e8,
+            status::MATRIX => none_singular || raw,
+            status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.sentence.contains("cycle_spacing"),
+            // A cycle that is absurdly expensive.
+            status::ARGUMENT => recursive && settings.cycle_steps > 2 && failure.sentence.contains("cycle_"),
+            _ => false,
+        };
+        self.sentence(failure, justified, "factorize", verdict);
+    }
+
+    /// Largest center over the smallest.
+    fn contrast(&self) -> f64 {
+        let center = &self.system.center;
+        center.iter().fold(0.0, |m: f64, &c| m.max(c)) / center.iter().fold(f64::MAX, |m, &c| m.min(c))
+    }
+
+    pub fn must_be_unsupported(&self) -> bool {
+        self.case.settings.null_space == NullSpace::Constant && self.system.singular.contains(&false)
+    }
+
+    fn sentence(&self, failure: &Failure, justified: bool, call: &str, verdict: &mut Verdict) {
+        if failure.sentence.is_empty() {
+            verdict.complain("no sentence", 1.0, format!("{call}: status {}", failure.status));
+        }
+        if !justified {
+            let class = format!("{call}: {} for no reason", failure.status);
+            verdict.complain(class, 1.0, format!("{call} answers {}: {}", failure.status, failure.sentence));
+        }
+    }
+
+    /// A solve was refused: with reason, and with x as given?
+    pub fn refused_solve(&self, failure: &Failure, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
+        if bits(guess) != bits(x) {
+            verdict.complain("x changed by a failure", 1.0, format!("status {}: {}", failure.status, failure.sentence));
+        }
+        let (s, settings) = (&self.system, &self.case.settings);
+        let indefinite = s.negative_excess || s.positive_couplings > 0 && !settings.compensated;
+        let recursive = ["amli", "k"].contains(&settings.cycle);
+        let far = s.exponent.abs() >= FAR_SCALE;
+        let justified = match failure.status {
+            status::NOT_FINITE if failure.sentence.contains("inputs must be finite") => {
+                self.case.not_finite && settings.check_input
+            }
+            status::NOT_FINITE => self.solution_exponent(guess).is_none_or(|e| e >= 1023),
+            RANGE => {
+                // A guess far off may hide the solution. On a singular system what is added to its mean counts.
+                let of = |guess: &[f64]| self.solution_exponent(guess);
+                let known = of(&vec![0.0; guess.len()]);
+                // Of a matrix that the judge cannot solve: far below, whatever its inverse makes of b.
+                let least = s.center.iter().fold(f64::MAX, |least, &c| least.min(c));
+                let bound = self.b_exponent - s.exponent - exponent(least) + 64;
+                known.unwrap_or(bound) <= SUBNORMAL_COUNTS
+            }
+            status::BREAKDOWN if failure.sentence.contains("too large") => {
+                if far {
+                    verdict.note("A beyond 1e+-150: refused");
+                }
+                // In single precision M^-1 of a guess far off may be.
+                let single = settings.precision != "f64" && failure.sentence.contains("single");
+                far || single || self.case.not_finite && !settings.check_input
+            }
+            status::BREAKDOWN => recursive || indefinite,
+            status::ARGUMENT => self.guess_is_far(guess),
+            status::INCOMPATIBLE => settings.check_compatibility && self.incompatibility() > 0.99e-10,
+            _ => false,
+        };
+        self.sentence(failure, justified, "solve", verdict);
+    }
+
+    /// center * guess beyond 1e150 * b.
+    fn guess_is_far(&self, guess: &[f64]) -> bool {
+        let largest = guess.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        let center = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
+        let log2 = largest.log2() + center.log2() + f64::from(self.system.exponent - self.b_exponent);
+        log2 > 149.0 * 10f64.log2()
+    }
+
+    /// The largest |sum b| / sum |b| of a singular component.
+    pub fn incompatibility(&self) -> f64 {
+        let sizes: Vec<Twice> = self.given.iter().map(|b| b.abs()).collect();
+        let (sums, sizes) = (self.system.means(&self.given), self.system.means(&sizes));
+        let of = |(sum, size): (&Twice, &Twice)| {
+            if size.value() > 0.0 { sum.value().abs() / size.value() } else { 0.0 }
+        };
+        sums.iter().zip(&sizes).map(of).fold(0.0, f64::max)
+    }
+
+    /// e with max |x| in [2^e, 2^(e + 1)) for the solution that the guess leads to, by a solve of the scaled system;
+    /// none where that does not come near it.
+    fn solution_exponent(&self, guess: &[f64]) -> Option<i32> {
+        let null_space = match self.case.settings.null_space {
+            NullSpace::Auto => "auto",
+            NullSpace::None => "none",
+            NullSpace::Constant => "constant",
+        };
+        let mut a = self.case.a.clone();
+        let corners = a.corners.iter_mut().flat_map(|(northeast, northwest)| [northeast, northwest]);
+        for array in [&mut a.center, &mut a.east, &mut a.north].into_iter().chain(corners) {
+            array.iter_mut().for_each(|v| *v = scaled(*v, -self.system.exponent));
+        }
+        let options = format!("backend=cpu precision=f64 cycle=v threads=1 rel_tol=1e-8 null_space={null_space}");
+        let solver = Solver::new(a.nx, a.ny, &options);
+        solver.factorize(&a).ok()?;
+        let b: Vec<f64> = self.given.iter().map(|b| b.value()).collect();
+        let mut x: Vec<f64> = self.unit_x(guess).iter().map(|x| x.value()).collect();
+        solver.solve(&b, &mut x).ok()?;
+        let r = self.system.residual(&self.b, &twice(&x, 0));
+        if norm2(&r) > 1e-2 * norm2(&self.b) {
+            return None;
+        }
+        let largest = x.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        (largest > 0.0).then(|| exponent(largest) + self.b_exponent - self.system.exponent)
+    }
+
+    /// A solve has ended: are its status, its residuals and x what they are said to be?
+    pub fn ended(&self, solver: &Solver, told: &Told, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
+        self.ends_as_told(told, verdict);
+        if self.case.not_finite && self.case.settings.check_input {
+            verdict.complain("input not finite", 1.0, format!("status {} for NaN or infinity", told.status));
+            return;
+        }
+        if x.iter().any(|x| !x.is_finite()) {
+            let class = format!("x not finite with status {}", told.status);
+            verdict.complain(class, f64::INFINITY, format!("told {:e}", told.last));
+            return;
+        }
+        if self.case.not_finite {
+            verdict.note("not finite, not checked: solved");
+            return;
+        }
+        if self.case.settings.check_compatibility && self.incompatibility() > 1.01e-10 {
+            let text = format!("status {}, |sum b| is {:.2e} of its magnitudes", told.status, self.incompatibility());
+            verdict.complain("incompatible b solved", 1.0, text);
+        }
+        if told.reason == reason::ZERO_RHS {
+            self.zero_rhs(x, verdict);
+            if norm2(&self.given) == 0.0 {
+                return;
+            }
+        }
+        let Some((initial, last, references)) = self.norms(solver, told, guess, x, verdict) else { return };
+        self.promise(told, &last, &references, verdict);
+        let words = [("initial", told.initial, &initial[..]), ("final", told.last, &[last])];
+        for (name, word, measured) in words {
+            let right = measured.iter().any(|m| references.iter().any(|r| told_right(word, m, r)));
+            if right && !told_right(word, &measured[0], &references[0]) {
+                verdict.note(format!("{name} residual right by another norm or reference than the first"));
+            }
+            if !right {
+                let (m, r) = (measured[0], references[0]);
+                let truth = m.with / r.value;
+                let class = format!("told {name} residual");
+                let text = format!(
+                    "told {word:.4e}, true {truth:.4e}, {told:?}; norms {measured:?}, references {references:?}"
+                );
+                verdict.complain(class, (word / truth).max(truth / word), text);
+            }
+        }
+    }
+
+    fn ends_as_told(&self, told: &Told, verdict: &mut Verdict) {
+        let settings = &self.case.settings;
+        let fits = match told.status {
+            status::OK => (1..=3).contains(&told.reason),
+            status::NOT_CONVERGED => [reason::MAX_ITER, reason::STAGNATED].contains(&told.reason),
+            _ => told.reason == reason::MONITOR,
+        };
+        let exhausted = told.reason != reason::MAX_ITER || told.iterations == settings.max_iter as i64;
+        let guessed = ![reason::INITIAL_GUESS, reason::ZERO_RHS].contains(&told.reason) || told.iterations == 0;
+        if !fits || !exhausted || !guessed || told.iterations > settings.max_iter as i64 {
+            let text = format!("status {}, reason {}, {} iterations", told.status, told.reason, told.iterations);
+            verdict.complain("stop reason", 1.0, text);
+        }
+    }
+
+    /// x = 0, or the means of the guess where b is constant: nothing but rounding may be left of b.
+    fn zero_rhs(&self, x: &[f64], verdict: &mut Verdict) {
+        let given = norm2(&self.given);
+        let left = norm2(&self.b);
+        if left > ROUNDING_OF_B * given + norm2_of_sizes(&self.b_error) {
+            verdict.complain("zero_rhs", left / given, format!("||Pb|| is {:e} of ||b||", left / given));
+        }
+        if given == 0.0 && x.iter().any(|&x| x != 0.0) {
+            verdict.complain("zero_rhs", f64::INFINITY, "b = 0, and x is not".to_owned());
+        }
+    }
+
+    fn abs_tol(&self, preconditioned: bool) -> f64 {
+        let half = if preconditioned { self.system.exponent / 2 } else { 0 };
+        scaled(self.case.settings.abs_tol, half - self.b_exponent)
+    }
+
+    /// What rounding may do to the residual of x, as the library computes it.
+    fn errors(&self, b: &[Twice], x: &[Twice], products: bool) -> Vec<f64> {
+        let s = &self.system;
+        let of_row = if products { s.rounding_of_products(b, x) } else { s.rounding_of_residual(b, x) };
+        of_row.iter().zip(&self.b_error).map(|(row, b)| row + b).collect()
+    }
+
+    /// The same of an x that is stored in a double: rounded once more where it is below the normal numbers.
+    fn errors_of_stored(&self, stored: &[f64], x: &[Twice]) -> Vec<f64> {
+        let errors = self.errors(&self.b, x, false);
+        let largest = stored.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        if largest < f64::MIN_POSITIVE {
+            return errors;
+        }
+        let half_unit = scaled(1.0, -1075 + self.system.exponent - self.b_exponent);
+        let small = self.system.rounding_of_small(half_unit);
+        errors.iter().zip(small).map(|(e, s)| e + s).collect()
+    }
+
+    /// Norms of the guess's residual and of that of x, and what they are relative to; of each all that the contract
+    /// allows.
+    fn norms(
+        &self,
+        solver: &Solver,
+        told: &Told,
+        guess: &[f64],
+        x: &[f64],
+        verdict: &mut Verdict,
+    ) -> Option<(Vec<Tested>, Tested, Vec<Measured>)> {
+        let (x_guess, x_last) = (self.unit_x(guess), self.unit_x(x));
+        let errors = [self.errors_of_stored(guess, &x_guess), self.errors_of_stored(x, &x_last)];
+        let residuals = [&x_guess, &x_last].map(|x| self.system.residual(&self.b, x));
+        if !self.case.settings.preconditioned {
+            let [initial, last] =
+                [0, 1].map(|k| Measured { value: norm2(&residuals[k]), error: norm2_of_sizes(&errors[k]) });
+            let b = Measured { value: norm2(&self.b), error: norm2_of_sizes(&self.b_error) };
+            let reference = if self.case.settings.of_initial { initial } else { b };
+            // Of a b that is constant but for rounding, residuals are relative to what was given.
+            let given = norm2(&self.given);
+            let mut references = vec![reference];
+            if reference.value - reference.error <= 2.0 * ROUNDING_OF_B * given {
+                references.push(Measured { value: given, error: 0.0 });
+            }
+            let tested = |m: Measured| Tested { without: m, with: m.value };
+            return Some((vec![tested(initial)], tested(last), references));
+        }
+        if told.cycles[0] == 3 || told.cycles[1] == 3 {
+            verdict.note("norm of M not checked: cycle=k");
+            return None;
+        }
+        if told.cycles[0] != told.cycles[1] {
+            verdict.note("norm of M not checked: another cycle after the solve");
+            return None;
+        }
+        let found = self.norms_of_m(solver, told, &x_guess, &residuals, &errors);
+        verdict.note(if found.is_some() { "norm of M checked" } else { "norm of M not checked: rrb_apply fails" });
+        found
+    }
+
+    fn norms_of_m(
+        &self,
+        solver: &Solver,
+        told: &Told,
+        x_guess: &[Twice],
+        residuals: &[Vec<Twice>; 2],
+        errors: &[Vec<f64>; 2],
+    ) -> Option<(Vec<Tested>, Tested, Vec<Measured>)> {
+        let s = &self.system;
+        let eliminates = self.eliminates(told);
+        let tested = |r: &[Twice], errors: &[f64]| -> Option<Tested> {
+            let without = self.norm_of_m(solver, r, errors)?;
+            let constants = s.norm_of_means(&s.means(r));
+            Some(Tested { without, with: without.value.hypot(constants) })
+        };
+        // What M makes nothing of is that of the nodes that CG works on.
+        let by_colours = eliminates && self.projects();
+        let of_whole = |k: usize| {
+            let (r, errors) = (&residuals[k], &errors[k]);
+            if by_colours { self.norm_by_colours(solver, r, errors) } else { tested(r, errors) }
+        };
+        let last = of_whole(1)?;
+        let whole = of_whole(0)?;
+        // What CG starts from, of the guess and of x = 0: S1 forms its residual by products.
+        let products = self.errors(&self.b, x_guess, true);
+        let (r, rhs) = if eliminates {
+            (s.reduced(&residuals[0], &products), s.reduced(&self.b, &self.b_error))
+        } else {
+            ((residuals[0].clone(), errors[0].clone()), (self.b.clone(), self.b_error.clone()))
+        };
+        let initial = if eliminates { self.norm_of_s1(solver, &r.0, &r.1)? } else { whole };
+        let start = if self.case.settings.of_initial { r } else { rhs };
+        let reference =
+            if eliminates { self.norm_of_s1(solver, &start.0, &start.1)? } else { tested(&start.0, &start.1)? };
+        // Constants of the guess's residual count, those that the elimination makes of b do not.
+        let from_zero = x_guess.iter().all(|x| x.value() == 0.0);
+        let constants = self.case.settings.of_initial && !from_zero;
+        let value = if constants { reference.with } else { reference.without.value };
+        let reference = Measured { value, ..reference.without };
+        let size = norm2(&start.0);
+        let size_error = norm2_of_sizes(&start.1);
+        let projected = if eliminates { norm2(&s.without_means_of_black(&start.0)) } else { size };
+        // Relative to rounding nothing can be small; near the limit either may be taken.
+        let given = norm2(&self.given);
+        let limit = ROUNDING_OF_B * given;
+        let mut references = Vec::new();
+        if size + size_error >= limit / 2.0 {
+            references.push(reference);
+        }
+        if size.min(projected) - size_error <= 2.0 * limit {
+            let largest = s.center.iter().fold(0.0, |m: f64, &c| m.max(c));
+            references.push(Measured { value: given / largest.sqrt(), error: 0.0 });
+        }
+        if norm2(&self.b) <= 2.0 * limit && self.case.settings.of_initial {
+            // No S1 is looked at then.
+            references.push(Measured { value: whole.with, error: whole.without.error });
+        }
+        let initial = vec![initial, whole];
+        Some((initial, last, references))
+    }
+
+    /// The same with constants of r, of which the first elimination makes no constants of S1: r_r' D_r^-1 r_r + r1'
+    /// M1^-1 r1, r1 without its mean. `rrb_apply` takes them out before.
+    fn norm_by_colours(&self, solver: &Solver, r: &[Twice], errors: &[f64]) -> Option<Tested> {
+        let s = &self.system;
+        let red = (0..s.len()).filter(|&p| s.is_red(p)).map(|p| r[p].square() / s.center[p]).sum::<Twice>();
+        let red_error =
+            (0..s.len()).filter(|&p| s.is_red(p)).map(|p| errors[p] / s.center[p].sqrt()).collect::<Vec<_>>();
+        let (r1, errors) = s.reduced(r, errors);
+        let Tested { without: black, with } = self.norm_of_s1(solver, &r1, &errors)?;
+        let red = red.value().sqrt();
+        let error = black.error + norm2_of_sizes(&red_error);
+        Some(Tested { without: Measured { value: black.value.hypot(red), error }, with: with.hypot(red) })
+    }
+
+    /// Of r1 on S1, where r1 loses its mean.
+    fn norm_of_s1(&self, solver: &Solver, r1: &[Twice], errors: &[f64]) -> Option<Tested> {
+        let s = &self.system;
+        let projected = s.without_means_of_black(r1);
+        // In single precision r1 is rounded before it loses its mean.
+        let unit = if solver.int(key::INFO_PRECISION) == 1 { 0.0 } else { SINGLE };
+        let errors: Vec<f64> = errors.iter().zip(r1).map(|(e, r)| e + unit * r.abs().value()).collect();
+        let without = self.norm_of_m(solver, &projected, &errors)?;
+        let constants: Twice = (0..s.len()).map(|p| (r1[p] - projected[p]).square() / s.center[p]).sum();
+        Some(Tested { without, with: without.value.hypot(constants.value().sqrt()) })
+    }
+
+    fn projects(&self) -> bool {
+        self.system.singular.contains(&true)
+    }
+
+    /// sqrt(r' M^-1 r), by `rrb_apply` of the same handle.
+    fn norm_of_m(&self, solver: &Solver, r: &[Twice], errors: &[f64]) -> Option<Measured> {
+        let short = solver.int(key::INFO_PRECISION) != 1;
+        let (value, sweeps) = self.root(solver, r, 1.0)?;
+        // Rounding inside of M^-1 shows in another mantissa.
+        let noise = 4.0 * (value - self.root(solver, r, 1.37)?.0).abs();
+        // The V-cycle in double precision is exact to rounding of each entry. Where M^-1 is applied by differences of z
+        // or in single precision, that leaves a unit of z'|M|z.
+        let unit = match (short, solver.int(key::INFO_CYCLE)) {
+            (true, _) => SINGLE,
+            (false, 1) => 0.0,
+            _ => f64::EPSILON,
+        };
+        let square = 4.0 * unit * sweeps * sweeps;
+        let rounded = square.sqrt().min(if value > 0.0 { square / value } else { f64::INFINITY });
+        // r itself is rounded to single precision there.
+        let of_r = |p: usize| errors[p] + if short { SINGLE * r[p].abs().value() } else { 0.0 };
+        let mut largest = 0.0f64;
+        for pattern in 0..4 {
+            let sign = |p: usize| if pattern > 0 && (p * 7919 + p / 3) >> (pattern - 1) & 1 == 1 { -1.0 } else { 1.0 };
+            let signed: Vec<Twice> = (0..r.len()).map(|p| Twice::from(sign(p) * of_r(p))).collect();
+            largest = largest.max(self.root(solver, &signed, 1.0)?.0);
+        }
+        // A constant that rounding leaves is no error of the norm without constants, but of that with them.
+        let sizes: Vec<Twice> = errors.iter().map(|&e| Twice::from(e)).collect();
+        let constants = self.system.norm_of_means(&self.system.means(&sizes));
+        Some(Measured { value, error: noise + rounded + 2.0 * largest + constants })
+    }
+
+    /// sqrt(r'z) and sqrt(z'Dz), z = M^-1 r, D the diagonal of A.
+    fn root(&self, solver: &Solver, r: &[Twice], factor: f64) -> Option<(f64, f64)> {
+        let largest = r.iter().fold(0.0, |m: f64, r| m.max(r.abs().value()));
+        if largest == 0.0 {
+            return Some((0.0, 0.0));
+        }
+        if !largest.is_finite() {
+            return None;
+        }
+        let e = exponent(largest);
+        let unit: Vec<f64> = r.iter().map(|&r| scaled((r * factor).value(), -e)).collect();
+        let (nx, ld) = (self.case.a.nx, self.case.leading_dimension);
+        let input: Vec<f64> = unit.iter().map(|&r| scaled(r, self.system.exponent)).collect();
+        let input = padded(&input, nx, ld, f64::NAN);
+        let mut z = vec![0.0; input.len()];
+        // SAFETY: a live handle and arrays of its size.
+        let answer = unsafe { rrb_apply(solver.handle, input.as_ptr(), z.as_mut_ptr()) };
+        if answer != status::OK {
+            return None;
+        }
+        let z = unpadded(&z, nx, ld);
+        let square: Twice = unit.iter().zip(&z).map(|(&r, &z)| Twice::from(r) * z).sum();
+        let energy: f64 = self.system.center.iter().zip(&z).map(|(c, z)| c * z * z).sum();
+        let [root, energy] = [square.value().abs(), energy].map(|v| v.sqrt() / factor);
+        (root.is_finite() && energy.is_finite()).then(|| (scaled(root, e), scaled(energy, e)))
+    }
+
+    fn promise(&self, told: &Told, last: &Tested, references: &[Measured], verdict: &mut Verdict) {
+        let settings = &self.case.settings;
+        let slack = if settings.preconditioned { TOLD } else { PROMISE };
+        let abs_tol = self.abs_tol(settings.preconditioned);
+        let allowed = |r: &Measured| (settings.rel_tol * (r.value + r.error)).max(abs_tol);
+        let most = references.iter().map(allowed).fold(0.0, f64::max);
+        if told.status == status::OK {
+            let bound = most * (1.0 + slack) + last.without.error;
+            if last.with > bound {
+                let text = format!(
+                    "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, told {:.4e}",
+                    last.with, last.without.value, last.without.error, told.reason, told.last
+                );
+                verdict.complain("promise of status 0", last.with / bound, text);
+            }
+            return;
+        }
+        let least = references.iter().map(|r| (settings.rel_tol * (r.value - r.error)).max(abs_tol));
+        let least = least.fold(f64::INFINITY, f64::min);
+        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * TOLD) + last.without.error < least {
+            let text = format!("norm {:.4e}, allowed {least:.4e}, reason {}", last.with, told.reason);
+            verdict.complain("status 1 though the test is met", least / last.with, text);
+        }
+        if told.reason == reason::STAGNATED && !settings.preconditioned && last.with > 1e3 * last.without.error {
+            verdict.note("stagnated at more than 1000 times the rounding of the residual");
+        }
+    }
+
+    /// Lone nodes and components, for people.
+    pub fn describe(&self) -> String {
+        let lone = self.system.label.iter().filter(|&&k| k == LONE).count();
+        let s = &self.system;
+        format!(
+            "A 2^{}, b 2^{}, {} lone nodes, components of {:?} nodes, row sums {:.3?}{}, positive couplings {}",
+            s.exponent,
+            self.b_exponent,
+            lone,
+            &s.size[..s.size.len().min(6)],
+            &s.excess[..s.excess.len().min(6)],
+            if s.negative_excess { ", negative ones too" } else { "" },
+            s.positive_couplings
+        )
+    }
+}
+
+/// A word is right where it lies within a hundredth or rounding of what is true, of the norm with or without constants.
+fn told_right(word: f64, norm: &Tested, reference: &Measured) -> bool {
+    let Measured { value, error } = norm.without;
+    let low = (value * (1.0 - TOLD) - error) / (reference.value * (1.0 + TOLD) + reference.error);
+    let least = reference.value * (1.0 - TOLD) - reference.error;
+    let high = norm.with * (1.0 + TOLD) + error;
+    word >= low && (least <= 0.0 || word * least <= high)
+}

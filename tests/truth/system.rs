@@ -1,0 +1,276 @@
+//! One system A x = b as the judge sees it: scaled to the unit by powers of two, components by a flood fill, residuals
+//! in twice the precision, and what rounding may make of them in double precision.
+#![allow(dead_code)] // each test program uses its own part of this module
+
+use crate::twice::{Twice, exponent, scaled};
+use rrbsolver_problems::Stencil;
+
+/// No component: a node without couplings.
+pub const LONE: usize = usize::MAX;
+
+/// A norm, and how far the library's own value of it may be off by rounding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    pub value: f64,
+    pub error: f64,
+}
+
+/// Labels of the connected regions of two nodes or more, and how many there are.
+pub fn flood(a: &Stencil) -> (Vec<usize>, usize) {
+    let mut neighbours = vec![Vec::new(); a.len()];
+    for (p, q, value) in a.couplings() {
+        if value != 0.0 {
+            neighbours[p].push(q);
+            neighbours[q].push(p);
+        }
+    }
+    let mut label = vec![LONE; a.len()];
+    let mut count = 0;
+    for start in 0..a.len() {
+        if label[start] != LONE || neighbours[start].is_empty() {
+            continue;
+        }
+        let mut waiting = vec![start];
+        label[start] = count;
+        while let Some(p) = waiting.pop() {
+            for &q in &neighbours[p] {
+                if label[q] == LONE {
+                    label[q] = count;
+                    waiting.push(q);
+                }
+            }
+        }
+        count += 1;
+    }
+    (label, count)
+}
+
+/// A / 2^`exponent`, so that its largest center is in [1, 4).
+pub struct System {
+    pub nx: usize,
+    pub ny: usize,
+    pub nine: bool,
+    pub center: Vec<f64>,
+    /// Of row p: `entries[first[p]..first[p + 1]]`, (column, coupling), nonzero ones alone.
+    entries: Vec<(usize, f64)>,
+    first: Vec<usize>,
+    /// Even, so that the root of A is scaled exactly too.
+    pub exponent: i32,
+    pub label: Vec<usize>,
+    /// Nodes of each component.
+    pub size: Vec<usize>,
+    /// The largest |row sum| / center of each component.
+    pub excess: Vec<f64>,
+    /// A row sum is negative.
+    pub negative_excess: bool,
+    /// center - sum of |couplings|, which differences are taken with.
+    spread: Vec<f64>,
+    pub positive_couplings: usize,
+    /// Projected components.
+    pub singular: Vec<bool>,
+}
+
+impl System {
+    pub fn new(a: &Stencil) -> Self {
+        let largest = a.center.iter().fold(0.0, |m: f64, &c| m.max(c));
+        let exponent = exponent(largest) & !1;
+        let mut rows = vec![Vec::new(); a.len()];
+        let mut positive_couplings = 0;
+        for (p, q, value) in a.couplings() {
+            if value != 0.0 {
+                positive_couplings += usize::from(value > 0.0);
+                let value = scaled(value, -exponent);
+                rows[p].push((q, value));
+                rows[q].push((p, value));
+            }
+        }
+        let center: Vec<f64> = a.center.iter().map(|&c| scaled(c, -exponent)).collect();
+        let (label, count) = flood(a);
+        let mut system = System {
+            nx: a.nx,
+            ny: a.ny,
+            nine: a.corners.is_some(),
+            exponent,
+            size: vec![0; count],
+            excess: vec![0.0; count],
+            negative_excess: false,
+            spread: Vec::with_capacity(a.len()),
+            positive_couplings,
+            singular: vec![false; count],
+            first: vec![0],
+            entries: Vec::new(),
+            center,
+            label,
+        };
+        for (p, row) in rows.into_iter().enumerate() {
+            let of = |term: fn(f64) -> f64| -> f64 {
+                let couplings: Twice = row.iter().map(|&(_, a)| Twice::from(term(a))).sum();
+                (Twice::from(system.center[p]) + couplings).value()
+            };
+            let (sum, spread) = (of(|a| a), of(|a| -a.abs()));
+            system.spread.push(spread);
+            if system.label[p] != LONE {
+                let k = system.label[p];
+                system.size[k] += 1;
+                system.excess[k] = system.excess[k].max(sum.abs() / system.center[p]);
+                system.negative_excess |= sum < 0.0;
+            }
+            system.entries.extend(row);
+            system.first.push(system.entries.len());
+        }
+        system
+    }
+
+    /// Projects constants on components whose row sums are within `tolerance` of the center.
+    pub fn project_within(&mut self, tolerance: f64) {
+        self.singular = self.excess.iter().map(|&excess| excess <= tolerance).collect();
+    }
+
+    pub fn len(&self) -> usize {
+        self.center.len()
+    }
+
+    pub fn row(&self, p: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        self.entries[self.first[p]..self.first[p + 1]].iter().copied()
+    }
+
+    /// Nodes that the first elimination takes out: i + j = ox + oy + 1 (mod 2), ox = 1 where there are two columns at
+    /// least.
+    pub fn is_red(&self, p: usize) -> bool {
+        let kept = usize::from(self.nx > 1) + usize::from(self.ny > 1);
+        (p % self.nx + p / self.nx + kept) % 2 == 1
+    }
+
+    fn projected(&self, p: usize) -> Option<usize> {
+        Some(self.label[p]).filter(|&k| k != LONE && self.singular[k])
+    }
+
+    /// Means over the singular components.
+    pub fn means(&self, v: &[Twice]) -> Vec<Twice> {
+        let mut sums = vec![Twice::default(); self.size.len()];
+        for (&k, &v) in self.label.iter().zip(v) {
+            if k != LONE {
+                sums[k] = sums[k] + v;
+            }
+        }
+        let of = |k: usize| if self.singular[k] { sums[k] / self.size[k] as f64 } else { Twice::default() };
+        (0..self.size.len()).map(of).collect()
+    }
+
+    /// v without its means over singular components.
+    pub fn without_means(&self, v: &[Twice]) -> Vec<Twice> {
+        let means = self.means(v);
+        let of = |p: usize| self.projected(p).map_or(v[p], |k| v[p] - means[k]);
+        (0..v.len()).map(of).collect()
+    }
+
+    /// v, zero on red nodes, without its means over the black nodes of singular components.
+    pub fn without_means_of_black(&self, v: &[Twice]) -> Vec<Twice> {
+        let black = |p: usize| self.projected(p).filter(|_| !self.is_red(p));
+        let mut sums = vec![(Twice::default(), 0.0); self.size.len()];
+        for (p, &v) in v.iter().enumerate() {
+            if let Some(k) = black(p) {
+                sums[k] = (sums[k].0 + v, sums[k].1 + 1.0);
+            }
+        }
+        (0..v.len()).map(|p| black(p).map_or(v[p], |k| v[p] - sums[k].0 / sums[k].1)).collect()
+    }
+
+    /// What rounding may do to each entry of a b that is projected: a unit of it, of its mean, and those of the sum
+    /// that makes the mean, whose additions are pairwise (log2 of 40,000 is 15).
+    pub fn rounding_of_rhs(&self, b: &[Twice]) -> Vec<f64> {
+        let mut sizes = vec![0.0; self.size.len()];
+        for (&k, b) in self.label.iter().zip(b) {
+            if k != LONE {
+                sizes[k] += b.abs().value();
+            }
+        }
+        let of = |p: usize| {
+            let mean = self.projected(p).map_or(0.0, |k| sizes[k] / self.size[k] as f64);
+            f64::EPSILON * (b[p].abs().value() + 16.0 * mean)
+        };
+        (0..b.len()).map(of).collect()
+    }
+
+    /// b - A x
+    pub fn residual(&self, b: &[Twice], x: &[Twice]) -> Vec<Twice> {
+        let of = |p: usize| self.row(p).fold(b[p] - x[p] * self.center[p], |r, (q, a)| r - x[q] * a);
+        (0..self.len()).map(of).collect()
+    }
+
+    /// What rounding may do to each entry of a residual that is computed from differences in double precision: every
+    /// term passes through at most 12 operations (8 couplings, a product, a difference and the sums at the end), each
+    /// good to half a unit;
+    /// 8 units of the sum of sizes are more.
+    pub fn rounding_of_residual(&self, b: &[Twice], x: &[Twice]) -> Vec<f64> {
+        let of = |p: usize| {
+            let flow = self.row(p).map(|(q, a)| {
+                let other = if a > 0.0 { -x[q] } else { x[q] };
+                a.abs() * (other - x[p]).abs().value()
+            });
+            let sizes = b[p].abs().value() + (self.spread[p] * x[p].value()).abs() + flow.sum::<f64>();
+            8.0 * f64::EPSILON * sizes
+        };
+        (0..self.len()).map(of).collect()
+    }
+
+    /// The same of products, b - (center x + sum of a x): of S1's residual, which is formed that way.
+    pub fn rounding_of_products(&self, b: &[Twice], x: &[Twice]) -> Vec<f64> {
+        let size = |v: Twice| v.abs().value();
+        let of = |p: usize| {
+            let products = self.center[p] * size(x[p]) + self.row(p).map(|(q, a)| a.abs() * size(x[q])).sum::<f64>();
+            8.0 * f64::EPSILON * (size(b[p]) + products)
+        };
+        (0..self.len()).map(of).collect()
+    }
+
+    /// What rounding x to the smallest doubles does to each residual: half of 2^-1074, times a row.
+    pub fn rounding_of_small(&self, half_unit: f64) -> Vec<f64> {
+        let of = |p: usize| half_unit * (self.center[p] + self.row(p).map(|(_, a)| a.abs()).sum::<f64>());
+        (0..self.len()).map(of).collect()
+    }
+
+    /// r_b - A_br D_r^-1 r_r on black nodes, zero on red ones; and the same of what rounding may have done.
+    pub fn reduced(&self, r: &[Twice], errors: &[f64]) -> (Vec<Twice>, Vec<f64>) {
+        let of = |p: usize| {
+            if self.is_red(p) {
+                return (Twice::default(), 0.0);
+            }
+            let mut sum = (r[p], errors[p] + f64::EPSILON * r[p].abs().value());
+            for (q, a) in self.row(p) {
+                let part = (r[q] / self.center[q]) * a;
+                let rounding = 8.0 * f64::EPSILON * part.abs().value();
+                sum = (sum.0 - part, sum.1 + rounding + a.abs() * errors[q] / self.center[q]);
+            }
+            sum
+        };
+        (0..self.len()).map(of).unzip()
+    }
+
+    /// sqrt of the sum of m^2 / center over singular components: the norm of means m, of which P M^-1 P makes nothing.
+    pub fn norm_of_means(&self, means: &[Twice]) -> f64 {
+        let of = |p: usize| self.projected(p).map_or(0.0, |k| means[k].value().powi(2) / self.center[p]);
+        (0..self.len()).map(of).sum::<f64>().sqrt()
+    }
+}
+
+/// ||v||_2, v up to 2^400.
+pub fn norm2(v: &[Twice]) -> f64 {
+    let largest = v.iter().fold(0.0, |m: f64, v| m.max(v.abs().value()));
+    if largest == 0.0 || !largest.is_finite() {
+        return largest;
+    }
+    let e = exponent(largest);
+    let unit = scaled(1.0, -e.clamp(-1000, 1000));
+    let square: Twice = v.iter().map(|&v| (v * unit).square()).sum();
+    square.value().sqrt() / unit
+}
+
+pub fn norm2_of_sizes(v: &[f64]) -> f64 {
+    let all: Vec<Twice> = v.iter().map(|&v| Twice::from(v)).collect();
+    norm2(&all)
+}
+
+pub fn twice(v: &[f64], exponent: i32) -> Vec<Twice> {
+    v.iter().map(|&v| Twice::from(scaled(v, exponent))).collect()
+}
