@@ -1,4 +1,4 @@
-# make demo: sets up what is missing, builds, installs into ./install, sails a ship through a harbour, names its pictures.
+# make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make performance: measures all tables of docs/performance.md anew.
@@ -25,7 +25,7 @@ build: setup
 install: build
 	cmake --install build --prefix "$(PREFIX)"
 
-demo: setup
+demo:
 	@scripts/demo
 
 paper: setup

@@ -1,4 +1,4 @@
-//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver.rs).
+//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver.rs), and names the shared library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
@@ -13,9 +13,12 @@ fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
+    println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
-    println!("cargo:rerun-if-changed=.cuda/nvidia/cu13/bin/nvcc");
     println!("cargo:rustc-check-cfg=cfg(rrbsolver_kernels)");
+    // The promise of CHANGELOG.md: one SONAME per major version. CMakeLists.txt makes the symlink of this name.
+    let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets the version");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librrbsolver.so.{major}");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("kernels.fatbin");
     match std::env::var("RRBSOLVER_CUDA").as_deref() {
         Ok("off") => {
@@ -30,6 +33,7 @@ fn main() {
             "nvcc is missing: run scripts/setup, which fetches it into .cuda, or set CUDA_HOME to CUDA 13.0, or set RRBSOLVER_CUDA=off for a library without CUDA"
         );
     };
+    println!("cargo:rerun-if-changed={}", nvcc.display());
     compile(&nvcc, &out);
     println!("cargo:rustc-cfg=rrbsolver_kernels");
 }

@@ -8,6 +8,7 @@ fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
+    println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels/appendix.cu");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("appendix.fatbin");
     let off = std::env::var("RRBSOLVER_CUDA").is_ok_and(|v| v == "off");

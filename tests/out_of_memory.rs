@@ -53,12 +53,18 @@ fn answered(name: &str, arguments: &[&str]) -> u64 {
             .args(["-lrrbsolver", "-ldl", "-lpthread", "-o"])
             .arg(&program),
     );
+    // By the name that programs look for.
+    let soname = concat!("librrbsolver.so.", env!("CARGO_PKG_VERSION_MAJOR"));
+    let link = program.with_extension("lib").join(soname);
+    std::fs::create_dir_all(link.parent().expect("a folder")).expect("the folder of temporary files can be written");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(library.join("librrbsolver.so"), &link).expect("a symlink can be made");
     // Before the folders where a device's driver may be.
     let driver = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let output = done(
         Command::new(&program)
             .args(arguments)
-            .env("LD_LIBRARY_PATH", format!("{}:{driver}", library.display()))
+            .env("LD_LIBRARY_PATH", format!("{}:{driver}", link.parent().expect("a folder").display()))
             .env_remove("RRBSOLVER_OPTIONS")
             .env_remove("RRBSOLVER_ISA"),
     );

@@ -1,6 +1,6 @@
 // Times factorizations and solves with arrays that lie on the device: wall time around the call, synchronized.
 //
-//     nvcc -O2 -Iinclude benches/gpu/resident.cu -Ltarget/release -lrrbsolver -o resident
+//     nvcc -O2 -Iinclude benches/gpu/resident.cu -Lbuild/lib -lrrbsolver -o resident
 //     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
 //
 // -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with "pageable" or
