@@ -1,32 +1,22 @@
 //! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device has.
-//! Where no device is found each test says so and passes; tests/emulator makes one of the host.
+//! tests/emulator makes a device of the host.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use common::problems::{
     Random, Stencil, aniso, by_name, checker8, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson,
     random_m_matrix, random_rhs, rot, side_by_side,
 };
 use common::{
-    EXTENTS, PAPERS, Run, Solver, bits, check_eliminated_sources, child, count_is_right, exact_norm, key, max_abs,
-    max_difference, norm2, own_lines, padded, rrb_multiply, rrb_set_monitor, rrbsolver_cuda_device_count, run, status,
-    unpadded,
+    EXTENTS, PAPERS, Run, Solver, bits, check_eliminated_sources, child, count_is_right, devices, exact_norm, key,
+    max_abs, max_difference, norm2, own_lines, padded, rrb_multiply, rrb_set_monitor, run, status, unpadded,
 };
 use std::f64::consts::PI;
 
 /// Without short formats and recursive cycles.
 const PLAIN: &str = "precision=f64 cycle=v";
-
-/// Devices; says so where there are none.
-fn devices() -> i32 {
-    let mut count = -1;
-    // SAFETY: `count` outlives the call.
-    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
-    if count == 0 {
-        eprintln!("skipped: no CUDA device");
-    }
-    count
-}
 
 /// Same counts, and iterates that differ by rounding, which CG amplifies a little from iteration to iteration: 1e-8 of each
 /// residual above 1e-9 (as between the other backends).
@@ -56,11 +46,7 @@ fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil, Vec<f64>)> {
     ]
 }
 
-#[test]
 fn awkward_extents() {
-    if devices() == 0 {
-        return;
-    }
     for (nx, ny) in EXTENTS.into_iter().chain([(67, 66)]) {
         for (name, a, b) in problems_of(nx, ny) {
             for levels in [0, 1, 2, 3, 4, 40] {
@@ -83,11 +69,7 @@ fn awkward_extents() {
 }
 
 /// The first iterates themselves, before CG has amplified anything; preconditioner and matrix too.
-#[test]
 fn first_iterates_and_operators() {
-    if devices() == 0 {
-        return;
-    }
     for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
         for (name, a, b) in problems_of(nx, ny) {
             for more in ["", "fusion=off", "lumping=m2u", "lumping=m2m relaxation=0.5", "relaxation=0.7"] {
@@ -112,11 +94,7 @@ fn first_iterates_and_operators() {
 }
 
 /// Variants of the method, norms, references, remainders of all kinds, singular and compensated systems.
-#[test]
 fn variants() {
-    if devices() == 0 {
-        return;
-    }
     let b = |a: &Stencil| random_rhs(a.len(), 5);
     let problems: Vec<(&str, Stencil)> = vec![
         ("poisson", poisson(61, 70)),
@@ -159,11 +137,7 @@ fn variants() {
 }
 
 /// Remainders of one line to as many as there can be, along either side, one of them singular.
-#[test]
 fn remainders() {
-    if devices() == 0 {
-        return;
-    }
     let squares = [(2, 2), (5, 6), (18, 10), (24, 15), (24, 16), (16, 24), (45, 70), (70, 45), (62, 62), (64, 62)];
     let strips = [(3, 9), (3, 1600), (1500, 5), (6, 130)];
     for (nx, ny) in squares.into_iter().chain(strips) {
@@ -180,11 +154,7 @@ fn remainders() {
 }
 
 /// What a device refuses.
-#[test]
 fn what_is_refused() {
-    if devices() == 0 {
-        return;
-    }
     let solver = Solver::new(40, 40, "backend=cuda cycle=k");
     let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
     assert_eq!(failure.status, status::UNSUPPORTED);
@@ -201,11 +171,7 @@ fn what_is_refused() {
 }
 
 /// Papers' table 5.3, as far as an emulated device has the patience.
-#[test]
 fn table_5_3() {
-    if devices() == 0 {
-        return;
-    }
     for (n, expected) in [(64, 13), (128, 16)] {
         let (a, b) = by_name("poisson_f", n - 1, n - 1);
         let run = run(&a, &b, &format!("backend=cuda {PLAIN} levels=12 {PAPERS}"));
@@ -214,11 +180,7 @@ fn table_5_3() {
 }
 
 /// The same bits from run to run, from handle to handle, and after another matrix was in the handle.
-#[test]
 fn same_bits() {
-    if devices() == 0 {
-        return;
-    }
     let matrices = [
         ("five points", random_m_matrix(90, 77, false, 1)),
         ("nine points", random_m_matrix(61, 50, true, 1)),
@@ -275,11 +237,7 @@ fn formats_and_cycles() -> Vec<(&'static str, Stencil, &'static str)> {
 
 /// Short formats and recursive cycles against the reference: the preconditioner to the rounding of its sweeps (bounds of
 /// Chebyshev are estimates, which differ by the rounding of theirs: 1e-3, as between the other backends), and counts.
-#[test]
 fn formats_and_recursive_cycles() {
-    if devices() == 0 {
-        return;
-    }
     for (name, a, more) in formats_and_cycles() {
         let b = random_rhs(a.len(), 17);
         for precision in ["f64", "f32", "bf16"] {
@@ -313,11 +271,7 @@ fn formats_and_recursive_cycles() {
 
 /// Rows of all lengths on the small grids, some with land: what pads them is not read where a kernel keeps these grids in shared
 /// memory, several solves in a row (259 x 241, recursive, once took what lies beside 64 x 60 for values).
-#[test]
 fn widths_of_small_grids() {
-    if devices() == 0 {
-        return;
-    }
     for (nx, ny) in [(259, 241), (265, 130), (131, 250), (328, 305), (147, 190)] {
         let mut land = random_m_matrix(nx, ny, false, 7);
         for p in (0..nx * ny).filter(|p| (p / 5) % 13 == 0 || p % 97 < 9) {
@@ -351,11 +305,7 @@ fn widths_of_small_grids() {
 
 /// Where couplings of what a grid leaves are weak, M ends there: with ones that vanish M is that of as many levels, else nearly, and
 /// the next matrix decides for itself.
-#[test]
 fn levels_end_where_couplings_are_weak() {
-    if devices() == 0 {
-        return;
-    }
     let plain = ["precision=f64 cycle=v", "precision=f64 cycle=v fusion=off", "precision=bf16 cycle=v", ""];
     for (nx, ny, nine_points, formats) in
         [(13, 3001, false, &plain[..1]), (130, 131, true, &plain[2..]), (259, 241, false, &plain[..])]
@@ -401,11 +351,7 @@ fn levels_end_where_couplings_are_weak() {
 
 /// A matrix is factorized twice where estimates say that V is best, or where a short format loses a pivot: from its own row sums
 /// either time.
-#[test]
 fn second_factorizations() {
-    if devices() == 0 {
-        return;
-    }
     let (nx, ny) = (255, 255);
     let b = random_rhs(nx * ny, 17);
     let (mut a, _) = by_name("random_1e3", nx, ny);
@@ -452,11 +398,7 @@ fn patches(nx: usize, ny: usize) -> Stencil {
 
 /// Where rows of the matrix are the same one is read for all of a tile, which changes no bit of a solution: two processes, one of
 /// which reads all rows, print the same. A handle that is given matrices with and without such tiles, in turns, solves as new ones do.
-#[test]
 fn rows_that_are_the_same() {
-    if devices() == 0 {
-        return;
-    }
     const TEST: &str = "rows_that_are_the_same";
     let told = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
     if let Some(read_once) = told("all") {
@@ -512,11 +454,7 @@ fn rows_that_are_the_same() {
 }
 
 /// What one solve leaves on the device does not reach the next: not a test that was met, nor numbers that were none.
-#[test]
 fn nothing_is_left_of_the_last_solve() {
-    if devices() == 0 {
-        return;
-    }
     // Fused stages, then plain ones in the same arrays.
     let (nx, ny) = (259, 241);
     let b = random_rhs(nx * ny, 17);
@@ -610,11 +548,7 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
 
 /// What is told is the tested norm of the x that came back, after success, where the last iteration is cut, and after a restart
 /// (a guess 1e14 times too large leaves rounding that the recurred residual knows nothing of): the better of two iterates.
-#[test]
 fn what_is_told_is_true() {
-    if devices() == 0 {
-        return;
-    }
     let (mut misses, mut kept) = (0, 0);
     let far = random_m_matrix(33, 29, false, 5);
     // The last tolerance may be below the rounding of x.
@@ -654,35 +588,26 @@ fn what_is_told_is_true() {
 }
 
 /// On an emulated device, which takes eight tiles for one kernel.
-#[test]
 fn loops_of_several_lengths() {
-    if devices() > 0 {
-        x_has_all_steps(150, 131, 6);
-        loops_of_lengths(150, 131, 0.0, "precision=f64 cycle=v levels=6");
-        // M ends early.
-        loops_of_lengths(150, 131, 1.0, "precision=f64");
-    }
+    x_has_all_steps(150, 131, 6);
+    loops_of_lengths(150, 131, 0.0, "precision=f64 cycle=v levels=6");
+    // M ends early.
+    loops_of_lengths(150, 131, 1.0, "precision=f64");
 }
 
 /// On one that takes more than a hundred.
-#[test]
 fn loops_on_larger_grids() {
-    if devices() > 0 {
-        x_has_all_steps(420, 350, 8);
-        loops_of_lengths(420, 350, 0.0, "precision=f64 cycle=v levels=8");
-        loops_of_lengths(420, 350, 0.0, "precision=bf16 cycle=amli levels=8");
-        loops_of_lengths(420, 350, 1.0, "");
-    }
+    x_has_all_steps(420, 350, 8);
+    loops_of_lengths(420, 350, 0.0, "precision=f64 cycle=v levels=8");
+    loops_of_lengths(420, 350, 0.0, "precision=bf16 cycle=amli levels=8");
+    loops_of_lengths(420, 350, 1.0, "");
 }
 
 /// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
 /// and errors those of any backend.
-#[test]
 fn one_solve_after_another() {
-    if devices() > 0 {
-        solves_after_another("precision=f64 cycle=v levels=4");
-        solves_after_another("precision=bf16 cycle=v levels=4");
-    }
+    solves_after_another("precision=f64 cycle=v levels=4");
+    solves_after_another("precision=bf16 cycle=v levels=4");
 }
 
 fn solves_after_another(options: &str) {
@@ -757,11 +682,7 @@ fn solves_after_another(options: &str) {
 
 /// Solves from a guess against those of the CPU from the same one: what is told of it, first iterates, counts; the first time, with
 /// the guess unexpected, and the next. What the guess has on the eliminated half of the points changes nothing, however large.
-#[test]
 fn from_a_guess() {
-    if devices() == 0 {
-        return;
-    }
     for (nx, ny) in [(1, 64), (64, 1), (5, 5), (17, 17), (64, 65), (131, 67)] {
         let mut land = random_m_matrix(nx, ny, false, 6);
         (0..nx * ny).filter(|p| p % 7 == 3 || (p / 3) % 11 == 0).for_each(|p| land.decouple(p % nx, p / nx, 1.0));
@@ -834,13 +755,9 @@ fn from_a_guess() {
 
 /// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one thread and
 /// with many, page-locked or not.
-#[test]
 fn arrays_of_the_host() {
     use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
     use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
-    if devices() == 0 {
-        return;
-    }
     // A x leaves the least to compute; each value shows where it comes from.
     for (nx, ny, ld, threads) in [
         (5, 4, 5, 1),
@@ -892,11 +809,7 @@ fn arrays_of_the_host() {
 /// CG in single precision against that of the CPU: the first iterates (to the rounding of single precision, of which p and q have
 /// some at each step), counts, and the residual of what is returned; with recorded loops and one kernel for all, with plain steps,
 /// with a remainder that the host solves, past one renewal and past many.
-#[test]
 fn single_precision() {
-    if devices() == 0 {
-        return;
-    }
     let mixed = 4;
     let cases = [
         ("small", random_m_matrix(34, 33, false, 3), "levels=4 rel_tol=1e-9"),
@@ -972,11 +885,7 @@ fn single_precision() {
 
 /// The handle goes from format to format, and gets new values: what it gives is what a new handle gives, without new memory
 /// where the format stays.
-#[test]
 fn single_precision_again() {
-    if devices() == 0 {
-        return;
-    }
     let a = random_m_matrix(90, 77, false, 1);
     let mut other = a.clone();
     other.center.iter_mut().for_each(|c| *c *= 1.25);
@@ -1012,16 +921,12 @@ fn single_precision_again() {
 }
 
 /// A monitor sees every iteration once, in order, over renewals, and ends the solve.
-#[test]
 fn single_precision_is_watched() {
     unsafe extern "C-unwind" fn watch(user: *mut std::ffi::c_void, iteration: i64, residual: f64) -> i32 {
         // SAFETY: `user` is the pair below, which nobody else uses meanwhile.
         let seen = unsafe { &mut *user.cast::<(Vec<(i64, f64)>, usize)>() };
         seen.0.push((iteration, residual));
         i32::from(seen.0.len() > seen.1)
-    }
-    if devices() == 0 {
-        return;
     }
     let a = random_m_matrix(61, 70, false, 2);
     let b = random_rhs(a.len(), 2);
@@ -1075,11 +980,7 @@ fn spiral(nx: usize, ny: usize) -> Vec<bool> {
 }
 
 /// Components and singular ones, as the CPU finds them: coasts of all kinds, one matrix after another in a handle.
-#[test]
 fn components_of_waters() {
-    if devices() == 0 {
-        return;
-    }
     for (nx, ny) in [(1, 97), (97, 1), (17, 5), (64, 65), (66, 17), (300, 200)] {
         // An emulated device takes a second to factorize the largest.
         let small = nx * ny <= 2000;
@@ -1135,19 +1036,12 @@ fn components_of_waters() {
 }
 
 /// What elimination takes whole is solved, with the loop begun ahead of the host or not.
-#[test]
 fn sources_that_are_eliminated() {
-    if devices() > 0 {
-        check_eliminated_sources("backend=cuda");
-    }
+    check_eliminated_sources("backend=cuda");
 }
 
 /// Basins of high contrast, closed or nearly: what counts of the remainder's inverse is small beside the constant that is in it.
-#[test]
 fn closed_basins_of_high_contrast_in_short_formats() {
-    if devices() == 0 {
-        return;
-    }
     for (n, contrast, excess) in [(32, 1e6, 0.0), (48, 1e6, 0.0), (65, 1e4, 0.0), (24, 1e6, 1e-3), (40, 1e6, 1e-3)] {
         let mut a = inclusions(n, contrast);
         a.set_row_sums(|p| if p == 5 { excess } else { 0.0 });
@@ -1164,4 +1058,32 @@ fn closed_basins_of_high_contrast_in_short_formats() {
             }
         }
     }
+}
+
+device::device_tests! { devices();
+    awkward_extents
+    first_iterates_and_operators
+    variants
+    remainders
+    what_is_refused
+    table_5_3
+    same_bits
+    formats_and_recursive_cycles
+    widths_of_small_grids
+    levels_end_where_couplings_are_weak
+    second_factorizations
+    rows_that_are_the_same
+    nothing_is_left_of_the_last_solve
+    what_is_told_is_true
+    loops_of_several_lengths
+    loops_on_larger_grids
+    one_solve_after_another
+    from_a_guess
+    arrays_of_the_host
+    single_precision
+    single_precision_again
+    single_precision_is_watched
+    components_of_waters
+    sources_that_are_eliminated
+    closed_basins_of_high_contrast_in_short_formats
 }

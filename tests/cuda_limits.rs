@@ -2,9 +2,11 @@
 //! afterwards. Alone in its program, since it takes all memory of a device.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use common::problems::{Stencil, poisson, random_rhs};
-use common::{Failure, Solver, bits, outcome, rrb_set_stream, rrb_solve, rrbsolver_cuda_device_count, status};
+use common::{Failure, Solver, bits, devices, outcome, rrb_set_stream, rrb_solve, status};
 use cudarc::driver::sys::*;
 use std::ptr::null_mut;
 
@@ -42,23 +44,8 @@ fn assert_works(solver: &Solver, a: &Stencil, expected: &[f64]) {
     assert!(solved == status::OK && bits(&x) == bits(expected));
 }
 
-#[test]
 fn what_is_not_there() {
-    let mut count = 0;
-    // SAFETY: `count` outlives the call.
-    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
     let (a, b) = (poisson(30, 21), random_rhs(630, 2));
-    let refused = |options: &str| Solver::new(30, 21, options).factorize(&a).unwrap_err();
-    if count == 0 {
-        // No driver, no device, or no kernels; `auto` does without.
-        let failure = refused("backend=cuda");
-        assert!([status::NO_DEVICE, status::UNSUPPORTED].contains(&failure.status), "{failure:?}");
-        assert!(failure.sentence.contains("backend=cuda"), "{failure:?}");
-        assert_eq!(Solver::of(&a, "").solve_from_zero(&b).1, status::OK);
-        eprintln!("skipped: no CUDA device");
-        return;
-    }
-    refused(&format!("backend=cuda device={count}")).expect(status::NO_DEVICE, &[&format!("device={count}")]);
     let solver = Solver::of(&a, "backend=cuda");
     let (expected, solved) = solver.solve_from_zero(&b);
     assert_eq!(solved, status::OK);
@@ -86,7 +73,7 @@ fn what_is_not_there() {
     assert_works(&solver, &a, &expected);
 
     // An array on another device.
-    if count > 1 {
+    if devices() > 1 {
         let there = on_device(1, || array(8 * b.len()));
         let mut x = vec![0.0; b.len()];
         // SAFETY: a live handle, an array of its shape, and one that it must not touch.
@@ -141,3 +128,5 @@ fn what_is_not_there() {
     assert_eq!(other.solve_from_zero(&random_rhs(large.len(), 2)).1, status::OK);
     assert_works(&solver, &a, &expected);
 }
+
+device::device_tests! { devices(); what_is_not_there }

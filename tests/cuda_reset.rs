@@ -1,21 +1,15 @@
 //! A host program that resets the device under the library. Alone in its program: a reset takes everybody's memory.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use common::problems::{poisson, random_rhs};
-use common::{Solver, bits, rrbsolver_cuda_device_count, status};
+use common::{Solver, bits, devices, status};
 use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxReset_v2};
 
 /// A handle from before says so; it can be destroyed, or factorized again, and new ones work, with kernels loaded anew.
-#[test]
 fn a_reset_device_is_opened_again() {
-    let mut count = 0;
-    // SAFETY: `count` outlives the call.
-    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
-    if count == 0 {
-        eprintln!("skipped: no CUDA device");
-        return;
-    }
     let (a, b) = (poisson(33, 20), random_rhs(660, 3));
     let (expected, _) = Solver::of(&a, "backend=cuda").solve_from_zero(&b);
     for _ in 0..2 {
@@ -36,3 +30,5 @@ fn a_reset_device_is_opened_again() {
         }
     }
 }
+
+device::device_tests! { devices(); a_reset_device_is_opened_again }

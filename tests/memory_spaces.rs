@@ -2,6 +2,8 @@
 //! passes; tests/emulator makes one of the host.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use common::problems::{Stencil, random_field, random_m_matrix, random_rhs};
 use common::*;
@@ -61,13 +63,8 @@ impl Drop for Array {
     }
 }
 
-/// Does `f` where a device is found, with its context.
+/// Does `f` with the context of device 0.
 fn on_a_device(f: impl FnOnce()) {
-    let mut devices = 0;
-    // SAFETY: `devices` outlives the call.
-    if unsafe { rrbsolver_cuda_device_count(&mut devices) } != status::OK || devices == 0 {
-        return eprintln!("skipped: no CUDA device");
-    }
     let mut context = null_mut();
     // SAFETY: the driver was started by the count above; the pointer outlives the call.
     unsafe {
@@ -79,7 +76,6 @@ fn on_a_device(f: impl FnOnce()) {
     ok(unsafe { cuCtxPopCurrent_v2(&mut context) });
 }
 
-#[test]
 fn arrays_here_and_there() {
     on_a_device(|| {
         for nine_point in [false, true] {
@@ -89,7 +85,6 @@ fn arrays_here_and_there() {
 }
 
 /// Cut after a restart, where the iterate kept before it is better, x on the device is that one.
-#[test]
 fn the_kept_iterate_stays() {
     on_a_device(|| {
         // From a guess this far away CG starts again from rounding, and its first step often makes the 2-norm larger.
@@ -170,3 +165,5 @@ fn every_place(a: &Stencil) {
         }
     }
 }
+
+device::device_tests! { devices(); arrays_here_and_there the_kept_iterate_stays }

@@ -839,3 +839,15 @@ fn assert_alive_singular(a: &Stencil) {
     assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS), 1);
     assert_eq!(solver.solve_from_zero(&random_rhs(a.len(), 1)).1, status::OK);
 }
+
+/// No driver, no such device, or no kernels: said with the status and the option; `auto` does without.
+#[test]
+fn a_device_that_is_not_there() {
+    let (a, b) = (poisson(30, 21), random_rhs(630, 2));
+    let device = devices();
+    let failure = Solver::new(30, 21, &format!("backend=cuda device={device}")).factorize(&a).unwrap_err();
+    assert!([status::NO_DEVICE, status::UNSUPPORTED].contains(&failure.status), "{failure:?}");
+    let named = if device == 0 { "backend=cuda".to_owned() } else { format!("device={device}") };
+    assert!(failure.sentence.contains(&named), "{failure:?}");
+    assert_eq!(Solver::of(&a, "").solve_from_zero(&b).1, status::OK);
+}

@@ -1,25 +1,16 @@
-//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. Where no device is found
-//! each test says so and passes; tests/emulator makes one of the host.
+//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. tests/emulator makes
+//! a device of the host.
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 
 use common::smoother::*;
-use common::{outcome, rrbsolver_cuda_device_count, status};
+use common::{devices, outcome, status};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 const STENCILS: [&str; 5] = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
-
-/// Devices; says so where there are none.
-fn devices() -> i32 {
-    let mut count = -1;
-    // SAFETY: `count` outlives the call.
-    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
-    if count == 0 {
-        eprintln!("skipped: no CUDA device");
-    }
-    count
-}
 
 /// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks, up to
 /// 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|, which is 5.4
@@ -38,11 +29,7 @@ const METHODS: [&str; 5] = [
 ];
 
 /// Every method and option against the reference. Ghost cells too.
-#[test]
 fn agrees_with_the_reference() {
-    if devices() == 0 {
-        return;
-    }
     for name in STENCILS {
         for block in [[8, 8, 8], [4, 4, 4], [2, 2, 2], [1, 1, 1], [8, 4, 2], [3, 5, 7], [1, 6, 1], [2, 1, 8]] {
             for method in METHODS {
@@ -74,11 +61,7 @@ fn agrees_with_the_reference() {
 
 /// Chunks, lags and groups: many tiles, in one patch and in several of them; the same bits every time, however the
 /// patches travel, and the CPU's values.
-#[test]
 fn large_lists_and_transfers() {
-    if devices() == 0 {
-        return;
-    }
     let mixed = || {
         let mut level = Level::new(&[
             ([0, 0, 0], [64, 64, 96]),
@@ -126,11 +109,7 @@ fn large_lists_and_transfers() {
 }
 
 /// Products of many blocks with the dense inverse: full and partial ones, remainders beside them, one block.
-#[test]
 fn dense_products() {
-    if devices() == 0 {
-        return;
-    }
     for name in ["poisson7", "mixed27"] {
         for method in METHODS {
             for patches in [vec![([-4, 0, 8], [40, 24, 17]), ([36, 0, 8], [16, 40, 24])], vec![([8; 3], [8; 3])]] {
@@ -150,11 +129,7 @@ fn dense_products() {
 
 /// More blocks than a device holds at once (32 to a multiprocessor, 132 of them), so that its blocks of threads take one
 /// group after another; and omega below 1, which takes the blocks' own values too.
-#[test]
 fn dense_products_in_several_rounds() {
-    if devices() == 0 {
-        return;
-    }
     for (name, method, patches) in [
         ("poisson7", "method=coloured_gauss_seidel omega=0.85", 18),
         ("poisson7", "method=block_jacobi", 9),
@@ -176,11 +151,7 @@ fn dense_products_in_several_rounds() {
 }
 
 /// One domain as 1, 8 and 64 patches cut at block boundaries: block Jacobi does the same to every bit.
-#[test]
 fn jacobi_does_not_see_patches() {
-    if devices() == 0 {
-        return;
-    }
     for (name, block) in [("poisson7", [4, 4, 4]), ("conv7", [8, 8, 8]), ("fe27", [2, 4, 8]), ("mixed27", [4, 4, 2])] {
         let text = "backend=cuda method=block_jacobi";
         let mut whole = Level::golden(32, 1);
@@ -209,44 +180,28 @@ fn check_golden_there(wanted: impl Fn(&Record) -> bool) {
     assert!(checked.len() == 3 && checked.values().all(|&n| n > 0));
 }
 
-#[test]
 fn golden() {
-    if devices() > 0 {
-        check_golden_there(|_| true);
-    }
+    check_golden_there(|_| true);
 }
 
 /// As far as an emulated device has the patience.
-#[test]
 fn golden_in_part() {
-    if devices() > 0 {
-        check_golden_there(|r| r.stencil == "poisson7" && (r.block == [8; 3] || r.block == [4, 4, 2]));
-    }
+    check_golden_there(|r| r.stencil == "poisson7" && (r.block == [8; 3] || r.block == [4, 4, 2]));
 }
 
 /// Chaotic, 20 runs: between lexicographic Gauss-Seidel and damped Jacobi.
-#[test]
 fn chaotic_lies_between() {
-    if devices() > 0 {
-        check_chaotic(64, &BLOCKS, |_| "backend=cuda".to_owned());
-        check_chaotic(128, &[[8; 3]], |_| "backend=cuda".to_owned());
-    }
+    check_chaotic(64, &BLOCKS, |_| "backend=cuda".to_owned());
+    check_chaotic(128, &[[8; 3]], |_| "backend=cuda".to_owned());
 }
 
 /// Sine transforms against dense inverses: blocks of all shapes alone, and the paper's side by side.
-#[test]
 fn fast_diagonalization_against_dense() {
-    if devices() > 0 {
-        check_inverses("backend=cuda");
-    }
+    check_inverses("backend=cuda");
 }
 
 /// Patches of one or two blocks along an axis lack colours, or stages of the lexicographic order.
-#[test]
 fn thin_patches() {
-    if devices() == 0 {
-        return;
-    }
     let sizes = [[32, 8, 32], [8, 32, 32], [8, 8, 32], [32, 16, 8], [16, 16, 40], [40, 8, 8], [32, 32, 32]];
     for (name, block) in [("fe27", [8, 8, 8]), ("poisson7", [8, 8, 8]), ("fe27", [4, 8, 4]), ("mixed27", [4, 4, 8])] {
         for method in METHODS {
@@ -267,11 +222,7 @@ fn thin_patches() {
 
 /// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both ends,
 /// where three blocks along an axis all touch.
-#[test]
 fn overlap() {
-    if devices() == 0 {
-        return;
-    }
     let cut_twice = |size: i64, lower: i64| {
         let mut level = Level::new(&[([lower; 3], [size; 3])]);
         level.random(13);
@@ -321,11 +272,7 @@ fn constant(table: &[*mut f64]) -> Vec<*const f64> {
 }
 
 /// Patches that stay on the device, and device pointers of the caller, give what patches of the host give.
-#[test]
 fn patches_on_the_device() {
-    if devices() == 0 {
-        return;
-    }
     for method in METHODS {
         for memory in ["auto", "device"] {
             let mut expected = awkward();
@@ -371,11 +318,7 @@ fn patches_on_the_device() {
 
 /// A call of several sweeps, where tiles hand their faces to those of other patches, does what calls of one sweep do, which
 /// exchange ghost cells: to every bit, ghost cells included. Patches that fit, that fit in part, and that do not.
-#[test]
 fn several_sweeps_are_single_ones() {
-    if devices() == 0 {
-        return;
-    }
     let fitting: Vec<([i64; 3], [i64; 3])> =
         (0..8).map(|p| ([p % 2 * 24, p / 2 % 2 * 16, p / 4 * 8], [24, 16, 8])).collect();
     let partly =
@@ -405,15 +348,11 @@ fn several_sweeps_are_single_ones() {
     }
 }
 
-#[test]
 fn norms_at_any_scale() {
-    if devices() > 0 {
-        check_scales("backend=cuda");
-    }
+    check_scales("backend=cuda");
 }
 
 /// Arrays where they cannot be used are named.
-#[test]
 fn wrong_spaces() {
     let count = devices();
     if count == 0 {
@@ -502,11 +441,7 @@ impl Drop for Queue {
 }
 
 /// A stream that was replaced is not used any more: not when options need something new, nor by new patches.
-#[test]
 fn replaced_streams() {
-    if devices() == 0 {
-        return;
-    }
     let mut expected = awkward();
     let plain = Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda method=block_jacobi stagger=1", &expected);
     plain.apply(&mut expected, 3).unwrap();
@@ -546,11 +481,7 @@ fn replaced_streams() {
 }
 
 /// Values that are not finite are found: the first one, and nothing is changed.
-#[test]
 fn bad_values() {
-    if devices() == 0 {
-        return;
-    }
     for (name, patch, cell, value) in [("u", 5, [-2, 4, 9], f64::NAN), ("f", 1, [16, 14, 2], f64::INFINITY)] {
         let mut level = awkward();
         let [nx, ny, _] = level.size[patch];
@@ -573,11 +504,7 @@ fn bad_values() {
 }
 
 /// Ghost cells: refreshed from other patches before each sweep; the others are the caller's.
-#[test]
 fn ghost_cells() {
-    if devices() == 0 {
-        return;
-    }
     let mut level = Level::golden(16, 2);
     for v in level.u.iter_mut().flatten().filter(|v| **v == 0.0) {
         *v = -7.0;
@@ -618,11 +545,7 @@ unsafe extern "C-unwind" fn fill(user: *mut c_void, sweep: i32, u: *const *mut f
     i32::from(sweep == record.stop_at)
 }
 
-#[test]
 fn ghost_function() {
-    if devices() == 0 {
-        return;
-    }
     for method in ["block_jacobi", "coloured_gauss_seidel"] {
         let mut level = Level::cube(4);
         let text = format!("backend=cuda method={method} omega=1");
@@ -664,11 +587,7 @@ unsafe extern "C-unwind" fn stop_below(user: *mut c_void, sweep: i64, relative: 
     i32::from(relative < 0.03)
 }
 
-#[test]
 fn monitor_and_history() {
-    if devices() == 0 {
-        return;
-    }
     for method in ["block_jacobi", "coloured_gauss_seidel"] {
         let mut level = Level::golden(16, 2);
         let text = format!("backend=cuda method={method}");
@@ -688,11 +607,7 @@ fn monitor_and_history() {
 }
 
 /// Inverses and memory stay when patches change; many small patches; none at all.
-#[test]
 fn regridding() {
-    if devices() == 0 {
-        return;
-    }
     let side = 3;
     let corner = |q: i64| [q % 22 * side, q / 22 % 22 * side, q / 484 * side];
     let mut level = Level::new(&(0..10_000).map(|q| (corner(q), [side; 3])).collect::<Vec<_>>());
@@ -721,14 +636,35 @@ fn regridding() {
 }
 
 /// `auto` takes the device where the arrays are said to be there.
-#[test]
 fn automatic_backend() {
-    if devices() == 0 {
-        return;
-    }
     let backend = |n: i64, text: &str| {
         Smoother::of(&stencil("poisson7"), [8; 3], text, &Level::cube(n)).int(common::key::INFO_BACKEND)
     };
     assert_eq!([backend(63, ""), backend(64, ""), backend(8, "memory=device")], [1, 1, 2]);
     assert_eq!([backend(64, "backend=cpu"), backend(64, "device=900"), backend(8, "backend=cuda")], [1, 1, 2]);
+}
+
+device::device_tests! { devices();
+    agrees_with_the_reference
+    large_lists_and_transfers
+    dense_products
+    dense_products_in_several_rounds
+    jacobi_does_not_see_patches
+    golden
+    golden_in_part
+    chaotic_lies_between
+    fast_diagonalization_against_dense
+    thin_patches
+    overlap
+    patches_on_the_device
+    several_sweeps_are_single_ones
+    norms_at_any_scale
+    wrong_spaces
+    replaced_streams
+    bad_values
+    ghost_cells
+    ghost_function
+    monitor_and_history
+    regridding
+    automatic_backend
 }

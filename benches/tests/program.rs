@@ -1,34 +1,9 @@
 //! The program as a user runs it, on tiny grids: records are JSON, and the numbers that must not move do not.
 
+mod common;
+
+use common::{bench, folder, record};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
-fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rrbsolver-bench"))
-        .args(arguments)
-        .env_remove("RRBSOLVER_OPTIONS")
-        .output()
-        .expect("the program runs")
-}
-
-/// Runs with `--json`, and gives what was printed and the record.
-fn record(name: &str, arguments: &[&str]) -> (String, Value) {
-    let path = folder(name).join("record.json");
-    let mut all = arguments.to_vec();
-    let shown = path.to_str().expect("UTF-8");
-    all.extend(["--json", shown]);
-    let output = bench(&all);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let value = serde_json::from_str(&std::fs::read_to_string(&path).expect("written")).expect("JSON");
-    (String::from_utf8(output.stdout).expect("UTF-8"), value)
-}
-
-fn folder(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&path).expect("a folder");
-    path
-}
 
 #[test]
 fn a_contest_has_counts_residuals_and_ratios() {
@@ -190,85 +165,6 @@ fn all_of_the_papers_measurements_end_as_records() {
         let value: Value = serde_json::from_str(&text).expect(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
     }
-}
-
-/// Where no device is found this says so and passes; tests/emulator makes one of the host.
-fn device_found() -> bool {
-    let found = rrbsolver_benches::device::count() > 0;
-    if !found {
-        eprintln!("skipped: no CUDA device");
-    }
-    found
-}
-
-/// Steps of the textbook one by one; else the loop of the device as one step. The same counts, and copies in a row apart.
-#[test]
-fn stages_on_a_device() {
-    if !device_found() {
-        return;
-    }
-    let papers = "backend=cuda norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";
-    for (fusion, steps) in [("off", vec!["precondition", "multiply", "advance_solution"]), ("on", vec!["loop"])] {
-        let name = format!("stages_device_{fusion}");
-        let options = format!("{papers} fusion={fusion}");
-        let (printed, value) =
-            record(&name, &["stages", "poisson_f", "-n", "63", "--stream-megabytes", "1", "-r", "2", "-o", &options]);
-        let result = &value["result"];
-        // Table 5.3 of the papers.
-        assert_eq!((&result["iterations"], &result["device"]), (&Value::from(13), &Value::from(0)));
-        let stages = result["stages"].as_array().unwrap();
-        for step in steps {
-            let stage = stages.iter().find(|s| s["step"] == step).unwrap();
-            // M^-1 r twice before the loop too: for the norm, and to begin. At the end it stands for r'r of a restart.
-            let calls = stage["calls"].as_u64().unwrap();
-            assert!(if step == "precondition" { (15..=16).contains(&calls) } else { calls == 13 }, "{step}: {calls}");
-            assert!(stage["cost"]["words"].as_f64().unwrap() > 0.0);
-        }
-        for k in 0..2 {
-            let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
-            assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
-            assert!(result["transfer"][k].as_f64().unwrap() > 0.0);
-        }
-        assert!(value["bandwidth"][0]["kernel"] == "device copy" && printed.contains("of copy"), "{printed}");
-        let rows: &[&str] = if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["loop"] };
-        // Table 5.2.
-        assert_eq!(result["by_grid"].as_array().unwrap().is_empty(), fusion == "on");
-        assert_eq!(printed.contains("1: levels 1 and 2"), fusion == "off", "{printed}");
-        assert!(rows.iter().chain(&["transfers"]).all(|row| printed.contains(&format!("| {row}"))), "{printed}");
-    }
-}
-
-/// Tables 5.1 and 5.3, figures 5.3 to 5.6 and the slides' table, with the device beside the CPU.
-#[test]
-fn the_papers_measurements_on_a_device() {
-    if !device_found() {
-        return;
-    }
-    let output = folder("paper_device");
-    // What is measured on the CPU alone has a test of its own.
-    let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march";
-    let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick", "--only", only]);
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let read = |name: &str| -> Value {
-        serde_json::from_str(&std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name)).expect(name)
-    };
-    for name in ["table_5_1_device", "stages_device"] {
-        assert_eq!(read(name)["result"]["device"], 0, "{name}");
-    }
-    let rows = |name: &str| read(name)["result"]["rows"].as_array().unwrap().clone();
-    for name in ["table_5_3_device", "levels_device"] {
-        assert!(rows(name).iter().all(|r| r["copies"].is_array()), "{name}");
-    }
-    assert_eq!(rows("table_5_3_device")[0]["iterations"], 13);
-    let grids = rows("grids");
-    let on_device: Vec<&Value> = grids.iter().filter(|r| r["copies"].is_array()).collect();
-    assert!(on_device.iter().any(|r| r["implementation"] == "S4"));
-    assert!(on_device.iter().any(|r| r["implementation"] == "S4 fused"));
-    for row in on_device {
-        let natural = grids.iter().find(|r| r["implementation"] == "S1" && r["levels"] == row["levels"]);
-        assert!(natural.is_none_or(|r| r["iterations"] == row["iterations"]), "{row}");
-    }
-    assert!(rows("march").iter().any(|r| r["solver"].as_str().unwrap().ends_with("backend=cuda, resident")));
 }
 
 #[test]

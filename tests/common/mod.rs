@@ -516,6 +516,14 @@ pub fn child(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     Some(output)
 }
 
+/// Devices that are there.
+pub fn devices() -> i32 {
+    let mut count = -1;
+    // SAFETY: `count` outlives the call.
+    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
+    count
+}
+
 /// Lines of the child's standard output that are not the test harness's.
 pub fn own_lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

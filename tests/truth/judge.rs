@@ -68,7 +68,6 @@ pub struct Told {
     pub last: f64,
     /// In use, before the solve and after.
     pub cycles: [i64; 2],
-    pub precision: i64,
     pub levels: i64,
 }
 
@@ -81,7 +80,6 @@ impl Told {
             initial: solver.real(key::INFO_INITIAL_RESIDUAL),
             last: solver.real(key::INFO_FINAL_RESIDUAL),
             cycles: [cycle_before, solver.int(key::INFO_CYCLE)],
-            precision: solver.int(key::INFO_PRECISION),
             levels: solver.int(key::INFO_LEVELS),
         }
     }
@@ -118,10 +116,6 @@ impl<'a> Judge<'a> {
         let b = system.without_means(&given);
         let b_error = system.rounding_of_rhs(&given);
         Judge { case, system, given, b, b_error, b_exponent }
-    }
-
-    fn short(&self, told: &Told) -> bool {
-        told.precision != 1
     }
 
     fn unit_x(&self, x: &[f64]) -> Vec<Twice> {

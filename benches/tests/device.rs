@@ -1,0 +1,72 @@
+//! The program's measurements on a device, on tiny grids.
+
+mod common;
+#[path = "../../tests/common/device.rs"]
+mod device;
+
+use common::{bench, folder, record};
+use serde_json::Value;
+
+/// Steps of the textbook one by one; else the loop of the device as one step. The same counts, and copies in a row apart.
+fn stages_on_a_device() {
+    let papers = "backend=cuda norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";
+    for (fusion, steps) in [("off", vec!["precondition", "multiply", "advance_solution"]), ("on", vec!["loop"])] {
+        let name = format!("stages_device_{fusion}");
+        let options = format!("{papers} fusion={fusion}");
+        let (printed, value) =
+            record(&name, &["stages", "poisson_f", "-n", "63", "--stream-megabytes", "1", "-r", "2", "-o", &options]);
+        let result = &value["result"];
+        // Table 5.3 of the papers.
+        assert_eq!((&result["iterations"], &result["device"]), (&Value::from(13), &Value::from(0)));
+        let stages = result["stages"].as_array().unwrap();
+        for step in steps {
+            let stage = stages.iter().find(|s| s["step"] == step).unwrap();
+            // M^-1 r twice before the loop too: for the norm, and to begin. At the end it stands for r'r of a restart.
+            let calls = stage["calls"].as_u64().unwrap();
+            assert!(if step == "precondition" { (15..=16).contains(&calls) } else { calls == 13 }, "{step}: {calls}");
+            assert!(stage["cost"]["words"].as_f64().unwrap() > 0.0);
+        }
+        for k in 0..2 {
+            let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
+            assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
+            assert!(result["transfer"][k].as_f64().unwrap() > 0.0);
+        }
+        assert!(value["bandwidth"][0]["kernel"] == "device copy" && printed.contains("of copy"), "{printed}");
+        let rows: &[&str] = if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["loop"] };
+        // Table 5.2.
+        assert_eq!(result["by_grid"].as_array().unwrap().is_empty(), fusion == "on");
+        assert_eq!(printed.contains("1: levels 1 and 2"), fusion == "off", "{printed}");
+        assert!(rows.iter().chain(&["transfers"]).all(|row| printed.contains(&format!("| {row}"))), "{printed}");
+    }
+}
+
+/// Tables 5.1 and 5.3, figures 5.3 to 5.6 and the slides' table, with the device beside the CPU.
+fn the_papers_measurements_on_a_device() {
+    let output = folder("paper_device");
+    // What is measured on the CPU alone has a test of its own.
+    let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march";
+    let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick", "--only", only]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name)).expect(name)
+    };
+    for name in ["table_5_1_device", "stages_device"] {
+        assert_eq!(read(name)["result"]["device"], 0, "{name}");
+    }
+    let rows = |name: &str| read(name)["result"]["rows"].as_array().unwrap().clone();
+    for name in ["table_5_3_device", "levels_device"] {
+        assert!(rows(name).iter().all(|r| r["copies"].is_array()), "{name}");
+    }
+    assert_eq!(rows("table_5_3_device")[0]["iterations"], 13);
+    let grids = rows("grids");
+    let on_device: Vec<&Value> = grids.iter().filter(|r| r["copies"].is_array()).collect();
+    assert!(on_device.iter().any(|r| r["implementation"] == "S4"));
+    assert!(on_device.iter().any(|r| r["implementation"] == "S4 fused"));
+    for row in on_device {
+        let natural = grids.iter().find(|r| r["implementation"] == "S1" && r["levels"] == row["levels"]);
+        assert!(natural.is_none_or(|r| r["iterations"] == row["iterations"]), "{row}");
+    }
+    assert!(rows("march").iter().any(|r| r["solver"].as_str().unwrap().ends_with("backend=cuda, resident")));
+}
+
+device::device_tests! { rrbsolver_benches::device::count() as i32; stages_on_a_device the_papers_measurements_on_a_device }
