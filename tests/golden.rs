@@ -7,66 +7,9 @@
 
 mod common;
 
+use common::problems::golden::{self, Row, exact};
 use common::problems::{Stencil, by_name, poisson, random_rhs};
 use common::{PAPERS, PAPERS_NORM, Solver, count_is_right, run};
-
-/// One row of the table.
-struct Row {
-    problem: String,
-    nx: usize,
-    ny: usize,
-    levels: usize,
-    variant: String,
-    omega: f64,
-    tol: f64,
-    iterations: usize,
-    kappa: f64,
-    lambda_max: f64,
-}
-
-impl Row {
-    fn read(text: &str) -> Vec<Row> {
-        let row = |line: &str| {
-            let f: Vec<&str> = line.split(',').collect();
-            Row {
-                problem: f[0].to_owned(),
-                nx: f[1].parse().unwrap(),
-                ny: f[2].parse().unwrap(),
-                levels: f[3].parse().unwrap(),
-                variant: f[4].to_owned(),
-                omega: f[5].parse().unwrap(),
-                tol: f[7].parse().unwrap(),
-                iterations: f[8].parse().unwrap(),
-                kappa: f[9].parse().unwrap(),
-                lambda_max: f[11].parse().unwrap(),
-            }
-        };
-        text.lines().skip(1).map(row).collect()
-    }
-
-    fn problem(&self) -> (Stencil, Vec<f64>) {
-        by_name(&self.problem, self.nx, self.ny)
-    }
-
-    fn options(&self, backend: &str, tol: f64) -> String {
-        let lumping = &self.variant[..2].to_lowercase();
-        let compensation = if self.variant.ends_with("/compensated") { "always" } else { "never" };
-        format!(
-            "backend={backend} threads=1 levels={} lumping={lumping} relaxation={} compensation={compensation} \
-             rel_tol={tol} max_iter=4000 {PAPERS}",
-            self.levels, self.omega
-        )
-    }
-
-    fn name(&self) -> String {
-        let Row { problem, nx, ny, levels, variant, omega, tol, .. } = self;
-        format!("{problem} {nx}x{ny} levels {levels} {variant} omega {omega} tol {tol}")
-    }
-}
-
-fn exact() -> Vec<Row> {
-    Row::read(include_str!("golden/exact.csv"))
-}
 
 /// Runs the rows, one factorization of a problem for all its tolerances, and reports every wrong one.
 fn check_exact(rows: &[Row], backend: &str) {
@@ -163,7 +106,7 @@ fn reference_counts_are_exact() {
 /// move is the largest eigenvalue: the six digits that the golden rows have.
 #[test]
 fn m2m_counts_and_eigenvalues() {
-    for row in Row::read(include_str!("golden/rounding.csv")) {
+    for row in golden::rounding() {
         let (a, b) = row.problem();
         for backend in ["cpu", "reference"] {
             if backend == "reference" && row.nx > 255 {
@@ -216,25 +159,20 @@ fn check_random(rows: &[Row], backend: &str) {
 /// right-hand side (as above) or for sweeps whose last digits differ.
 #[test]
 fn short_formats_and_recursive_cycles() {
-    let rows: Vec<Vec<&str>> =
-        include_str!("golden/short.csv").lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let rows = golden::short();
     assert!(rows.len() > 100);
     let mut wrong = Vec::new();
-    for group in rows.chunk_by(|a, b| a[..7] == b[..7]) {
-        let [problem, n, levels, cycle, spacing, steps, precision] = group[0][..7] else { panic!("seven columns") };
-        let n: usize = n.parse().unwrap();
+    for group in rows.chunk_by(|a, b| a.options == b.options && (&a.problem, a.n) == (&b.problem, b.n)) {
+        let (problem, n) = (&group[0].problem, group[0].n);
         let (a, b) = by_name(problem, n, n);
-        let options = format!(
-            "backend=cpu threads=1 {PAPERS_NORM} levels={levels} cycle={cycle} cycle_spacing={spacing} \
-             cycle_steps={steps} precision={precision}"
-        );
+        let options = format!("backend=cpu threads=1 {}", group[0].options);
         let solver = Solver::of(&a, &format!("{options} rel_tol=1e-12"));
         if let Err(failure) = solver.solve(&b, &mut vec![0.0; b.len()]) {
             wrong.push(format!("{problem} {n} {options}: {}", failure.sentence));
         }
         let history = solver.history();
         for row in group {
-            let (tol, expected): (f64, usize) = (row[7].parse().unwrap(), row[8].parse().unwrap());
+            let (tol, expected) = (row.tol, row.iterations);
             let count = history.iter().position(|&r| r <= tol).unwrap_or(usize::MAX);
             if count > expected + 1 + expected / 20 {
                 wrong.push(format!("{problem} {n} {options} to {tol:e}: {count} iterations, expected {expected}"));
@@ -270,7 +208,7 @@ fn recursive_cycles_need_half_of_the_iterations() {
 
 #[test]
 fn varying_coefficients() {
-    let rows = Row::read(include_str!("golden/random.csv"));
+    let rows = golden::random();
     let (singular, regular): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|r| r.problem.starts_with("neumann"));
     assert!(singular.len() >= 10 && regular.len() >= 90);
     check_random(&regular, "cpu");
@@ -278,14 +216,14 @@ fn varying_coefficients() {
 
 #[test]
 fn all_neumann() {
-    let mut rows = Row::read(include_str!("golden/random.csv"));
+    let mut rows = golden::random();
     rows.retain(|r| r.problem.starts_with("neumann"));
     check_random(&rows, "cpu");
 }
 
 #[test]
 fn varying_coefficients_reference() {
-    let mut rows = Row::read(include_str!("golden/random.csv"));
+    let mut rows = golden::random();
     rows.retain(|r| r.nx * r.ny < 70_000 && r.iterations < 60);
     assert!(rows.len() > 60);
     check_random(&rows, "reference");

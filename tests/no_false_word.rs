@@ -1,16 +1,12 @@
 //! Systems on which a residual or a status was once false, each with the answer that it must have. Residuals are
-//! recomputed in twice the precision (tests/truth/system.rs). tests/truth.rs looks for more of them at random.
+//! recomputed in twice the precision (tests/problems/src/system.rs). tests/truth.rs looks for more of them at random.
 
 mod common;
-#[path = "truth/system.rs"]
-mod system;
-#[path = "truth/twice.rs"]
-mod twice;
 
+use common::problems::system::{System, norm2, norm2_of_sizes, twice as unit};
+use common::problems::twice::{Twice, exponent, scaled};
 use common::problems::{Stencil, random_m_matrix, random_rhs};
 use common::{Failure, Solver, bits, key, last_error, max_abs, status};
-use system::{System, norm2, norm2_of_sizes, twice as unit};
-use twice::{Twice, exponent, scaled};
 
 /// `RRB_ERR_RANGE`: x is too small for a double.
 const RANGE: i32 = -24;

@@ -1,5 +1,5 @@
 //! Random systems: every status, every residual and every sentence of `rrb_solve` is held against a recomputation in
-//! twice the precision. tests/truth/cases.rs makes the systems, tests/truth/judge.rs judges.
+//! twice the precision. tests/problems/src/cases.rs makes the systems, tests/truth/judge.rs judges.
 //!
 //! | variable | |
 //! |---|---|
@@ -9,18 +9,12 @@
 //! | `RRBSOLVER_TRUTH_CASE` | this case alone, with all that is known of it |
 //! | `RRBSOLVER_TRUTH_SHOW` | how many failing cases are shown, 20 |
 
-#[path = "truth/cases.rs"]
-mod cases;
 mod common;
 #[path = "truth/judge.rs"]
 mod judge;
-#[path = "truth/system.rs"]
-mod system;
-#[path = "truth/twice.rs"]
-mod twice;
 
-use cases::{BRANCHES, Case, JUNK, Restart};
 use common::problems::Stencil;
+use common::problems::cases::{self, BRANCHES, Case, JUNK, Restart};
 use common::{Failure, Solver, bits, key, outcome, padded, rrb_set_monitor, status, unpadded};
 use judge::{Judge, Told, Verdict};
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ pub mod dense;
 pub mod smoother;
 
 pub use rrbsolver_problems as problems;
+pub use rrbsolver_problems::golden::{PAPERS, PAPERS_NORM};
 
 use problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
 pub use rrbsolver::ffi::rrb_handle as Handle;
@@ -316,12 +317,6 @@ pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
         x,
     }
 }
-
-/// The criterion of the papers: sqrt(r' M^-1 r) relative to its first value.
-pub const PAPERS_NORM: &str = "norm=preconditioned reference=initial";
-
-/// The method and the criterion of the papers: double precision and one application of each level.
-pub const PAPERS: &str = "precision=f64 cycle=v norm=preconditioned reference=initial";
 
 /// Iteration counts of two programs differ by one when a residual lands next to the tolerance. The count is right
 /// when it is the expected one, or one off and the residual at the earlier of the two lies within 5 percent of the tolerance.

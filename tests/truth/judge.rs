@@ -1,9 +1,9 @@
 //! What a call has answered, held against what is true.
 
-use crate::cases::{Case, NullSpace};
+use crate::common::problems::cases::{Case, NullSpace};
+use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
+use crate::common::problems::twice::{Twice, exponent, scaled};
 use crate::common::{Failure, Solver, bits, key, padded, rrb_apply, status, unpadded};
-use crate::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
-use crate::twice::{Twice, exponent, scaled};
 
 /// Below 2^-1022 + 52 what is lost of x counts: before it, where contrasts (2^40) and tolerances (2^-46) make something
 /// of it.

@@ -3,6 +3,12 @@
 //! A square problem "with n" has (n - 1) x (n - 1) unknowns, h = 1/n, and node (i, j), i, j = 0.., lies at
 //! ((i + 1) h, (j + 1) h). Entries are in matrix units (no h^2). What points outside the grid is set to `OUTSIDE`.
 
+pub mod blocks;
+pub mod cases;
+pub mod golden;
+pub mod system;
+pub mod twice;
+
 /// Entries that leave the grid must never be read: NaN would show at once.
 pub const OUTSIDE: f64 = f64::NAN;
 

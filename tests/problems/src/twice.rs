@@ -3,11 +3,11 @@
 //! error bounds of Joldes, Muller and Popescu (ACM Trans. Math. Softw. 44, 2017): relative errors of 3 u^2 for a sum, 5
 //! u^2 for a product and
 //! 10 u^2 for a quotient, u = 2^-53, as long as nothing overflows or vanishes. Callers scale by powers of two for that.
-#![allow(dead_code)] // each test program uses its own part of this module
 
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+/// One number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Twice {
     high: f64,
@@ -28,14 +28,17 @@ fn ordered_sum(a: f64, b: f64) -> Twice {
 }
 
 impl Twice {
+    /// Rounded to a double.
     pub fn value(self) -> f64 {
         self.high
     }
 
+    /// |v|
     pub fn abs(self) -> Self {
         if self.high < 0.0 { -self } else { self }
     }
 
+    /// v^2
     pub fn square(self) -> Self {
         self * self
     }

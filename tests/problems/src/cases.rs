@@ -3,7 +3,7 @@
 
 use crate::system::{LONE, flood};
 use crate::twice::scaled;
-use rrbsolver_problems::{OUTSIDE, Stencil};
+use crate::{OUTSIDE, Stencil};
 
 /// Everything that a generator may do. Each is to be hit by one case in a hundred at least.
 #[rustfmt::skip]
@@ -34,6 +34,7 @@ pub const BRANCHES: &[&str] = &[
 pub struct Random(u64);
 
 impl Random {
+    /// The sequence of one case.
     pub fn new(seed: u64, number: u64) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
@@ -87,8 +88,11 @@ impl Random {
 /// Numbers of the choices, as the option table has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NullSpace {
+    /// auto
     Auto,
+    /// none
     None,
+    /// constant
     Constant,
 }
 
@@ -106,36 +110,59 @@ pub enum Restart {
 /// What the judge must know of the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// Which constants are projected.
     pub null_space: NullSpace,
+    /// The papers' norm.
     pub preconditioned: bool,
+    /// Relative to the residual of the guess.
     pub of_initial: bool,
+    /// rel_tol
     pub rel_tol: f64,
+    /// abs_tol
     pub abs_tol: f64,
+    /// max_iter
     pub max_iter: usize,
+    /// As asked for.
     pub precision: &'static str,
+    /// As asked for.
     pub cycle: &'static str,
+    /// As asked for.
     pub cycle_spacing: usize,
+    /// As asked for.
     pub cycle_steps: usize,
+    /// Positive couplings may be moved.
     pub compensated: bool,
+    /// Input that is not finite is refused.
     pub check_input: bool,
+    /// b with a part in the null space is refused.
     pub check_compatibility: bool,
 }
 
+/// A system, its options, and how it is called.
 pub struct Case {
+    /// Its number in the sequence.
     pub number: u64,
+    /// A
     pub a: Stencil,
     /// A matrix that the handle has had before.
     pub earlier: Option<Stencil>,
+    /// b
     pub b: Vec<f64>,
+    /// x as the first solve takes it.
     pub guess: Vec<f64>,
+    /// Whether the guess comes of a solve before.
     pub restart: Restart,
+    /// Values from one row of arrays to the next.
     pub leading_dimension: usize,
+    /// As text.
     pub options: String,
+    /// What the text says.
     pub settings: Settings,
     /// The iteration at which the monitor stops the solve.
     pub stop_at: Option<i64>,
     /// An entry of b or of the guess is not finite.
     pub not_finite: bool,
+    /// What the generator did.
     pub branches: Vec<&'static str>,
 }
 

@@ -1,9 +1,8 @@
 //! One system A x = b as the judge sees it: scaled to the unit by powers of two, components by a flood fill, residuals
 //! in twice the precision, and what rounding may make of them in double precision.
-#![allow(dead_code)] // each test program uses its own part of this module
 
+use crate::Stencil;
 use crate::twice::{Twice, exponent, scaled};
-use rrbsolver_problems::Stencil;
 
 /// No component: a node without couplings.
 pub const LONE: usize = usize::MAX;
@@ -11,7 +10,9 @@ pub const LONE: usize = usize::MAX;
 /// A norm, and how far the library's own value of it may be off by rounding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
+    /// It.
     pub value: f64,
+    /// What rounding may have made of it.
     pub error: f64,
 }
 
@@ -47,15 +48,20 @@ pub fn flood(a: &Stencil) -> (Vec<usize>, usize) {
 
 /// A / 2^`exponent`, so that its largest center is in [1, 4).
 pub struct System {
+    /// Nodes in x.
     pub nx: usize,
+    /// Nodes in y.
     pub ny: usize,
+    /// Nine points.
     pub nine: bool,
+    /// Diagonal.
     pub center: Vec<f64>,
     /// Of row p: `entries[first[p]..first[p + 1]]`, (column, coupling), nonzero ones alone.
     entries: Vec<(usize, f64)>,
     first: Vec<usize>,
     /// Even, so that the root of A is scaled exactly too.
     pub exponent: i32,
+    /// Component of each node, or `LONE`.
     pub label: Vec<usize>,
     /// Nodes of each component.
     pub size: Vec<usize>,
@@ -65,12 +71,14 @@ pub struct System {
     pub negative_excess: bool,
     /// center - sum of |couplings|, which differences are taken with.
     spread: Vec<f64>,
+    /// How many.
     pub positive_couplings: usize,
     /// Projected components.
     pub singular: Vec<bool>,
 }
 
 impl System {
+    /// No component is projected yet.
     pub fn new(a: &Stencil) -> Self {
         let largest = a.center.iter().fold(0.0, |m: f64, &c| m.max(c));
         let exponent = exponent(largest) & !1;
@@ -126,10 +134,13 @@ impl System {
         self.singular = self.excess.iter().map(|&excess| excess <= tolerance).collect();
     }
 
+    /// Number of unknowns.
+    #[expect(clippy::len_without_is_empty, reason = "a grid has nodes")]
     pub fn len(&self) -> usize {
         self.center.len()
     }
 
+    /// (column, coupling) of a row.
     pub fn row(&self, p: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.entries[self.first[p]..self.first[p + 1]].iter().copied()
     }
@@ -266,11 +277,13 @@ pub fn norm2(v: &[Twice]) -> f64 {
     square.value().sqrt() / unit
 }
 
+/// ||v||_2 of what rounding may have done.
 pub fn norm2_of_sizes(v: &[f64]) -> f64 {
     let all: Vec<Twice> = v.iter().map(|&v| Twice::from(v)).collect();
     norm2(&all)
 }
 
+/// v * 2^exponent.
 pub fn twice(v: &[f64], exponent: i32) -> Vec<Twice> {
     v.iter().map(|&v| Twice::from(scaled(v, exponent))).collect()
 }
