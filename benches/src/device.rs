@@ -83,6 +83,12 @@ impl DeviceArray {
         self.stream.synchronize().map_err(sentence)
     }
 
+    /// Zeros again.
+    pub fn clear(&mut self) -> Result<(), String> {
+        self.stream.memset_zeros(&mut self.values).map_err(sentence)?;
+        self.stream.synchronize().map_err(sentence)
+    }
+
     /// To the host.
     pub fn get(&self, values: &mut [f64]) -> Result<(), String> {
         self.stream.memcpy_dtoh(&self.values, values).map_err(sentence)?;

@@ -1,0 +1,241 @@
+//! What both builds are asked: golden rows, random systems, sweeps of block smoothers.
+
+use crate::blocks::Sweeps;
+use crate::library::Build;
+use crate::record::Record;
+use crate::systems::Task;
+use crate::{Backend, BitsArgs};
+use rrbsolver_problems::blocks::{BLOCKS, Level, awkward, records, stencil};
+use rrbsolver_problems::golden::{self, Row};
+use rrbsolver_problems::{by_name, cases};
+
+/// Asks OLD and NEW.
+type Ask = Box<dyn Fn([&Build; 2]) -> [Record; 2] + Send + Sync>;
+
+/// One case: makes its problem, asks both builds.
+pub struct Job {
+    /// For messages.
+    pub name: String,
+    ask: Ask,
+}
+
+impl Job {
+    fn system(name: String, make: impl Fn() -> Task + Send + Sync + 'static) -> Self {
+        let ask = move |builds: [&Build; 2]| {
+            let task = make();
+            builds.map(|build| task.run(build))
+        };
+        Self { name, ask: Box::new(ask) }
+    }
+
+    fn sweeps(name: String, make: impl Fn() -> Sweeps + Send + Sync + 'static) -> Self {
+        let ask = move |builds: [&Build; 2]| {
+            let sweeps = make();
+            builds.map(|build| sweeps.run(build))
+        };
+        Self { name, ask: Box::new(ask) }
+    }
+
+    /// What the builds answer.
+    pub fn run(&self, builds: [&Build; 2]) -> [Record; 2] {
+        (self.ask)(builds)
+    }
+}
+
+/// Cases of one kind.
+pub struct Class {
+    /// For messages.
+    pub name: &'static str,
+    /// What one of them is called.
+    pub unit: &'static str,
+    /// All of them.
+    pub jobs: Vec<Job>,
+    /// How many there are beside these.
+    pub left_out: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// Everything, as far as the arguments let it be.
+pub fn all(args: &BitsArgs) -> Vec<Class> {
+    let nodes = args.nodes.unwrap_or(match args.backend {
+        Backend::Emulated => 4096,
+        _ => 1_100_000,
+    });
+    let golden = |name, rows: Vec<Row>| golden_rows(name, rows, args.backend, nodes);
+    let mut all = vec![
+        golden("golden exact.csv", golden::exact()),
+        golden("golden random.csv", golden::random()),
+        golden("golden rounding.csv", golden::rounding()),
+        short_formats(args.backend, nodes),
+        golden_smoothers(args.backend, nodes),
+        golden_cycles(args.backend, nodes),
+        random_systems(args),
+        smoothers(args.backend),
+    ];
+    all.retain(|class| class.name.contains(&args.only));
+    all
+}
+
+fn too_large(nodes: usize) -> String {
+    format!("more than {nodes} nodes")
+}
+
+fn golden_rows(name: &'static str, mut jobs: Vec<Row>, backend: Backend, nodes: usize) -> Class {
+    let all = jobs.len();
+    jobs.retain(|row| row.nx * row.ny <= nodes);
+    let job = |row: Row| {
+        Job::system(row.name(), move || {
+            let (a, b) = row.problem();
+            Task::plain(a, b, row.options(backend.name(), row.tol))
+        })
+    };
+    let jobs: Vec<Job> = jobs.into_iter().map(job).collect();
+    Class { name, unit: "rows", left_out: all - jobs.len(), jobs, why: too_large(nodes) }
+}
+
+fn short_formats(backend: Backend, nodes: usize) -> Class {
+    let rows = golden::short();
+    let all = rows.len();
+    let job = |row: golden::Short| {
+        let options = format!("backend={} threads=1 {} rel_tol={}", backend.name(), row.options, row.tol);
+        Job::system(format!("{} {} {options}", row.problem, row.n), move || {
+            let (a, b) = by_name(&row.problem, row.n, row.n);
+            Task::plain(a, b, options.clone())
+        })
+    };
+    let jobs: Vec<Job> = rows.into_iter().filter(|row| row.n * row.n <= nodes).map(job).collect();
+    Class { name: "golden short.csv", unit: "rows", left_out: all - jobs.len(), jobs, why: too_large(nodes) }
+}
+
+/// Options that every smoother has on this backend.
+fn of_smoothers(backend: Backend) -> String {
+    format!("backend={} threads=2", backend.name())
+}
+
+/// On a device the order of chaotic sweeps is another one every time; on the processor one patch is one thread's.
+fn is_chaotic(backend: Backend, options: &str) -> bool {
+    backend != Backend::Cpu && options.contains("chaotic")
+}
+
+fn golden_smoothers(backend: Backend, nodes: usize) -> Class {
+    let rows = records();
+    let all = rows.len();
+    let wanted = |options: &str| 64 * 64 * 64 <= nodes && !is_chaotic(backend, options);
+    let job = |row: rrbsolver_problems::blocks::Record| {
+        let options = format!("{} {}", of_smoothers(backend), row.options());
+        Job::sweeps(format!("{} {:?} {options}", row.stencil, row.block), move || Sweeps {
+            stencil: stencil(&row.stencil),
+            block: row.block,
+            options: options.clone(),
+            level: Level::golden(64, 1),
+            calls: vec![1, 2],
+        })
+    };
+    let jobs: Vec<Job> = rows.into_iter().filter(|row| wanted(&row.options())).map(job).collect();
+    let why = if backend == Backend::Cpu { "" } else { ", or chaotic sweeps, whose order nothing fixes on a device" };
+    let why = too_large(nodes) + why;
+    Class { name: "golden smoother.csv", unit: "rows", left_out: all - jobs.len(), jobs, why }
+}
+
+/// The sweeps of each row on its finest grid, before and after; the cycle around them is no work of the library.
+fn golden_cycles(backend: Backend, nodes: usize) -> Class {
+    let rows = golden::cycles();
+    let all = 2 * rows.len();
+    let mut jobs = Vec::new();
+    for row in rows.into_iter().filter(|row| row.n.pow(3) as usize <= nodes) {
+        for (sweeps, options) in row.sweeps.into_iter().zip(row.options) {
+            let options = format!("{} {options}", of_smoothers(backend));
+            let (name, block, n) = (row.stencil.clone(), row.block, row.n);
+            jobs.push(Job::sweeps(format!("{}, {options}", row.name), move || Sweeps {
+                stencil: stencil(&name),
+                block,
+                options: options.clone(),
+                level: Level::golden(n, 1),
+                calls: vec![sweeps, sweeps],
+            }));
+        }
+    }
+    Class { name: "golden vcycle.csv", unit: "smoothers", left_out: all - jobs.len(), jobs, why: too_large(nodes) }
+}
+
+fn random_systems(args: &BitsArgs) -> Class {
+    let (seed, backend) = (args.seed, args.backend);
+    let job = |number: u64| {
+        Job::system(format!("case {number}"), move || {
+            Task::random(cases::make(seed, number, backend.of_cases()), backend != Backend::Cpu)
+        })
+    };
+    let jobs = (0..args.cases).map(job).collect();
+    Class { name: "random systems", unit: "cases", jobs, left_out: 0, why: String::new() }
+}
+
+/// Patches of a kind; `small` is for devices that are emulated.
+fn levels(small: bool) -> Vec<(&'static str, Level)> {
+    let mut cut = Level::cut_cube(16, 2);
+    cut.random(3);
+    let mut odd = Level::new(&[([0; 3], [13, 9, 7]), ([13, 0, 0], [5, 9, 7]), ([0, 9, 0], [18, 1, 7])]);
+    odd.random(4);
+    let mut all = vec![("odd patches", odd)];
+    if !small {
+        all.extend([("awkward patches", awkward()), ("a cube in eight", cut)]);
+    }
+    all
+}
+
+const METHODS: [&str; 5] = [
+    "method=block_jacobi",
+    "method=coloured_gauss_seidel",
+    "method=coloured_gauss_seidel reverse=1",
+    "method=chaotic_gauss_seidel parallel=patch",
+    "method=chaotic_gauss_seidel parallel=patch reverse=1",
+];
+const MORE: [&str; 6] = [
+    "",
+    "parallel=nested stagger=1",
+    "parallel=block stagger=2 omega=0.85",
+    "parallel=patch remainder=overlap",
+    "block_solver=fast_diagonalization",
+    "block_solver=dense",
+];
+/// No sizes of the paper.
+const ODD_BLOCKS: [[i64; 3]; 3] = [[1, 1, 1], [3, 5, 7], [2, 1, 8]];
+
+/// 7 and 27 points, every method with every block solver.
+fn smoothers(backend: Backend) -> Class {
+    let small = backend == Backend::Emulated;
+    let stencils = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
+    let blocks: Vec<[i64; 3]> = BLOCKS.into_iter().chain(ODD_BLOCKS).collect();
+    let blocks = if small { vec![[4, 4, 4], [3, 5, 7]] } else { blocks };
+    let (mut jobs, mut left_out) = (Vec::new(), 0);
+    for (patches, level) in levels(small) {
+        for name in stencils {
+            for &block in &blocks {
+                for method in METHODS {
+                    for more in MORE {
+                        // The method last: chaotic sweeps in one order are those of parallel=patch.
+                        let options = format!("{} {more} {method}", of_smoothers(backend));
+                        // Dense inverses of all shapes of large blocks take most of a minute: those of one method do.
+                        let dense = more.contains("dense") && block.iter().product::<i64>() > 64;
+                        if is_chaotic(backend, &options) || (dense && method != METHODS[1]) {
+                            left_out += 1;
+                            continue;
+                        }
+                        let level = level.clone();
+                        jobs.push(Job::sweeps(format!("{name} {block:?} {patches} {options}"), move || Sweeps {
+                            stencil: stencil(name),
+                            block,
+                            options: options.clone(),
+                            level: level.clone(),
+                            calls: vec![3, 1],
+                        }));
+                    }
+                }
+            }
+        }
+    }
+    let on_device =
+        if backend == Backend::Cpu { "" } else { ", chaotic sweeps, whose order nothing fixes on a device" };
+    let why = format!("dense inverses of large blocks by other than one method{on_device}");
+    Class { name: "smoothers", unit: "cases", jobs, left_out, why }
+}

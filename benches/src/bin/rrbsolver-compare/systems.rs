@@ -1,0 +1,182 @@
+//! One conversation with a build: the calls of the family `rrb_` on one system, and what it answers.
+
+use crate::library::{Build, Solver, arrays};
+use crate::record::Record;
+use rrbsolver::options::info;
+use rrbsolver_problems::cases::{Case, JUNK, Restart};
+use rrbsolver_problems::{OUTSIDE, Stencil};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+/// Results of a factorization.
+const OF_FACTORIZE: &[(&str, i32)] = &[
+    ("backend", info::BACKEND),
+    ("threads", info::THREADS),
+    ("levels", info::LEVELS),
+    ("precision", info::PRECISION),
+    ("cycle", info::CYCLE),
+    ("components", info::COMPONENTS),
+    ("singular components", info::SINGULAR_COMPONENTS),
+    ("compensated couplings", info::COMPENSATED_COUPLINGS),
+    ("grids", info::GRIDS),
+];
+/// Results of a solve, which may have changed the preconditioner.
+const OF_SOLVE: &[(&str, i32)] = &[
+    ("iterations", info::ITERATIONS),
+    ("stop reason", info::STOP_REASON),
+    ("precision", info::PRECISION),
+    ("cycle", info::CYCLE),
+];
+const REALS: &[(&str, i32)] = &[
+    ("initial residual", info::INITIAL_RESIDUAL),
+    ("final residual", info::FINAL_RESIDUAL),
+    ("lambda_min", info::LAMBDA_MIN),
+    ("lambda_max", info::LAMBDA_MAX),
+];
+
+/// What is asked for.
+pub struct Task {
+    /// A
+    pub a: Stencil,
+    /// A matrix that the handle has had before.
+    pub earlier: Option<Stencil>,
+    /// b
+    pub b: Vec<f64>,
+    /// x of the first solve.
+    pub guess: Vec<f64>,
+    /// Whether there is a solve before the one that is looked at.
+    pub restart: Restart,
+    /// Values from one row of arrays to the next.
+    pub stride: usize,
+    /// As text.
+    pub options: String,
+    /// The iteration at which the monitor stops.
+    pub stop_at: Option<i64>,
+}
+
+impl Task {
+    /// A x = b from x = 0.
+    pub fn plain(a: Stencil, b: Vec<f64>, options: String) -> Self {
+        let (stride, guess) = (a.nx, vec![0.0; b.len()]);
+        Self { a, earlier: None, b, guess, restart: Restart::No, stride, options, stop_at: None }
+    }
+
+    /// As tests/truth.rs does it. A device may have done more iterations when its monitor answers, sometimes these
+    /// and sometimes those: nobody stops it here.
+    pub fn random(case: Case, on_device: bool) -> Self {
+        Self {
+            a: case.a,
+            earlier: case.earlier,
+            b: case.b,
+            guess: case.guess,
+            restart: if case.not_finite { Restart::No } else { case.restart },
+            stride: case.leading_dimension,
+            options: case.options,
+            stop_at: case.stop_at.filter(|_| !on_device),
+        }
+    }
+
+    /// Rows of nx values with the stride between them, as the generator's cases have it.
+    fn wide(&self, values: &[f64]) -> Vec<f64> {
+        let mut wide = vec![JUNK; self.stride * self.a.ny];
+        for (row, values) in wide.chunks_mut(self.stride).zip(values.chunks(self.a.nx)) {
+            row[..values.len()].copy_from_slice(values);
+        }
+        wide
+    }
+
+    fn wide_stencil(&self, a: &Stencil) -> Stencil {
+        let corners = a.corners.as_ref().map(|(ne, nw)| (self.wide(ne), self.wide(nw)));
+        let [center, east, north] = [&a.center, &a.east, &a.north].map(|v| self.wide(v));
+        Stencil { nx: a.nx, ny: a.ny, center, east, north, corners }
+    }
+
+    /// All calls.
+    pub fn run(&self, build: &Build) -> Record {
+        let mut record = Record::default();
+        let (mut solver, status) = Solver::new(build, self.a.nx, self.a.ny, self.stride);
+        let told = |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
+        if !told(&mut record, "create", status) || !told(&mut record, "options", solver.options(&self.options)) {
+            return record;
+        }
+        let b = self.wide(&self.b);
+        let mut x = self.wide(&self.guess);
+        if let Some(earlier) = &self.earlier {
+            let status = factorize(&mut solver, &self.wide_stencil(earlier));
+            if told(&mut record, "earlier factorize", status) {
+                let mut x = x.clone();
+                told(&mut record, "earlier solve", solver.solve(&b, &mut x));
+                record.reals("earlier x", x);
+            }
+        }
+        if !told(&mut record, "factorize", factorize(&mut solver, &self.wide_stencil(&self.a))) {
+            return record;
+        }
+        counts(&solver, OF_FACTORIZE, &mut record);
+        if self.restart != Restart::No && told(&mut record, "solve before", solver.solve(&b, &mut x)) {
+            let factor = if self.restart == Restart::Near { 1.0 + 1e-8 } else { 1.0 };
+            x.iter_mut().for_each(|x| *x *= factor);
+        }
+        let (status, seen) = self.watched_solve(&mut solver, &b, &mut x);
+        told(&mut record, "solve", status);
+        counts(&solver, OF_SOLVE, &mut record);
+        for &(name, key) in REALS {
+            match solver.real(key) {
+                Ok(value) => record.reals(name, vec![value]),
+                Err(status) => record.count(name, status.into()),
+            }
+        }
+        record.reals("history", solver.history());
+        record.reals("monitor", seen);
+        let mut y = vec![OUTSIDE; x.len()];
+        told(&mut record, "multiply", solver.multiply(&x, &mut y));
+        record.reals("x", x);
+        record.reals("A x", y);
+        let mut z = vec![OUTSIDE; b.len()];
+        told(&mut record, "apply", solver.apply(&b, &mut z));
+        record.reals("M^-1 b", z);
+        record
+    }
+
+    /// The status, and what the monitor has seen.
+    fn watched_solve(&self, solver: &mut Solver, b: &[f64], x: &mut [f64]) -> (i32, Vec<f64>) {
+        let mut watch = Watch { seen: Vec::new(), stop_at: self.stop_at };
+        // SAFETY: `watch` outlives the solve, after which nobody is told any more.
+        let status = unsafe {
+            solver.monitor(Some(Watch::told), std::ptr::from_mut(&mut watch).cast());
+            let status = solver.solve(b, x);
+            solver.monitor(None, null_mut());
+            status
+        };
+        (status, watch.seen)
+    }
+}
+
+fn factorize(solver: &mut Solver, wide: &Stencil) -> i32 {
+    // SAFETY: `wide_stencil` makes rows of the stride that the solver was made with.
+    unsafe { solver.factorize(arrays(wide)) }
+}
+
+fn counts(solver: &Solver, keys: &[(&str, i32)], record: &mut Record) {
+    for &(name, key) in keys {
+        record.count(name, solver.int(key).unwrap_or_else(i64::from));
+    }
+}
+
+/// What a monitor has seen, and where it stops.
+pub struct Watch {
+    /// Relative residuals.
+    pub seen: Vec<f64>,
+    /// The iteration.
+    pub stop_at: Option<i64>,
+}
+
+impl Watch {
+    /// The callback.
+    pub unsafe extern "C" fn told(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
+        // SAFETY: whoever sets this monitor passes a Watch that outlives the calls.
+        let watch = unsafe { &mut *user.cast::<Watch>() };
+        watch.seen.push(residual);
+        i32::from(watch.stop_at.is_some_and(|at| iteration >= at))
+    }
+}
