@@ -116,7 +116,7 @@ pub struct PackedGrid<F: Format> {
     pub b2_distant: Distant,
     /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
     pub inverse: Four,
-    /// Large grids have windows in place of those of the above that only the factorization reads.
+    /// Windows in place of those of the above that only the factorization reads.
     pub passing: Option<Passing>,
     /// What sweeps read in place of the above, in short formats.
     pub own: F::Own,
@@ -243,7 +243,7 @@ impl<F: Format> Packed<F> {
         Self::with_windows_from(shape, WORTH_PASSING)
     }
 
-    /// Grids from so many nodes on keep no rows that nobody reads after their factorization.
+    /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
     pub fn with_windows_from(shape: Shape, worth_passing: usize) -> Result<Self> {
         let first = Layout::new(shape.grid, shape.block);
         let mut grids = Vec::new();
@@ -260,8 +260,8 @@ impl<F: Format> Packed<F> {
             if recurses {
                 push(&mut sections, q, "sections of the cycle")?;
             }
-            let passes = q + 1 < shape.grids && grid.nodes() >= worth_passing;
-            grids.push(PackedGrid::new(q, grid, embedding, shape, vectors.take(), recurses, passes)?);
+            let passes = q < 2 && q + 1 < shape.grids && grid.nodes() >= worth_passing;
+            grids.push(PackedGrid::new(grid, embedding, shape, vectors.take(), recurses, passes)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -525,7 +525,6 @@ impl<F: Format> Packed<F> {
 impl<F: Format> PackedGrid<F> {
     /// `vectors`: for the first grid; `passes`: with windows.
     fn new(
-        q: usize,
         grid: Grid,
         embedding: Embedding,
         shape: Shape,
@@ -538,7 +537,7 @@ impl<F: Format> PackedGrid<F> {
         let own_reds = !(first && shape.schur);
         let corners = !first || shape.nine_points;
         let own = F::own(&layout, own_reds)?;
-        let passing = (passes && own_reds).then(|| Passing::new(q, !first, F::short(&own).is_some()));
+        let passing = (passes && own_reds).then(|| Passing::new(!first, F::short(&own).is_some()));
         let [sums, reds, straight, pivots] = passing.as_ref().map_or([true; 4], Passing::keeps);
         let all = || if sums { Four::zeroed(&layout, true) } else { Four::absent() };
         let (excess, inverse) = match (&vectors, F::short(&own)) {

@@ -17,9 +17,9 @@
 //! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
 //! between; the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next
 //! grid that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
-//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. Up to three grids after
-//! the first one, large ones, follow the one before row by row, each member in rows that it has made alone: see `passing`.
-//! Here is the order of all that; `rows` has the formulas.
+//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. The second grid, if it is
+//! large, follows the first one row by row, each member in rows that it has made alone: see `passing`. Here is the order of all
+//! that; `rows` has the formulas.
 
 mod rows;
 
@@ -338,10 +338,10 @@ impl<'a, F: Format> Levels<'a, F> {
                 reds.to(row + 1).for_each(|row| self.reds(row, scratch));
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
-                self.hand_on(me, row - 1, watch, scratch);
+                self.coarse_and_following(me, row - 1, watch, scratch);
                 self.finish(row);
             }
-            self.hand_on(me, last, watch, scratch);
+            self.coarse_and_following(me, last, watch, scratch);
         }
         if let Some(watch) = watch {
             // Those that came early, in their turn.
@@ -362,8 +362,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of the next grid's matrix, and what follows.
     ///
     /// # Safety
-    /// As for `coarse`; rows are handed on in order.
-    unsafe fn hand_on(&self, me: Me, row: usize, watch: Option<&Watch>, scratch: &mut [f64]) {
+    /// As for `coarse`; rows are made in order.
+    unsafe fn coarse_and_following(&self, me: Me, row: usize, watch: Option<&Watch>, scratch: &mut [f64]) {
         // SAFETY: as the caller promised.
         unsafe { self.coarse(row, scratch) };
         if watch.is_some_and(Watch::is_over) {
@@ -371,20 +371,20 @@ impl<'a, F: Format> Levels<'a, F> {
             return;
         }
         if let Some(part) = self.k.grids.get(self.q + 1).and_then(|next| next.part(me.index)) {
-            // SAFETY: as the caller promised; this grid has handed the row on just now.
-            unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(me, part, row, scratch) };
+            // SAFETY: as the caller promised; the row was made just now.
+            unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(part, row, scratch) };
         }
     }
 
-    /// What natural row j, the next one that the grid before hands on, completes of this member's part.
+    /// What natural row j, the one that the first grid made last, completes of this member's part.
     ///
     /// # Safety
-    /// This member must have handed on the natural rows before in order, and nobody may use rows of its part.
-    unsafe fn follow(&self, me: Me, part: &Part, j: usize, scratch: &mut [f64]) {
+    /// This member must have made the natural rows before in order, and nobody may use rows of its part.
+    unsafe fn follow(&self, part: &Part, j: usize, scratch: &mut [f64]) {
         let (row, odd) = ((j + self.grid.layout.shift_y) / 2, (j + self.grid.layout.shift_y) % 2 == 1);
         let to_do =
             |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
-        // SAFETY: rows of the part are this member's, made of natural rows that it has handed on itself, and in this order each
+        // SAFETY: rows of the part are this member's, made of natural rows that it has made itself, and in this order each
         // formula has what it needs: see `passing`.
         unsafe {
             if let Some(row) = to_do(&part.reds, 1) {
@@ -395,7 +395,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 self.dropped(row, scratch);
             }
             if let Some(row) = to_do(&part.coarse, 3) {
-                self.hand_on(me, row, None, scratch);
+                self.coarse(row, scratch);
             }
         }
     }
