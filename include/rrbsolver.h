@@ -85,7 +85,8 @@
                                               steps */
 #define RRB_OPT_COMPENSATION          207  /* positive off-diagonals moved to the diagonals in M; auto: iff there are
                                               any */
-#define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too */
+#define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too, on a device: taken as
+                                              bf16 */
 #define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
@@ -294,11 +295,12 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * matrix or none.
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
  * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
- * bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system, its vectors in single precision with
- * residuals renewed in double; else bf16. `cycle`: v applies the levels once, amli and k solve the coarse systems
- * by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that this pays,
- * else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What auto came to by
- * trying, v or f64, holds for the matrices after it until an option of the choice changes: a new handle tries again.
+ * bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
+ * with residuals renewed in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k
+ * solve the coarse systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues
+ * say that this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or
+ * `relaxation`. What auto came to by trying, v or f64, holds for the matrices after it until an option of the choice
+ * changes: a new handle tries again.
  * `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
  * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions
  * that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,

@@ -65,45 +65,39 @@ __device__ inline uint64_t given_up_first() {
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
-#define RRB_ONCE(Value, type, constraint)                                                                                        \
-    template <bool ONCE> __device__ inline Value fixed_once(const Value &v) {                                                    \
-        if (!ONCE) return fixed(v);                                                                                              \
-        Value r;                                                                                                                 \
-        asm("ld.global.nc.L2::cache_hint." type " %0, [%1], %2;" : "=" constraint(r) : "l"(&v), "l"(given_up_first()));          \
-        return r;                                                                                                                \
-    }                                                                                                                            \
-    template <bool ONCE> __device__ inline Value read_once(const Value &v) {                                                     \
-        if (!ONCE) return v;                                                                                                     \
-        Value r;                                                                                                                 \
-        asm volatile("ld.global.L2::cache_hint." type " %0, [%1], %2;" : "=" constraint(r) : "l"(&v), "l"(given_up_first()) : "memory"); \
-        return r;                                                                                                                \
-    }                                                                                                                            \
-    template <bool ONCE> __device__ inline void write_once(Value &to, Value v) {                                                 \
-        if (!ONCE) to = v;                                                                                                       \
-        else asm volatile("st.global.L2::cache_hint." type " [%0], %1, %2;" : : "l"(&to), constraint(v), "l"(given_up_first()) : "memory"); \
-    }
-RRB_ONCE(double, "f64", "d")
-RRB_ONCE(float, "f32", "f")
-#undef RRB_ONCE
+template <bool ONCE> __device__ inline double fixed_once(const double &v) {
+    if (!ONCE) return fixed(v);
+    double r;
+    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
+    return r;
+}
+template <bool ONCE> __device__ inline double read_once(const double &v) {
+    if (!ONCE) return v;
+    double r;
+    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    return r;
+}
+template <bool ONCE> __device__ inline void write_once(double &to, double v) {
+    if (!ONCE) to = v;
+    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(given_up_first()) : "memory");
+}
 #else
-template <bool, class T> __device__ inline T fixed_once(const T &v) { return fixed(v); }
-template <bool, class T> __device__ inline T read_once(const T &v) { return v; }
-template <bool, class T> __device__ inline void write_once(T &to, T v) { to = v; }
+template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
+template <bool> __device__ inline double read_once(const double &v) { return v; }
+template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
 #endif
 
-// Formats of M (src/backend/storage.rs): what is stored, what sweeps compute in, and what CG works in (`Vector`: r, p, q, and S1).
-// The short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The short
+// ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
 struct Double {
     using Stored = double;
     using Real = double;
-    using Vector = double;
     static __device__ double read(const double &v) { return fixed(v); }
     static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
-    using Vector = double;
     static __device__ float read(const float &v) { return fixed(v); }
     static __device__ float widen(float v) { return v; }
 };
@@ -113,26 +107,9 @@ struct Brain {
         uint16_t bits;
     };
     using Real = float;
-    using Vector = double;
     static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
-// The same, and CG in single precision.
-struct Mixed : Brain {
-    using Vector = float;
-};
-
-// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision S1 is
-// divided by `unit` as M is, and p and q = S1 p stay in range.
-template <class Vector> struct Scales {
-    static __device__ double of_z(double per_unit) { return per_unit; }
-    static __device__ double of_p(double) { return 1.0; }
-};
-template <> struct Scales<float> {
-    static __device__ float of_z(double) { return 1.0f; }
-    static __device__ double of_p(double per_unit) { return per_unit; }
-};
-
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
 // nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
@@ -229,9 +206,6 @@ struct Standing {
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
-    double renewal;           // and where <r, r> is at most this part of its largest
-    double peak, low_peak;    // the largest, and what that must be above
-    double low_rho;           // or <r, M^-1 r> is at most this
     int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
     int32_t preconditioned;   // the tested norm
     int32_t code;
@@ -343,9 +317,8 @@ template <int N> __device__ inline double residual_of_row(double b, double cente
 }
 
 // What a kernel does with its sums.
-// CONFIRM: as START, after a loop that does not go on. RENEWED: an iteration whose step x and r have (kernels/renewal.cu); its tests
-// are the host's.
-enum Turn { NOTHING, START, LOOP, CONFIRM, RENEWED };
+// CONFIRM: as START, after a loop that does not go on.
+enum Turn { NOTHING, START, LOOP, CONFIRM };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
 // src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
@@ -353,14 +326,12 @@ __device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, i
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
-        if (how == RENEWED) s.beta = rho / s.rho;
         s.rho = rho;
         return;
     }
     s.iteration += 1;
     if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : norm2);
-    s.peak = fmax(s.peak, norm2);
     if (ring) {
         Step &step = ring[s.ring_used];
         step.norm = s.norm;
@@ -390,10 +361,9 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at || (s.peak > s.low_peak && s.norm2 <= s.renewal * s.peak) || s.rho <= s.low_rho)
-            s.code = PAUSED;
+        else if (s.iteration >= s.pause_at) s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
-    } else if (how != RENEWED) {
+    } else {
         s.beta = 0.0;
     }
     s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter && s.iteration + 1 < s.pause_at;
@@ -473,7 +443,7 @@ __device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
-        if (a.how == LOOP || a.how == RENEWED) s.parity ^= 1;
+        if (a.how == LOOP) s.parity ^= 1;
         turn(s, ring, rho * s.per_unit, norm2, a.how);
     }
 }

@@ -22,7 +22,7 @@ template <class F> struct CycleArgs {
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
     int for_x;              // the last blocks, which do x += alpha p meanwhile
-    SchurArrays<typename F::Vector> v;
+    SchurArrays v;
 
     // An emulated device runs one block, which does that too.
 #ifdef RRB_EMULATED
@@ -196,7 +196,7 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     // The scalars: all blocks come to the same, from the same sums, and one writes them back.
     __shared__ Standing now;
     copy_standing(now, *c.turn.scalars);
-    __shared__ typename F::Vector p1[PLACES<TILE_X, TILE_Y>], p2[PLACES<TILE_X, TILE_Y>];
+    __shared__ double p1[PLACES<TILE_Y>], p2[PLACES<TILE_Y>];
     const Hand ops = take_in_hand(c);
     if (how == LOOP && now.done) return;
     const Crew<F> crew = come_aboard(c);
@@ -207,12 +207,12 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first<1, false, false>(a.first, now, state.rho, norm2);
+                descend_first<false, false>(a.first, now, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & UNMET)) meet(c.meeting, state.phase, c.team());
             } else if (op.kind == ADVANCE_FIRST) {
-                const double part = block_sum(advance_first<TILE_X, TILE_Y, CREW_THREADS, false, 1, false>(a.first, now, p1, p2));
+                const double part = block_sum(advance_first<TILE_Y, CREW_THREADS, false, false>(a.first, now, p1, p2));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 meet(c.meeting, state.phase, c.team());
@@ -237,8 +237,6 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_cycle_mixed(const __grid_constant__ CycleArgs<Mixed> a) { cycle(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
 extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(CREW_THREADS, 1) rrb_solve_mixed(const __grid_constant__ SolveArgs<Mixed> a) { solve(a); }

@@ -10,7 +10,7 @@ struct EndArgs {
     Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes
     const double *center;   // of A
     double *b, *x;          // 4 planes; black values of b are those of S1
-    void *r_b1, *r_b2;      // of S1
+    double *r_b1, *r_b2;    // of S1
     const double *input;    // the caller's b
     double *output;         // and x
     int64_t input_ld, output_ld;
@@ -58,8 +58,7 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
 
 // Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b - A_br D_r^-1 b_r
 // (report, 2.10), and r = b1.
-template <class Vector, bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
-    Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
+template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
@@ -100,8 +99,8 @@ template <class Vector, bool UNIFORM> __device__ inline void begin(const EndArgs
         a.b[R2 * p + c] = b[R2];
         a.b[B1 * p + c] = b_b1;
         a.b[B2 * p + c] = b_b2;
-        r_b1[c] = b_b1;
-        r_b2[c] = b_b2;
+        a.r_b1[c] = b_b1;
+        a.r_b2[c] = b_b2;
     });
     note_inputs(a, largest, sum, 0.0);
 }
@@ -111,8 +110,7 @@ constexpr int END_RESIDENT = 3;
 
 // The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
 // numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
-template <class Vector, bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
-    Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
+template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
@@ -229,20 +227,16 @@ template <class Vector, bool UNIFORM> __device__ inline void begin_at(const EndA
         a.b[B2 * p + c] = b2;
         a.x[B1 * p + c] = x1;
         a.x[B2 * p + c] = x2;
-        r_b1[c] = b1 - (center1 * x1 - near_b1(red1.near, red2.near));
-        r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
+        a.r_b1[c] = b1 - (center1 * x1 - near_b1(red1.near, red2.near));
+        a.r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
     }
     note_inputs(a, largest, sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<double, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<double, true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_mixed(EndArgs a) { begin<float, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_mixed(EndArgs a) { begin<float, true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<double, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) { begin_at<double, true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_mixed(EndArgs a) { begin_at<float, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_mixed(EndArgs a) { begin_at<float, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) { begin_at<true>(a); }
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -250,7 +244,7 @@ enum Whole { SQUARE, ELIMINATED };
 // r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to
 // the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the
 // planes, and max |x| to the scalars, which held zero; not if the loop goes on.
-template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM, class Vector = double> __device__ inline void whole_residual(const EndArgs &a) {
+template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
@@ -340,8 +334,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM, class Vector = double> __d
             norm2 += r1.on * r1.left + r2.on * r2.left;
             const double of_b1 = (t1[0] * left2[at2 - 1] + t1[1] * r2.left) + (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.left);
             const double of_b2 = (t2[0] * r1.left + t2[1] * left1[at1 + 1]) + (t2[2] * r2.left + t2[3] * left2[at2 + ACROSS]);
-            static_cast<Vector *>(a.r_b1)[c] = Vector(on_b1 - of_b1);
-            static_cast<Vector *>(a.r_b2)[c] = Vector(on_b2 - of_b2);
+            a.r_b1[c] = on_b1 - of_b1;
+            a.r_b2[c] = on_b2 - of_b2;
         } else {
             norm2 += (r1.on * r1.on + r2.on * r2.on) + (on_b1 * on_b1 + on_b2 * on_b2);
         }
@@ -364,13 +358,10 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM, class Vector = double> __d
 
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false, SQUARE, false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) { whole_residual<false, ELIMINATED, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_mixed(EndArgs a) { whole_residual<false, ELIMINATED, false, float>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true, SQUARE, false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) { whole_residual<true, SQUARE, true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED, false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) { whole_residual<true, ELIMINATED, true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_mixed(EndArgs a) { whole_residual<true, ELIMINATED, false, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_mixed(EndArgs a) { whole_residual<true, ELIMINATED, true, float>(a); }
 
 // output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
 // come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
@@ -404,10 +395,10 @@ struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found;        // all but the ring for the host, in its memory
     // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
-    double scale, rel_tol, abs_tol, futile, vanishing, baseless, renewal, near;
+    double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
-    int guess, renews;
+    int guess;
 };
 
 // The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would not begin the
@@ -429,10 +420,6 @@ __device__ inline void set_out(const SetOutArgs &a) {
     s.iteration = 0;
     s.max_iter = a.max_iter;
     s.pause_at = a.pause_at;
-    s.renewal = a.renewal;
-    s.peak = s.norm2;
-    s.low_peak = !a.renews ? INFINITY : a.preconditioned ? 0.0 : threshold * threshold / a.near;
-    s.low_rho = a.renews ? a.renewal * s.rho : 0.0;
     s.preconditioned = a.preconditioned;
     s.beta = 0.0;
     s.code = begins ? RUNNING : PAUSED;

@@ -3,38 +3,34 @@
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
 // says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
-// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x. In single precision (Mixed) those of r, p,
-// q and S1 are floats.
+// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x.
 #include "common.cuh"
 
-// Places of a tile that a thread has at once, and those of a row of a tile: as many bytes on their way with floats as with doubles.
-template <class Vector> constexpr int BATCH_OF = sizeof(double) / sizeof(Vector);
-// A tile of B0: more rows than a sweep's, since what lies around is computed twice; how many the launch says (src/backend/cuda/launch.rs).
-template <class Vector> constexpr int BIG_COLUMNS = BATCH_OF<Vector> * TILE_X;
+// Rows of a tile of B0: more than a sweep's, since what lies around is computed twice; how many the launch says
+// (src/backend/cuda/launch.rs).
 constexpr int MOST_ROWS = 24;
 // Places of it and around it.
-template <int COLUMNS, int ROWS> constexpr int PLACES = (COLUMNS + 2) * (ROWS + 2);
+template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);
 
-// In single precision S1 / unit, with its row sums in place of the diagonal.
-template <class Vector> struct SchurArrays {
+struct SchurArrays {
     Geometry g;             // of the first grid
-    const Vector *d, *far;  // couplings of S1
-    const Vector *center;   // planes of b1, b2
-    Vector *r_b1[2], *r_b2;
+    const double *d, *far;  // couplings of S1
+    const double *center;   // planes of b1, b2
+    double *r_b1[2], *r_b2;
     double *x_b1, *x_b2;
-    Vector *q_b1, *q_b2;
-    Vector *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
+    double *q_b1, *q_b2;
+    double *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
 
 template <class F> struct FirstArgs {
-    SchurArrays<typename F::Vector> v;
+    SchurArrays v;
     Level<F> k;
-    const typename F::Vector *in_b1, *in_b2;  // for the plain steps; null: the current r
+    const double *in_b1, *in_b2;  // for the plain steps; null: the current r
     double *partial, *norm_partial;  // of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;                      // START: r as it is; LOOP: r - alpha q first; RENEWED: as LOOP, alpha is zero
+    int how;                      // START: r as it is; LOOP: r - alpha q first
     int once;                     // the L2 cache holds what an iteration reads, but not with what it reads once too
     int rows, rows_down;          // of a tile of B0, of F0
     int with_x;                   // B0 advances x too
@@ -42,52 +38,43 @@ template <class F> struct FirstArgs {
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
-// Of the tiles first, first + step, ... of COLUMNS x rows, those in which all parts that have a byte are uniform.
-template <bool UNIFORM, int COLUMNS> __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
-    const int across = (g.cx + COLUMNS - 1) / COLUMNS, parts = (g.cx + TILE_X - 1) / TILE_X;
+// Of the tiles first, first + step, ... of so many rows, those in which all parts that have a byte are uniform.
+template <bool UNIFORM> __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X;
     return uniform_tiles<UNIFORM>(first, step, count, [=](int tile) {
-        const int row = quotient(tile, across), i = (tile - row * across) * COLUMNS, j = row * rows;
-        const uint8_t *part = g.uniform + (j / TILE_Y * parts + i / TILE_X);
+        const int row = quotient(tile, across), j = row * rows;
+        const uint8_t *part = g.uniform + (j / TILE_Y * across + tile - row * across);
         unsigned all = 1;
 #pragma unroll
         for (int k = 0; k < MOST_ROWS / TILE_Y; ++k) {
-#pragma unroll
-            for (int l = 0; l < COLUMNS / TILE_X; ++l) {
-                if (k * TILE_Y < rows && j + k * TILE_Y < g.cy && i + l * TILE_X < g.cx) all &= part[k * parts + l];
-            }
+            if (k * TILE_Y < rows && j + k * TILE_Y < g.cy) all &= part[k * across];
         }
         return all;
     });
 }
-
-template <int N> struct Count {
-    static constexpr int value = N;
-};
 
 // UNIFORM, here and below: a kernel for matrices that have tiles with the same rows; in such a tile the first place has the couplings of all.
 
 // F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers for all values of a place
 // at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from the last to the first: what it has left in the L2
 // cache, where it has few.
-template <int BATCH, bool SPARE, bool UNIFORM, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
+template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
-    using Vector = typename F::Vector;
-    constexpr int COLUMNS = BATCH * TILE_X;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const bool update = a.how == LOOP || a.how == RENEWED, over = a.how == LOOP && s.done;
-    const Vector alpha = update ? Vector(s.alpha) : Vector(0);
+    const bool update = a.how == LOOP, over = update && s.done;
+    const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
     // The loop's turn flips the parity after this kernel.
-    const Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
-    Vector *out1 = a.v.r_b1[parity ^ 1];
-    const Vector *q1 = a.v.q_b1, *q2 = a.v.q_b2;
+    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
+    double *out1 = a.v.r_b1[parity ^ 1];
+    const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
     // Values sw, se, nw, ne of b1 and the one of b2.
     struct Place {
-        int64_t c;  // -1: beside the area
-        Vector q[5], r[5];
+        int64_t c;
+        double q[5], r[5];
         Real h[4], d[4];
     };
     const auto couplings = [&](int64_t m, Place &v) {
@@ -103,8 +90,8 @@ template <int BATCH, bool SPARE, bool UNIFORM, class F> __device__ inline void d
         const int64_t c = v.c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
         if (SPARE) couplings(UNIFORM && all >= 0 ? all : c, v);
 #pragma unroll
-        for (int k = 0; k < 4; ++k) v.q[k] = update ? q1[of[k]] : Vector(0);
-        v.q[4] = update ? q2[c] : Vector(0);
+        for (int k = 0; k < 4; ++k) v.q[k] = update ? q1[of[k]] : 0.0;
+        v.q[4] = update ? q2[c] : 0.0;
 #pragma unroll
         for (int k = 0; k < 4; ++k) v.r[k] = in1[of[k]];
         v.r[4] = in2[c];
@@ -118,8 +105,8 @@ template <int BATCH, bool SPARE, bool UNIFORM, class F> __device__ inline void d
         }
         if (!SPARE) couplings(v.c, v);
         const Real scaled = v.h[0] * Real(v.r[0]);
-        rho += double(v.r[0]) * scaled;
-        norm2 += double(v.r[0]) * v.r[0] + double(v.r[4]) * v.r[4];
+        rho += v.r[0] * scaled;
+        norm2 += v.r[0] * v.r[0] + v.r[4] * v.r[4];
         const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
         a.k.kept.put(i, j, Real(v.r[4]) - near);
     };
@@ -132,32 +119,25 @@ template <int BATCH, bool SPARE, bool UNIFORM, class F> __device__ inline void d
         return;
     }
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X, rows = a.rows_down;
-    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
     const int last = last_tile(across * down, all_blocks()), step = gridDim.x;
-    const auto uniform = uniform_big_tiles<UNIFORM, COLUMNS>(g, last, -step, (last + step) / step, rows);
+    const auto uniform = uniform_big_tiles<UNIFORM>(g, last, -step, (last + step) / step, rows);
     for (int tile = last, turn = 0; tile >= 0; tile -= step, ++turn) {
-        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS + ti;
-        const int64_t all = uniform[turn] ? g.at(i0 - ti, row * rows) : -1;
+        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + ti;
+        const int64_t all = uniform[turn] ? g.at(i - ti, row * rows) : -1;
         for (int j = (row + 1) * rows - TILE_Y + tj; j >= row * rows; j -= TILE_Y) {
-            Place places[BATCH];
-#pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                const int i = i0 + u * TILE_X;
-                places[u].c = -1;
-                if (i < g.cx && j < g.cy) load(i, j, all, places[u]);
-            }
+            const bool inside = i < g.cx && j < g.cy;
+            Place v;
+            if (inside) load(i, j, all, v);
             if (over) return;
-#pragma unroll
-            for (int u = 0; u < BATCH; ++u) {
-                if (places[u].c >= 0) store(i0 + u * TILE_X, j, places[u]);
-            }
+            if (inside) store(i, j, v);
         }
     }
 }
 
 // z on b1 from the kept values. `c`: where its couplings are.
 template <class F>
-__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, typename F::Vector r, typename F::Real own) {
+__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
     using Real = typename F::Real;
     const int64_t p = a.v.g.plane;
     const typename F::Stored *d = a.k.d;
@@ -169,7 +149,7 @@ __device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int
 // z on b1 and b2 from the kept values, for the plain steps.
 template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
     const Geometry &g = a.v.g;
-    const typename F::Vector *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
+    const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         const typename F::Real own = a.k.kept.get(i, j);
@@ -180,7 +160,7 @@ template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
 
 template <bool UNIFORM, class F> __device__ inline void descend_first_step(const FirstArgs<F> &a) {
     double rho = 0.0, norm2 = 0.0;
-    descend_first<BATCH_OF<typename F::Vector>, true, UNIFORM>(a, *a.v.scalars, rho, norm2);
+    descend_first<true, UNIFORM>(a, *a.v.scalars, rho, norm2);
     if (!a.partial) return;
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
@@ -193,40 +173,31 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_mixed(FirstArgs<Mixed> a) { descend_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) { descend_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) { descend_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) { descend_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_mixed(FirstArgs<Mixed> a) { descend_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_mixed(FirstArgs<Mixed> a) { ascend_first(a); }
-
-// What a coupling is multiplied by: the value beyond it, or in difference form its difference to that here, so that rounded couplings
-// are those of a matrix with the right row sums.
-__device__ inline double beyond(double v, double) { return v; }
-__device__ inline float beyond(float v, float here) { return v - here; }
 
 // Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
-template <bool ONCE = false, class Vector>
-__device__ inline void schur_rows(const SchurArrays<Vector> &a, const Vector *v1, const Vector *v2, int m, int64_t c, Vector &q1, Vector &q2) {
-    const auto fixed = [](const Vector &v) { return fixed_once<ONCE>(v); };
+template <bool ONCE = false>
+__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1,
+                                  double &q2) {
+    const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
-    const Vector *d = a.d, *far = a.far;
+    const double *d = a.d, *far = a.far;
     const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
-    const auto from1 = [&](Vector v) { return beyond(v, v1[0]); };
-    const auto from2 = [&](Vector v) { return beyond(v, v2[0]); };
-    const Vector far1 = (of(B1_EAST, c - 1) * from1(v1[-1]) + of(B1_EAST, c) * from1(v1[1])) +
-                        (of(B1_NORTH, c - n) * from1(v1[-m]) + of(B1_NORTH, c) * from1(v1[m]));
-    const Vector ne = fixed(d[NE * p + c]);
-    const Vector near1 = (fixed(d[SW * p + c]) * from1(v2[-m - 1]) + fixed(d[SE * p + c]) * from1(v2[-m])) +
-                         (fixed(d[NW * p + c]) * from1(v2[-1]) + ne * from1(v2[0]));
+    const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) +
+                        (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
+    const double ne = fixed(d[NE * p + c]);
+    const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) +
+                         (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
     q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
-    const Vector far2 = (of(B2_EAST, c - 1) * from2(v2[-1]) + of(B2_EAST, c) * from2(v2[1])) +
-                        (of(B2_NORTH, c - n) * from2(v2[-m]) + of(B2_NORTH, c) * from2(v2[m]));
-    const Vector near2 = (ne * from2(v1[0]) + fixed(d[NW * p + c + 1]) * from2(v1[1])) +
-                         (fixed(d[SE * p + c + n]) * from2(v1[m]) + fixed(d[SW * p + c + n + 1]) * from2(v1[m + 1]));
+    const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) +
+                        (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
+    const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
+                         (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
@@ -239,159 +210,74 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 }
 
 // B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone, or nothing. A block has COLUMNS x ROWS places of p in shared memory, and those around them, which other threads than those have
+// x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around them, which other threads than those have
 // where it has AT_ONCE of them. ONCE: see `read_once`.
-template <int COLUMNS, int ROWS, int AT_ONCE, bool ONCE, int BATCH, bool UNIFORM, class F>
-__device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, typename F::Vector *p1, typename F::Vector *p2) {
-    using Vector = typename F::Vector;
-    constexpr int M = COLUMNS + 2;
-    const int rows = min(a.rows, ROWS), inside = rows * COLUMNS, around = 2 * M + 2 * rows;
+template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
+__device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, double *p1, double *p2) {
+    constexpr int M = TILE_X + 2;
+    const int rows = min(a.rows, ROWS), inside = rows * TILE_X, around = 2 * M + 2 * rows;
     const int apart = inside + around <= AT_ONCE ? inside : 0;
     const Geometry &g = a.v.g;
-    const bool loops = a.how == LOOP, step = loops || a.how == RENEWED, ended = loops && s.code != RUNNING;
-    const bool with_x = step && a.with_x;
+    const bool loops = a.how == LOOP, ended = loops && s.code != RUNNING, with_x = loops && a.with_x;
     if (loops && (s.done || (ended && !with_x))) return 0.0;
-    const double alpha = s.alpha * Scales<Vector>::of_p(s.per_unit);
-    const Vector beta = s.beta, of_z = Scales<Vector>::of_z(s.per_unit);
+    const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
     const int parity = s.parity;
-    const Vector *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
-    Vector *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
+    const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
+    double *new1 = a.v.p_b1[parity], *new2 = a.v.p_b2[parity];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y;
-    const int across = (g.cx + COLUMNS - 1) / COLUMNS, down = (g.cy + rows - 1) / rows;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
     double sigma = 0.0;
     const int left = across * down - int(blockIdx.x);
-    const auto known = uniform_big_tiles<UNIFORM, COLUMNS>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
+    const auto known = uniform_big_tiles<UNIFORM>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
     for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += gridDim.x, ++turn) {
-        const int row = quotient(tile, across), i0 = (tile - row * across) * COLUMNS, j0 = row * rows;
+        const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * rows;
         const bool uniform = known[turn];
         const int64_t all = g.at(i0, j0);
-        // As in the way down.
-        if constexpr (BATCH == 1) {
-            const auto one = [&](int di, int dj, bool own) {
-                const int i = i0 + di, j = j0 + dj;
-                Vector v1 = 0, v2 = 0;
-                if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
-                    const int64_t c = g.at(i, j);
-                    const Vector o1 = step ? read_once<ONCE>(old1[c]) : Vector(0), o2 = step ? read_once<ONCE>(old2[c]) : Vector(0);
-                    const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
-                    if (!ended) {
-                        const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
-                        v1 = step ? of_z * z1 + beta * o1 : of_z * z1;
-                        v2 = step ? of_z * here + beta * o2 : of_z * here;
-                    }
-                    if (own && with_x) {
-                        write_once<ONCE>(a.v.x_b1[c], x1 + alpha * o1);
-                        write_once<ONCE>(a.v.x_b2[c], x2 + alpha * o2);
-                    }
-                    if (own && !ended) {
-                        new1[c] = v1;
-                        new2[c] = v2;
-                    }
-                }
-                const int at = (dj + 1) * M + di + 1;
-                p1[at] = v1;
-                p2[at] = v2;
-            };
-            for (int e = t; e < inside; e += threads) one(e % COLUMNS, e / COLUMNS, true);
-            if (ended) continue;
-            for (int e = t < apart ? around : t - apart; e < around; e += threads) {
-                if (e < 2 * M) one(e % M - 1, e < M ? -1 : rows, false);
-                else one((e & 1) ? COLUMNS : -1, (e - 2 * M) / 2, false);
-            }
-            __syncthreads();
-            for (int e = t; e < inside; e += threads) {
-                const int di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
-                if (i >= g.cx || j >= g.cy) continue;
+        const auto one = [&](int di, int dj, bool own) {
+            const int i = i0 + di, j = j0 + dj;
+            double v1 = 0.0, v2 = 0.0;
+            if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
                 const int64_t c = g.at(i, j);
-                Vector q1, q2;
-                schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, UNIFORM && uniform ? all : c, q1, q2);
-                a.v.q_b1[c] = q1;
-                a.v.q_b2[c] = q2;
-                sigma += double(p1[at]) * q1 + double(p2[at]) * q2;
-            }
-        } else {
-            // The new p at BATCH places of the tile, from -1 on; all reads before the first write. `own`: x too, and p to memory.
-            const auto renew = [&](auto batch, bool own, auto place) {
-                constexpr int COUNT = decltype(batch)::value;
-                Vector o1[COUNT], o2[COUNT], v1[COUNT], v2[COUNT];
-                double x1[COUNT], x2[COUNT];
-                int64_t at[COUNT];
-                int in_tile[COUNT];
-#pragma unroll
-                for (int u = 0; u < COUNT; ++u) {
-                    int di = 0, dj = 0;
-                    const bool there = place(u, di, dj);
-                    const int i = i0 + di, j = j0 + dj;
-                    in_tile[u] = there ? (dj + 1) * M + di + 1 : -1;
-                    at[u] = -1;
-                    v1[u] = v2[u] = 0;
-                    if (!there || unsigned(i) >= unsigned(g.cx) || unsigned(j) >= unsigned(g.cy)) continue;
-                    const int64_t c = at[u] = g.at(i, j);
-                    o1[u] = step ? read_once<ONCE>(old1[c]) : Vector(0), o2[u] = step ? read_once<ONCE>(old2[c]) : Vector(0);
-                    x1[u] = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2[u] = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
-                    if (ended) continue;
+                const double o1 = loops ? read_once<ONCE>(old1[c]) : 0.0, o2 = loops ? read_once<ONCE>(old2[c]) : 0.0;
+                const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                if (!ended) {
                     const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
-                    v1[u] = step ? of_z * z1 + beta * o1[u] : of_z * z1;
-                    v2[u] = step ? of_z * here + beta * o2[u] : of_z * here;
+                    v1 = loops ? per_unit * z1 + beta * o1 : per_unit * z1;
+                    v2 = loops ? per_unit * here + beta * o2 : per_unit * here;
                 }
-#pragma unroll
-                for (int u = 0; u < COUNT; ++u) {
-                    const int64_t c = at[u];
-                    if (c >= 0 && own && with_x) {
-                        write_once<ONCE>(a.v.x_b1[c], x1[u] + alpha * o1[u]);
-                        write_once<ONCE>(a.v.x_b2[c], x2[u] + alpha * o2[u]);
-                    }
-                    if (c >= 0 && own && !ended) {
-                        new1[c] = v1[u];
-                        new2[c] = v2[u];
-                    }
-                    if (in_tile[u] >= 0) {
-                        p1[in_tile[u]] = v1[u];
-                        p2[in_tile[u]] = v2[u];
-                    }
+                if (own && with_x) {
+                    write_once<ONCE>(a.v.x_b1[c], x1 + alpha * o1);
+                    write_once<ONCE>(a.v.x_b2[c], x2 + alpha * o2);
                 }
-            };
-            for (int first = t; first < inside; first += BATCH * threads) {
-                renew(Count<BATCH>(), true, [&](int u, int &di, int &dj) {
-                    const int e = first + u * threads;
-                    di = e % COLUMNS;
-                    dj = e / COLUMNS;
-                    return e < inside;
-                });
-            }
-            if (ended) continue;
-            for (int e = t < apart ? around : t - apart; e < around; e += threads) {
-                renew(Count<1>(), false, [&](int, int &di, int &dj) {
-                    const bool across = e < 2 * M;
-                    di = across ? e % M - 1 : (e & 1) ? COLUMNS : -1;
-                    dj = across ? (e < M ? -1 : rows) : (e - 2 * M) / 2;
-                    return true;
-                });
-            }
-            __syncthreads();
-            for (int first = t; first < inside; first += BATCH * threads) {
-                Vector q1[BATCH], q2[BATCH];
-                int64_t to[BATCH];
-                int in_tile[BATCH];
-#pragma unroll
-                for (int u = 0; u < BATCH; ++u) {
-                    const int e = first + u * threads, di = e % COLUMNS, dj = e / COLUMNS, i = i0 + di, j = j0 + dj;
-                    in_tile[u] = (dj + 1) * M + di + 1;
-                    to[u] = e < inside && i < g.cx && j < g.cy ? g.at(i, j) : -1;
-                    if (to[u] >= 0) schur_rows<ONCE>(a.v, p1 + in_tile[u], p2 + in_tile[u], M, UNIFORM && uniform ? all : to[u], q1[u], q2[u]);
-                }
-#pragma unroll
-                for (int u = 0; u < BATCH; ++u) {
-                    if (to[u] < 0) continue;
-                    a.v.q_b1[to[u]] = q1[u];
-                    a.v.q_b2[to[u]] = q2[u];
-                    sigma += double(p1[in_tile[u]]) * q1[u] + double(p2[in_tile[u]]) * q2[u];
+                if (own && !ended) {
+                    new1[c] = v1;
+                    new2[c] = v2;
                 }
             }
+            const int at = (dj + 1) * M + di + 1;
+            p1[at] = v1;
+            p2[at] = v2;
+        };
+        for (int e = t; e < inside; e += threads) one(e % TILE_X, e / TILE_X, true);
+        if (ended) continue;
+        for (int e = t < apart ? around : t - apart; e < around; e += threads) {
+            if (e < 2 * M) one(e % M - 1, e < M ? -1 : rows, false);
+            else one((e & 1) ? TILE_X : -1, (e - 2 * M) / 2, false);
+        }
+        __syncthreads();
+        for (int e = t; e < inside; e += threads) {
+            const int di = e % TILE_X, dj = e / TILE_X, i = i0 + di, j = j0 + dj, at = (dj + 1) * M + di + 1;
+            if (i >= g.cx || j >= g.cy) continue;
+            const int64_t c = g.at(i, j);
+            double q1, q2;
+            schur_rows<ONCE>(a.v, p1 + at, p2 + at, M, UNIFORM && uniform ? all : c, q1, q2);
+            a.v.q_b1[c] = q1;
+            a.v.q_b2[c] = q2;
+            sigma += p1[at] * q1 + p2[at] * q2;
         }
         __syncthreads();
     }
-    return Scales<Vector>::of_p(s.per_unit) * sigma;
+    return sigma;
 }
 
 // The end of an iteration, once <p, q> is known: by the last block.
@@ -414,12 +300,11 @@ template <class Args> __device__ inline void end_by_last(const Args &a, double *
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    constexpr int COLUMNS = BIG_COLUMNS<typename F::Vector>, BATCH = BATCH_OF<typename F::Vector>;
     // In double precision nothing is gained, and both texts in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
-    __shared__ typename F::Vector p1[PLACES<COLUMNS, MOST_ROWS>], p2[PLACES<COLUMNS, MOST_ROWS>];
-    const double sigma = SHORT && a.once ? advance_first<COLUMNS, MOST_ROWS, THREADS, SHORT, BATCH, UNIFORM>(a, s, p1, p2)
-                                           : advance_first<COLUMNS, MOST_ROWS, THREADS, false, BATCH, UNIFORM>(a, s, p1, p2);
+    __shared__ double p1[PLACES<MOST_ROWS>], p2[PLACES<MOST_ROWS>];
+    const double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, s, p1, p2)
+                                         : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, s, p1, p2);
     if (!ended) {
         end_by_last(a, a.sigma_partial, sigma, a.pairs);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
@@ -431,22 +316,20 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_mixed(FirstArgs<Mixed> a) { advance_first_step<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) { advance_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) { advance_first_step<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) { advance_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_mixed(FirstArgs<Mixed> a) { advance_first_step<true>(a); }
 
 // A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
 // row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
 // PAIR: first the step along the p before.
-template <bool PAIR, class Vector> __device__ inline void advance_x_by(const SchurArrays<Vector> &a, Team team) {
+template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // The turn may be under way: what it changes is not read here.
     const Scalars &s = *a.scalars;
-    const double of_p = Scales<Vector>::of_p(s.per_unit), alpha = s.alpha * of_p, alpha_before = PAIR ? s.alpha_before * of_p : 0.0;
+    const double alpha = s.alpha, alpha_before = PAIR ? s.alpha_before : 0.0;
     const int64_t current = s.direction;
-    const Vector *p[2] = {a.p_b1[current], a.p_b2[current]}, *before[2] = {a.p_b1[current ^ 1], a.p_b2[current ^ 1]};
+    const double *p[2] = {a.p_b1[current], a.p_b2[current]}, *before[2] = {a.p_b1[current ^ 1], a.p_b2[current ^ 1]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH, all = pieces * a.g.cy;
     // From the end, so that the first places of p are the last to be read, before the way up reads them.
@@ -454,7 +337,7 @@ template <bool PAIR, class Vector> __device__ inline void advance_x_by(const Sch
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
         double old[2][AT_ONCE];
-        Vector step[2][AT_ONCE], other[2][AT_ONCE];
+        double step[2][AT_ONCE], other[2][AT_ONCE];
 #pragma unroll
         for (int u = 0; u < 2 * AT_ONCE; ++u) {
             if (first + u / 2 * 32 >= a.g.cx) continue;
@@ -473,17 +356,15 @@ template <bool PAIR, class Vector> __device__ inline void advance_x_by(const Sch
 }
 
 // Where steps come in pairs, in every other iteration; all that are due where the loop ends with it.
-template <class Vector> __device__ inline void advance_x(const SchurArrays<Vector> &a, Team team) {
+__device__ inline void advance_x(const SchurArrays &a, Team team) {
     const Scalars &s = *a.scalars;
     if (s.done || (s.waits && !s.met)) return;
-    if constexpr (sizeof(Vector) == sizeof(double)) {
-        if (s.behind) return advance_x_by<true>(a, team);
-    }
+    if (s.behind) return advance_x_by<true>(a, team);
     advance_x_by<false>(a, team);
 }
 
 // After the loop: the step of x that was to be done with the next one. Before a pause there is none.
-__device__ inline void last_step(const SchurArrays<double> &a) {
+__device__ inline void last_step(const SchurArrays &a) {
     const Scalars &s = *a.scalars;
     if (s.code == RUNNING || s.code == PAUSED) return;
     // The loop has ended with its last p, or before it was made.
@@ -498,15 +379,15 @@ __device__ inline void last_step(const SchurArrays<double> &a) {
     });
 }
 
-template <class Vector> struct SchurArgs {
-    SchurArrays<Vector> v;
+struct SchurArgs {
+    SchurArrays v;
     double *partial;
     int how;
     uint64_t conditional;         // handle of the WHILE node; 0: none
 };
 
 // q = S1 p, of the plain steps, and the end of an iteration.
-template <class Vector> __device__ inline void multiply_first(const SchurArgs<Vector> &a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) {
@@ -515,26 +396,24 @@ template <class Vector> __device__ inline void multiply_first(const SchurArgs<Ve
         }
         return;
     }
-    const Vector *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
+    const double *p1 = a.v.p_b1[0], *p2 = a.v.p_b2[0];
     double sigma = 0.0;
     over_area(a.v.g, [&](int i, int j) {
         const int64_t c = a.v.g.at(i, j);
-        Vector q1, q2;
+        double q1, q2;
         schur_rows(a.v, p1 + c, p2 + c, a.v.g.stride, c, q1, q2);
         a.v.q_b1[c] = q1;
         a.v.q_b2[c] = q2;
-        sigma += double(p1[c]) * q1 + double(p2[c]) * q2;
+        sigma += p1[c] * q1 + p2[c] * q2;
     });
-    end_by_last(a, a.partial, Scales<Vector>::of_p(s.per_unit) * sigma);
+    end_by_last(a, a.partial, sigma);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs<double> a) { multiply_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_mixed(SchurArgs<float> a) { multiply_first(a); }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_last_step_f64(SchurArgs<double> a) { last_step(a.v); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_last_step_f64(SchurArgs a) { last_step(a.v); }
 
 // r = b - S1 x, <r, r>; the first r of b1 is current.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs<double> a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     // After the loop: not if it goes on.
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;

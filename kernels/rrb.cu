@@ -8,6 +8,5 @@
 #include "cycle.cu"
 #include "steps.cu"
 #include "ends.cu"
-#include "renewal.cu"
 #include "projection.cu"
 #include "block_smoother.cu"

@@ -324,7 +324,6 @@ struct LevelArgs {
     const double *exact;  // centers of A, where the level is exact; else null
     int corners;          // there are couplings between red nodes
     int black;            // between black nodes; else what `d` holds is no input
-    float *single_d, *single_far, *single_excess;  // S1 / unit in single precision; null: not wanted
 };
 
 // The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
@@ -391,13 +390,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         a.k.far[B1_NORTH * p + c] = -north * r1[N * p + c];
         a.k.far[B2_EAST * p + c] = -(r1[W * p + c + 1] * h1[c + 1]) * r1[E * p + c + 1];
         a.k.far[B2_NORTH * p + c] = -(r2[S * p + c + n] * h2[c + n]) * r2[N * p + c + n];
-        if (!a.single_d) return;
-        const double per_unit = a.rules.format.per_unit;
-        for (int e = 0; e < 4; ++e) {
-            a.single_d[e * p + c] = float(d[e * p] * per_unit);
-            a.single_far[e * p + c] = float(a.k.far[e * p + c] * per_unit);
-        }
-        for (int e = 0; e < 2; ++e) a.single_excess[e * p + c] = float(a.k.excess[(B1 + e) * p + c] * per_unit);
     });
 }
 

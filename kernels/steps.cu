@@ -120,14 +120,13 @@ struct DotArgs {
     double factor;          // of the product; in a turn 1 / unit is
 };
 
-// factor <a, b> over some planes; a in the type of CG, b in that or in the type of sweeps.
-template <class Vector, class Real> __device__ inline void dot(const DotArgs &a) {
-    const Vector *v = reinterpret_cast<const Vector *>(a.a);
+// factor <a, b> over some planes; b in double precision or in the type of sweeps.
+template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) sum += double(v[(a.first + k) * a.g.plane + c]) * b[(a.first + k) * a.g.plane + c];
+        for (int k = 0; k < a.count; ++k) sum += a.a[(a.first + k) * a.g.plane + c] * b[(a.first + k) * a.g.plane + c];
     });
     sum = block_sum(sum);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
@@ -140,9 +139,8 @@ template <class Vector, class Real> __device__ inline void dot(const DotArgs &a)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) { dot<double, double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f32(DotArgs a) { dot<double, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_mixed(DotArgs a) { dot<float, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) { dot<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f32(DotArgs a) { dot<float>(a); }
 
 struct UpdateArgs {
     Geometry g;
@@ -156,18 +154,16 @@ struct UpdateArgs {
 };
 
 // r -= alpha q (alpha from the scalars, or target += factor * source), <r, r> in parts.
-template <class Target, class Source> __device__ inline void add_scaled(const UpdateArgs &a) {
-    Target *target = reinterpret_cast<Target *>(a.target);
-    const Source *source = reinterpret_cast<const Source *>(a.source);
-    const Target factor = a.scalars ? -a.scalars->alpha : a.factor;
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
+    const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int k = 0; k < a.count; ++k) {
             const int64_t e = (a.first + k) * a.g.plane + c;
-            const Target v = target[e] + factor * source[e];
-            target[e] = v;
-            norm2 += double(v) * v;
+            const double v = a.target[e] + factor * a.source[e];
+            a.target[e] = v;
+            norm2 += v * v;
         }
     });
     if (!a.partial) return;
@@ -175,33 +171,25 @@ template <class Target, class Source> __device__ inline void add_scaled(const Up
     if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
 }
 
-// The last: x += factor p.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) { add_scaled<double, double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f32(UpdateArgs a) { add_scaled<float, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_mixed(UpdateArgs a) { add_scaled<double, float>(a); }
-
 // x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it
 // ended.
-template <class Vector, class Real> __device__ inline void advance(const UpdateArgs &a) {
-    Vector *p = reinterpret_cast<Vector *>(a.target);
+template <class Real> __device__ inline void advance(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
-    const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha * Scales<Vector>::of_p(per_unit);
-    const Vector beta = a.scalars->beta, of_z = Scales<Vector>::of_z(per_unit);
+    const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
     const bool ended = a.scalars->code != RUNNING;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int k = 0; k < a.count; ++k) {
             const int64_t e = (a.first + k) * a.g.plane + c;
-            const Vector old = p[e];
+            const double old = a.target[e];
             a.other[e] += alpha * old;
-            if (!ended) p[e] = of_z * z[e] + beta * old;
+            if (!ended) a.target[e] = per_unit * z[e] + beta * old;
         }
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) { advance<double, double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f32(UpdateArgs a) { advance<double, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_mixed(UpdateArgs a) { advance<float, float>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) { advance<double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f32(UpdateArgs a) { advance<float>(a); }
 
 // target = per_unit * source + factor * target; a copy with factor 0.
 template <class Target, class Source> __device__ inline void direct(const UpdateArgs &a) {
@@ -217,11 +205,10 @@ template <class Target, class Source> __device__ inline void direct(const Update
     });
 }
 
-// Named after the source, or for the last two after the target.
+// Named after the source, the last after the target.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) { direct<double, double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f32(UpdateArgs a) { direct<double, float>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_narrow_f32(UpdateArgs a) { direct<float, double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_mixed(UpdateArgs a) { direct<float, float>(a); }
 
 struct ProductOfA {
     Geometry g;
@@ -356,13 +343,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
 struct ReduceArgs {
     Grid k;         // `s`: couplings of A
     double *b, *x;  // 4 planes
-    void *r_b1, *r_b2;  // of S1; null: r is to stay
+    double *r_b1, *r_b2;  // of S1; null: r is to stay
     Scalars *scalars;
 };
 
 // b1 = b_b - A_br D_r^-1 b_r (report, 2.10), which is the residual of x = 0 too.
-template <class Vector> __device__ inline void reduce(const ReduceArgs &a) {
-    Vector *r_b1 = static_cast<Vector *>(a.r_b1), *r_b2 = static_cast<Vector *>(a.r_b2);
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p, *b1 = a.b + R1 * p, *b2 = a.b + R2 * p;
@@ -375,15 +361,12 @@ template <class Vector> __device__ inline void reduce(const ReduceArgs &a) {
         const double b_b2 = a.b[B2 * p + c] - ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
         a.b[B1 * p + c] = b_b1;
         a.b[B2 * p + c] = b_b2;
-        if (!r_b1) return;
-        r_b1[c] = b_b1;
-        r_b2[c] = b_b2;
+        if (!a.r_b1) return;
+        a.r_b1[c] = b_b1;
+        a.r_b2[c] = b_b2;
     });
-    if (r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
+    if (a.r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
-
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) { reduce<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_mixed(ReduceArgs a) { reduce<float>(a); }
 
 // x_r = D_r^-1 (b_r - A_rb x_b), and max |x| to the scalars, which held zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {

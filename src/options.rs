@@ -243,7 +243,7 @@ options! {
         "on: fused stages where the backend has them; off: the unfused textbook steps";
     COMPENSATION = 207 "compensation" Rrb Factorize Kind::Choice(&[("auto", 0), ("never", 1), ("always", 2)]),
         "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
-    PRECISION = 208 "precision" Rrb Factorize Kind::Choice(PRECISIONS), "of the stored preconditioner; mixed: of CG too";
+    PRECISION = 208 "precision" Rrb Factorize Kind::Choice(PRECISIONS), "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
     CYCLE = 209 "cycle" Rrb Factorize Kind::Choice(CYCLES), "v: the papers' RRB; amli, k: recursive";
     CYCLE_SPACING = 210 "cycle_spacing" Rrb Factorize int(0, 0, 64), "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Rrb Factorize int(2, 1, 8), "inner iterations of a recursion";

@@ -243,7 +243,7 @@ pub trait PcgSteps {
     }
 
     /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
-    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to the next renewal.
+    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to its end.
     fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
         None
     }
@@ -273,18 +273,6 @@ pub struct LoopTest {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
-    /// What p was made with.
-    pub beta: f64,
-    /// Where the residual is renewed, the loop ends after an iteration with <r, r> at most this part of its largest value,
-    pub renewal: f64,
-    /// the largest so far,
-    pub peak: f64,
-    /// if that is above this,
-    pub low_peak: f64,
-    /// or with <r, M^-1 r> at most this,
-    pub low_rho: f64,
-    /// or after so many iterations.
-    pub renewal_at: usize,
     /// A residual that meets the test is confirmed on r = b - A x; else the caller does it, from what he was given.
     pub confirms: bool,
 }
@@ -311,12 +299,6 @@ pub struct Criterion {
     /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host: small values
     /// may lose too much.
     pub lost: f64,
-    /// `LoopTest::renewal`.
-    pub renewal: f64,
-    /// `LoopTest::low_peak` is the square of the threshold over this; zero in the preconditioned norm.
-    pub near: f64,
-    /// `LoopTest::renewal_at`.
-    pub renewal_at: usize,
 }
 
 impl Criterion {
@@ -331,23 +313,13 @@ impl Criterion {
     }
 }
 
-/// How a loop of PCG ended; x has all steps, but for that along p where a renewal is due.
+/// How a loop of PCG ended; x has all steps.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopEnd {
     /// Iterations done.
     pub iterations: usize,
     /// The last tested norm.
     pub norm: f64,
-    /// <r, r>.
-    pub norm2: f64,
-    /// Its largest value.
-    pub peak: f64,
-    /// <r, M^-1 r>.
-    pub rho: f64,
-    /// <p, A p>, where a renewal is due.
-    pub sigma: f64,
-    /// What p was made with.
-    pub beta: f64,
     /// The observer asked to stop.
     pub stopped: bool,
     /// Why.
@@ -363,8 +335,6 @@ pub enum LoopEnding {
     Spent,
     /// `max_iter` was reached, or the observer asked.
     Cut,
-    /// The residual is to be renewed.
-    Due,
     /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last iteration
     /// is not told.
     Broken {

@@ -56,9 +56,9 @@ pub const WORTH_A_RESTART: f64 = 0.5;
 /// which p is not conjugate, and steps along such a p may lead away for good; and where the square has become `LED_AWAY`
 /// times that of the renewal before. Nor is a square that is not positive a sign of an indefinite matrix there: it starts
 /// again.
-pub const RENEWAL: f64 = 1e-8;
-pub const RENEWAL_ITERATIONS: usize = 40;
-pub const NEAR: f64 = 1e-12;
+const RENEWAL: f64 = 1e-8;
+const RENEWAL_ITERATIONS: usize = 40;
+const NEAR: f64 = 1e-12;
 const DRIFTED: f64 = 1.1;
 const GROWN: f64 = 2.0;
 const GAINED: f64 = 0.25;
@@ -177,7 +177,6 @@ pub fn pcg(
         // Largest <r, r> since, and what needs no renewal.
         let mut peak = norm2;
         let low_peak = if test.norm == Norm::True2 { test.threshold * test.threshold / NEAR } else { 0.0 };
-        let mut beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
         let mut sigma = s.ascend(None);
         let rounding = vanished(sigma, norm2, reach) || iterations > 0 && rounded(s, sigma);
@@ -185,50 +184,35 @@ pub fn pcg(
             return ended(iterations, norm, StopReason::Stagnated);
         }
         positive(ENERGY, sigma, iterations + 1)?;
-        loop {
-            let whole = LoopTest {
-                preconditioned: test.norm == Norm::Preconditioned,
-                threshold: test.threshold,
-                reference: test.reference,
-                vanishing: test.vanishing,
-                iterations,
-                max_iter: test.max_iter,
-                rho,
-                sigma,
-                beta,
-                renewal: RENEWAL,
-                peak,
-                low_peak,
-                low_rho: RENEWAL * last.rho,
-                renewal_at: last.iterations + RENEWAL_ITERATIONS,
-                confirms: test.confirms,
-            };
-            if let Some(end) = s.iterate(&whole) {
-                (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
-                match end.ending {
-                    LoopEnding::Due => {
-                        (norm2, peak, rho, sigma, beta) = (end.norm2, end.peak, end.rho, end.sigma, end.beta);
-                        reach = reach.max(rho);
-                    }
-                    LoopEnding::Broken { quantity, value } => {
-                        let rounding = vanished(value, f64::INFINITY, reach) || rounded(s, value);
-                        if !rounding && !cancelled(s, test, quantity, value) {
-                            let iteration = iterations + usize::from(quantity == ENERGY);
-                            return Err(Error::Breakdown { quantity, value, iteration });
-                        }
-                        if quantity == SQUARE && test.norm == Norm::Preconditioned && !stopped {
-                            stopped = s.observe(iterations, 0.0);
-                        }
-                        break;
-                    }
-                    ending => match end_of_loop(s, test, ending, norm, stopped) {
-                        Some((norm, reason)) => return ended(iterations, norm, reason),
-                        None => break,
-                    },
+        let end = s.iterate(&LoopTest {
+            preconditioned: test.norm == Norm::Preconditioned,
+            threshold: test.threshold,
+            reference: test.reference,
+            vanishing: test.vanishing,
+            iterations,
+            max_iter: test.max_iter,
+            rho,
+            sigma,
+            confirms: test.confirms,
+        });
+        if let Some(end) = end {
+            (iterations, norm, stopped) = (end.iterations, end.norm, end.stopped);
+            if let LoopEnding::Broken { quantity, value } = end.ending {
+                if !vanished(value, f64::INFINITY, reach) && !cancelled(s, test, quantity, value) {
+                    let iteration = iterations + usize::from(quantity == ENERGY);
+                    return Err(Error::Breakdown { quantity, value, iteration });
                 }
+                if quantity == SQUARE && test.norm == Norm::Preconditioned && !stopped {
+                    stopped = s.observe(iterations, 0.0);
+                }
+            } else if let Some((norm, reason)) = end_of_loop(s, test, end.ending, norm, stopped) {
+                return ended(iterations, norm, reason);
             }
-            let fallen = peak > low_peak && norm2 <= RENEWAL * peak || rho <= whole.low_rho;
-            let renews = (fallen || iterations >= whole.renewal_at) && s.renews();
+        }
+        let mut beta = 0.0;
+        while end.is_none() {
+            let fallen = peak > low_peak && norm2 <= RENEWAL * peak || rho <= RENEWAL * last.rho;
+            let renews = (fallen || iterations >= last.iterations + RENEWAL_ITERATIONS) && s.renews();
             let mut alpha = rho / sigma;
             s.record(alpha, beta);
             iterations += 1;

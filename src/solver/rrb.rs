@@ -235,7 +235,7 @@ impl Rrb {
             Found { asked, ..Found::default() }
         };
         let storage = choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular)?;
-        let single = kind != BackendKind::Reference && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
+        let single = kind == BackendKind::Cpu && options.int(opt::PRECISION) == choice::PRECISION_MIXED;
         let cycle = choose_cycle(a.grid, options, singular)?;
         let made = |storage: Storage, cycle: Cycle| {
             let levels = choose_levels(a.grid, options, &cycle, on_device)?;

@@ -67,32 +67,30 @@ impl Geometry {
         tiles(self.cx as usize, self.cy as usize)
     }
 
-    /// Tiles of so many columns and rows.
-    fn big_tiles(&self, columns: u32, rows: i32) -> usize {
-        (self.cx as usize).div_ceil(columns as usize) * (self.cy as usize).div_ceil(rows as usize)
+    /// Tiles of so many rows.
+    fn big_tiles(&self, rows: i32) -> usize {
+        (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
     /// Rows of a tile where what lies around it is computed twice (kernels/fused.cu): those with which most blocks are at work
     /// most of the time. Where each has many tiles, the first are as good as others.
-    pub fn big_rows(&self, single: bool) -> i32 {
-        // Two tiles side by side where CG is in single precision.
-        let columns = TILE.0 << u32::from(single);
-        let rounds = |rows| self.big_tiles(columns, rows).div_ceil(MOST_BLOCKS as usize);
+    pub fn big_rows(&self) -> i32 {
+        let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
         let time = |rows: i32| rounds(rows) * (rows as usize + 2);
         let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
         if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
     }
 
     /// Of the pass before it, which begins where that has ended: the same, where a block has few tiles of them.
-    pub fn big_rows_down(&self, single: bool) -> i32 {
-        let rows = self.big_rows(single);
-        let few = self.big_tiles(TILE.0, rows) <= 8 * MOST_BLOCKS as usize;
+    pub fn big_rows_down(&self) -> i32 {
+        let rows = self.big_rows();
+        let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;
         if few { rows } else { TILE.1 as i32 }
     }
 
-    /// Blocks that go over tiles of so many rows. Tiles that are wider leave blocks without one.
+    /// Blocks that go over tiles of so many rows.
     pub fn first_blocks(&self, rows: i32) -> u32 {
-        self.big_tiles(TILE.0, rows).clamp(1, MOST_BLOCKS as usize) as u32
+        self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32
     }
 }
 
@@ -288,10 +286,6 @@ pub struct Scalars {
     pub iteration: i64,
     pub max_iter: i64,
     pub pause_at: i64,
-    pub renewal: f64,
-    pub peak: f64,
-    pub low_peak: f64,
-    pub low_rho: f64,
     pub done: i64,
     pub preconditioned: i32,
     pub code: i32,
@@ -328,10 +322,6 @@ impl Scalars {
         iteration: 0,
         max_iter: 0,
         pause_at: 0,
-        renewal: 0.0,
-        peak: 0.0,
-        low_peak: f64::INFINITY,
-        low_rho: 0.0,
         done: 0,
         preconditioned: 0,
         code: 0,
@@ -384,22 +374,6 @@ pub enum How {
     Loop = 2,
     /// As a start, after a loop that does not go on.
     Confirm = 3,
-    /// An iteration whose step x and r have.
-    Renewed = 4,
-}
-
-/// What M is stored in, and what CG works in: which of the kernels that know both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Formats {
-    pub storage: Storage,
-    /// CG in single precision; M in bf16.
-    pub single: bool,
-}
-
-impl Formats {
-    fn number(self) -> usize {
-        if self.single { Storage::Bf16 as usize + 1 } else { self.storage as usize }
-    }
 }
 
 /// How M is stored, for the factorization.
@@ -506,7 +480,6 @@ pub struct LevelArgs {
     pub exact: Address,
     pub corners: i32,
     pub black: i32,
-    pub single: [Address; 3],
 }
 
 #[repr(C)]
@@ -660,18 +633,6 @@ pub struct SchurArgs {
     pub partial: Address,
     pub how: i32,
     pub conditional: u64,
-}
-
-/// A renewal of r where CG is in single precision.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct RenewalArgs {
-    pub v: SchurArrays,
-    pub k: Grid,
-    pub center: Address,
-    pub x: Address,
-    pub partial: Address,
-    pub how: i32,
 }
 
 #[repr(C)]
@@ -838,14 +799,11 @@ pub struct SetOutArgs {
     pub futile: f64,
     pub vanishing: f64,
     pub baseless: f64,
-    pub renewal: f64,
-    pub near: f64,
     pub max_iter: i64,
     pub pause_at: i64,
     pub preconditioned: i32,
     pub of_initial: i32,
     pub guess: i32,
-    pub renews: i32,
 }
 
 /// Consecutive nodes of one row and colour in one singular component.
@@ -1016,27 +974,21 @@ pub struct NormArgs {
 }
 
 /// Shapes: over the compute area of a grid, or so many blocks of so many threads. The second list has each kernel in three
-/// formats of M; the third in these and with CG in single precision, and so has the last, whose blocks meet. `or`: a second form, for grids
-/// with tiles whose rows are the same.
+/// formats of M, and so has the last, whose blocks meet. `or`: a second form, for grids with tiles whose rows are the same.
 macro_rules! kernels {
     (plain { $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)* }
      formats { $($(#[doc = $fdoc:literal])* $fnumber:ident $fname:ident($farguments:ty) = $fsymbol:literal, |$fa:ident, $fs:ident| $fblocks:expr, $fblock:expr $(, or $fother:ident = $fosymbol:literal in $fog:expr)?;)* }
-     vectors { $($(#[doc = $vdoc:literal])* $vnumber:ident $vname:ident($varguments:ty) = $vsymbol:literal, |$va:ident| $vblocks:expr, $vblock:expr $(, or $vother:ident = $vosymbol:literal in $vog:expr)?;)* }
      together { $($(#[doc = $tdoc:literal])* $tnumber:ident $tname:ident($targuments:ty) = $tsymbol:literal;)* }) => {
         enum Number { $($number, $($other,)?)* }
-        enum Formatted { $($fnumber, $($fother,)?)* }
-        enum Vectors { $($vnumber, $($vother,)?)* $($tnumber,)* }
+        enum Formatted { $($fnumber, $($fother,)?)* $($tnumber,)* }
         const PLAIN: usize = [$($symbol, $($osymbol,)?)*].len();
-        const FORMATTED: usize = PLAIN + 3 * [$($fsymbol, $($fosymbol,)?)*].len();
 
         /// Names of all kernels, in the order of their numbers.
         pub const NAMES: &[&str] = &[
             $($symbol, $($osymbol,)?)*
             $(concat!($fsymbol, "_f64"), concat!($fsymbol, "_f32"), concat!($fsymbol, "_bf16"),
               $(concat!($fosymbol, "_f64"), concat!($fosymbol, "_f32"), concat!($fosymbol, "_bf16"),)?)*
-            $(concat!($vsymbol, "_f64"), concat!($vsymbol, "_f32"), concat!($vsymbol, "_bf16"), concat!($vsymbol, "_mixed"),
-              $(concat!($vosymbol, "_f64"), concat!($vosymbol, "_f32"), concat!($vosymbol, "_bf16"), concat!($vosymbol, "_mixed"),)?)*
-            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"), concat!($tsymbol, "_mixed"),)*
+            $(concat!($tsymbol, "_f64"), concat!($tsymbol, "_f32"), concat!($tsymbol, "_bf16"),)*
         ];
 
         $($(#[doc = $doc])*
@@ -1057,25 +1009,16 @@ macro_rules! kernels {
             unsafe { stream.launch(kernel, $fblocks, $fblock, 0, false, $fa, concat!("kernel ", $fsymbol)) }
         })*
 
-        $($(#[doc = $vdoc])*
-        pub fn $vname(stream: &Stream, formats: Formats, $va: &$varguments) -> Result<()> {
-            let kernel = Vectors::$vnumber;
-            $(let kernel = if $vog.uniform != 0 { Vectors::$vother } else { kernel };)?
-            let kernel = FORMATTED + 4 * kernel as usize + formats.number();
-            // SAFETY: as above; the arrays were laid out for these formats.
-            unsafe { stream.launch(kernel, $vblocks, $vblock, 0, false, $va, concat!("kernel ", $vsymbol)) }
-        })*
-
         $($(#[doc = $tdoc])*
-        pub fn $tname(stream: &Stream, formats: Formats, together: Together, a: &$targuments) -> Result<()> {
-            let kernel = FORMATTED + 4 * Vectors::$tnumber as usize + formats.number();
+        pub fn $tname(stream: &Stream, storage: Storage, together: Together, a: &$targuments) -> Result<()> {
+            let kernel = PLAIN + 3 * Formatted::$tnumber as usize + storage as usize;
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
             unsafe { stream.launch_together(kernel, together, (CREW_THREADS, 1), a, concat!("kernel ", $tsymbol)) }
         })*
 
-        /// Numbers of the kernels whose blocks meet, in these formats.
-        pub fn meeting_kernels(formats: Formats) -> [usize; 2] {
-            [$(FORMATTED + 4 * Vectors::$tnumber as usize + formats.number()),*]
+        /// Numbers of the kernels whose blocks meet, in this format.
+        pub fn meeting_kernels(storage: Storage) -> [usize; 2] {
+            [$(PLAIN + 3 * Formatted::$tnumber as usize + storage as usize),*]
         }
     };
 }
@@ -1118,14 +1061,10 @@ kernels! {
     RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
-    MultiplyFirstSingle multiply_first_single(SchurArgs) = "rrb_multiply_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
     /// The step of x that the loop has left.
     LastStep last_step(SchurArgs) = "rrb_last_step_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
-    /// The same from A, where CG is in single precision; x += alpha p and |r - alpha q|^2 before it.
-    ResidualFirstSingle residual_first_single(RenewalArgs) = "rrb_residual_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
-    StepFirst step_first(RenewalArgs) = "rrb_step_first_mixed", |a| a.v.g.blocks(), OVER_AREA;
     /// Largest magnitudes of the caller's arrays.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
     /// The caller's array to the colours.
@@ -1134,24 +1073,19 @@ kernels! {
     Store store(TransferArgs) = "rrb_store_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// max |v|.
     Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
-    /// <a, b>, both in f64, b in f32, or both.
+    /// <a, b>, both in f64, or b in f32.
     Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
     DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
-    DotSingle dot_single(DotArgs) = "rrb_dot_mixed", |a| a.g.blocks(), OVER_AREA;
-    /// target += factor source: both in f64, both in f32, the source in f32.
+    /// target += factor source.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
-    AddScaledSingle add_scaled_single(UpdateArgs) = "rrb_add_scaled_f32", |a| a.g.blocks(), OVER_AREA;
-    AddDirection add_direction(UpdateArgs) = "rrb_add_scaled_mixed", |a| a.g.blocks(), OVER_AREA;
-    /// x += alpha p, p = z + beta p: all in f64, z in f32, z and p in f32.
+    /// x += alpha p, p = z + beta p: all in f64, or z in f32.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
     AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
-    AdvanceSingle advance_single(UpdateArgs) = "rrb_advance_mixed", |a| a.g.blocks(), OVER_AREA;
     /// target = source / unit + factor target, source in f64 or f32.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
     DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
-    /// The same to f32, from f64 and f32.
+    /// The same to f32, from f64.
     Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
-    DirectionSingle direction_single(UpdateArgs) = "rrb_direction_mixed", |a| a.g.blocks(), OVER_AREA;
     /// A v.
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
     /// b - A v.
@@ -1160,24 +1094,19 @@ kernels! {
     RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), OVER_AREA;
     /// To S1.
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
-    ReduceSingle reduce_single(ReduceArgs) = "rrb_reduce_mixed", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// The start of a solve: a look at b and x, both to the colours, b to S1.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA, or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
-    BeginSingle begin_single(EndArgs) = "rrb_begin_mixed", |a| a.k.g.blocks(), OVER_AREA, or BeginSingleUniform = "rrb_begin_uniform_mixed" in a.k.g;
     /// The same from a guess: with r of S1 and |b - A x|^2.
     BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA, or BeginAtUniform = "rrb_begin_at_uniform_f64" in a.k.g;
-    BeginAtSingle begin_at_single(EndArgs) = "rrb_begin_at_mixed", |a| end_blocks(&a.k.g), OVER_AREA, or BeginAtSingleUniform = "rrb_begin_at_uniform_mixed" in a.k.g;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// r of S1 as b - A x on all nodes leaves it, and its part on red nodes.
     EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    EliminatedResidualSingle eliminated_residual_single(EndArgs) = "rrb_eliminated_residual_mixed", |a| end_blocks(&a.k.g), OVER_AREA;
     /// Red values of x, then |b - A x|^2, or r of S1.
     Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA, or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA, or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
-    FinishEliminatedSingle finish_eliminated_single(EndArgs) = "rrb_finish_eliminated_mixed", |a| end_blocks(&a.k.g), OVER_AREA, or FinishEliminatedSingleUniform = "rrb_finish_eliminated_uniform_mixed" in a.k.g;
     /// The caller's x, where the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| tiles(a.k.g.nx as usize, a.k.g.ny as usize), OVER_AREA;
     /// The scalars to the host.
@@ -1225,14 +1154,12 @@ kernels! {
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// A vector with all frequencies.
     Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
-    }
-    vectors {
     /// Down the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA, or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA, or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
     /// Up it, to z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a| a.v.g.blocks(), OVER_AREA;
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
     /// Up it, to p, x where it is due, q = S1 p, sigma.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a| a.v.g.first_blocks(a.rows), OVER_AREA, or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA, or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
     }
     together {
     /// A run of steps on small grids.
@@ -1243,8 +1170,8 @@ kernels! {
 }
 
 /// Whether kernels whose blocks meet may take so much shared memory, in a format.
-pub fn allow_crew(device: &Device, formats: Formats, bytes: u32) -> bool {
-    meeting_kernels(formats).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
+pub fn allow_crew(device: &Device, storage: Storage, bytes: u32) -> bool {
+    meeting_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
 /// What `relax_dense` was compiled for at least: clusters, bulk copies. Older code of it is empty.

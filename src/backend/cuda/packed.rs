@@ -3,8 +3,8 @@
 
 use super::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
 use super::launch::{
-    self, Address, Findings, Format, Formats, Geometry, Grid, Kept, LINE, Level as Sweep, MOST_BLOCKS, MOST_LEFT,
-    Matrix, Op, ReportArgs, Scalars, SchurArrays,
+    self, Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
+    ReportArgs, Scalars, SchurArrays,
 };
 use super::program::Programs;
 use super::projection::Projection;
@@ -119,8 +119,6 @@ pub struct Shape {
     /// Fused stages, where S1 is regular, and kernels for several steps.
     pub fusion: bool,
     pub storage: Storage,
-    /// CG in single precision.
-    pub single: bool,
     pub cycle: Cycle,
     /// Fewer grids will do where couplings of what they leave are weak.
     pub may_end: bool,
@@ -134,7 +132,6 @@ impl Shape {
             schur: setup.on_schur_complement(a),
             fusion: setup.fused,
             storage: setup.storage,
-            single: setup.single,
             cycle: setup.cycle,
             may_end: setup.may_end,
         }
@@ -160,19 +157,10 @@ impl Shape {
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
         // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
-        let again = 9 * self.vector() + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
-        let once = (4 + 4 + 2) * self.vector() + 2 * 8;
+        let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
+        let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
         self.schur && places * again <= cache && cache / 2 < places * (again + once)
-    }
-
-    pub fn formats(&self) -> Formats {
-        Formats { storage: self.storage, single: self.single }
-    }
-
-    /// Bytes of a value of r, p, q.
-    pub fn vector(&self) -> usize {
-        if self.single { 4 } else { 8 }
     }
 
     /// Bytes of what sweeps compute in, and of what they read.
@@ -240,8 +228,6 @@ pub struct Packed {
     pub first: SchurArrays,
     /// See `Shape::reads_once`.
     pub reads_once: bool,
-    /// S1 in single precision: couplings as on the first grid, row sums. 0: none.
-    pub single: [Address; 3],
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
     pub rest_grid: levels::Grid,
@@ -297,7 +283,6 @@ pub struct Recorded {
 struct Places {
     grids: Vec<Level>,
     first: SchurArrays,
-    single: [Address; 3],
     rest: RemainderPlaces,
     vectors: [Address; 5],
     vector_bytes: usize,
@@ -344,15 +329,15 @@ const MOST_VECTORS: usize = 6;
 fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
     let mut plan = Plan { base, used: 0 };
     let plane = source.layout.len();
-    let ((real, stored), vector) = (shape.sizes(), shape.vector());
+    let (real, stored) = shape.sizes();
     // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not there.
     let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
     let planes = if shape.schur { 2 } else { 4 };
     let start = plan.used;
     let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
     // r on S1: b1, b2, and the other b1, which the fused way down writes.
-    let r = plan.bytes((planes + usize::from(shape.schur)) * plane * vector);
-    let [p, q] = [0; 2].map(|_: u8| plan.bytes(planes * plane * vector));
+    let r = plan.take((planes + usize::from(shape.schur)) * plane);
+    let [p, q] = [0; 2].map(|_: u8| plan.take(planes * plane));
     let vectors_end = plan.used;
     // What sweeps in short formats do not read is needed while the vectors are not.
     let mut transient = Plan { base: base + start as u64, used: 0 };
@@ -408,7 +393,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
             sweep.z = own_vector(&mut plan, 4);
         } else {
             // z of the plain steps, and the other p of the fused ones.
-            other_p = own_vector(&mut plan, 2 * vector / real);
+            other_p = own_vector(&mut plan, 2 * 8 / real);
             sweep.z = other_p.wrapping_sub(before(real));
         }
         sweep.y = if own { own_vector(&mut plan, 1) } else { 0 };
@@ -450,20 +435,18 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
     let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
-    let single = if shape.single { [4, 4, 2].map(|planes| plan.bytes(planes * plane * vector)) } else { [0; 3] };
-    let schur_center = if shape.schur && !shape.single { plan.take(2 * plane) } else { 0 };
+    let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
-    let own = (vector * plane) as u64;
+    let own = 8 * plane as u64;
     let of = |v: Address| [v, v + own];
-    let black = |v: Address| [v + 16 * plane as u64, v + 24 * plane as u64];
+    let black = |v: Address| [v + 2 * own, v + 3 * own];
     let first = if shape.schur {
         let k = &grids[0].k;
-        let [d, far, center] = if shape.single { single } else { [k.d, k.far, schur_center] };
         SchurArrays {
             g: k.g,
-            d,
-            far,
-            center,
+            d: k.d,
+            far: k.far,
+            center: schur_center,
             r_b1: [r, r + 2 * own],
             r_b2: r + own,
             x: black(x),
@@ -475,11 +458,10 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     } else {
         SchurArrays::default()
     };
-    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(vector)));
+    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(8)));
     Ok(Places {
         grids,
         first,
-        single,
         rest,
         vectors: [b, x, r, p, q],
         vector_bytes: vectors_end - start,
@@ -536,7 +518,6 @@ impl Packed {
             shape,
             grids: places.grids,
             first: places.first,
-            single: places.single,
             remainder,
             rest: places.rest,
             rest_grid,

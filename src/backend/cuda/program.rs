@@ -261,8 +261,8 @@ impl Crew {
         if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
             return Self::default();
         }
-        let formats = k.shape.formats();
-        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, formats, *bytes))
+        let storage = k.shape.storage;
+        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, storage, *bytes))
         else {
             return Self::default();
         };
@@ -302,7 +302,7 @@ impl Programs {
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
         if k.shape.fusion && !k.wide_remainder {
             together.blocks = MOST_BLOCKS;
-            for kernel in launch::meeting_kernels(k.shape.formats()) {
+            for kernel in launch::meeting_kernels(k.shape.storage) {
                 together.blocks = together.blocks.min(device.together(kernel, launch::CREW_THREADS)?);
             }
         }
@@ -316,7 +316,7 @@ impl Programs {
             for cluster in CLUSTERS {
                 let with = |shared| {
                     let of = |kernel| device.together_in_clusters(kernel, launch::CREW_THREADS, cluster, shared);
-                    let blocks = launch::meeting_kernels(k.shape.formats()).map(of).into_iter().min().unwrap_or(0);
+                    let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
@@ -499,7 +499,7 @@ fn beside(op: &Op) -> i32 {
 impl Packed {
     /// Of the passes over the first grid.
     fn first_blocks(&self) -> u32 {
-        self.first.g.first_blocks(self.first.g.big_rows(self.shape.single))
+        self.first.g.first_blocks(self.first.g.big_rows())
     }
 
     fn blocks_of(&self, op: &Op) -> u32 {
@@ -536,8 +536,8 @@ impl Packed {
             sigma_partial: self.partial,
             how: how as i32,
             once: i32::from(self.reads_once),
-            rows: self.first.g.big_rows(self.shape.single),
-            rows_down: self.first.g.big_rows_down(self.shape.single),
+            rows: self.first.g.big_rows(),
+            rows_down: self.first.g.big_rows_down(),
             with_x: i32::from(how == How::Loop),
             pairs: i32::from(self.steps_in_pairs()),
             conditional: 0,
@@ -599,7 +599,7 @@ impl Packed {
         if part != Part::Application && self.programs.whole(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.formats(), self.programs.together, &arguments);
+            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         // An iteration of the loop goes in one piece.
@@ -651,7 +651,7 @@ impl Packed {
         input: [Address; 2],
         conditional: u64,
     ) -> Result<()> {
-        let (storage, formats) = (self.shape.storage, self.shape.formats());
+        let storage = self.shape.storage;
         // x += alpha p beside the first kernel of several steps, or on the way up the first grid.
         let mut x_due = how == How::Loop;
         let mut n = range.start;
@@ -662,7 +662,7 @@ impl Packed {
                 let further = if x_due { together.further } else { 0 };
                 x_due &= further == 0;
                 let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
-                launch::cycle(stream, formats, Together { further, ..together }, &arguments)?;
+                launch::cycle(stream, storage, Together { further, ..together }, &arguments)?;
                 n += joined;
                 continue;
             }
@@ -680,7 +680,7 @@ impl Packed {
                     let first = self.first_args(how, input);
                     launch::descend_first(
                         stream,
-                        formats,
+                        storage,
                         &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
                     )?;
                 }
@@ -701,9 +701,9 @@ impl Packed {
                 kind::ADVANCE_FIRST => {
                     let with_x = i32::from(x_due);
                     let first = FirstArgs { conditional, with_x, ..self.first_args(how, input) };
-                    launch::advance_first(stream, formats, &first)?;
+                    launch::advance_first(stream, storage, &first)?;
                 }
-                kind::ASCEND_FIRST => launch::ascend_first(stream, formats, &self.first_args(how, input))?,
+                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
                 _ => launch::inner(stream, storage, &step())?,
             }
             n += 1;

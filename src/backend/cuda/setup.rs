@@ -292,9 +292,9 @@ impl Packed {
             // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
             let exact = if q == 0 && self.shape.schur { source.m.center } else { 0 };
             let corners = i32::from(q > 0 || nine_points);
-            let (black, single) = (corners, if q == 0 { self.single } else { [0; 3] });
+            let black = corners;
             let arguments =
-                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black, single };
+                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black };
             launch::eliminate_reds(stream, &arguments(2 * q + 1))?;
             launch::form_skew(stream, &arguments(2 * q + 1))?;
             launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
@@ -305,7 +305,7 @@ impl Packed {
             let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
             launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny, weigh })?;
         }
-        if self.shape.schur && !self.shape.single {
+        if self.shape.schur {
             let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
             launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
         }

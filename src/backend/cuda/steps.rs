@@ -7,15 +7,15 @@
 
 use super::driver::{Device, Loop, Stream};
 use super::launch::{
-    self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, RenewalArgs,
-    Scalars, SetOutArgs, Step, TransferArgs, UpdateArgs, code,
+    self, Address, DotArgs, EndArgs, How, InspectArgs, LargestArgs, ProductArgs, RING, ReduceArgs, Scalars, SetOutArgs,
+    Step, TransferArgs, UpdateArgs, code,
 };
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
 use super::projection::Nodes;
 use super::setup::place_in;
 use super::staging::{Copies, Job};
-use super::terms::{Terms, renewal_at};
+use super::terms::Terms;
 use crate::backend::cycle::Recursion;
 use crate::backend::storage::Real;
 use crate::backend::{Arrays, Criterion, ENERGY, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps, SQUARE};
@@ -30,11 +30,9 @@ use std::time::Instant;
 const MONITOR_LAG: i64 = 32;
 
 /// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve takes as many
-/// iterations as the last ones; the first where nothing is known. Few are to be expected where M ends early; a loop that ends for
-/// renewals takes other numbers each time.
+/// iterations as the last ones; the first where nothing is known. Few are to be expected where M ends early.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
-const BODY_RENEWED: [usize; 1] = [2];
 
 /// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body that find
 /// the loop over (measured on an H200, docs/performance-gpu.md).
@@ -131,20 +129,16 @@ struct Ready {
     start: Option<Start>,
     /// z of the start is p.
     z_is_p: bool,
-    /// r was renewed, by the plain steps: <r, r>.
-    renewed: Option<f64>,
-    /// r was renewed, and p = z + beta p with q and sigma of the start are there.
-    has_step: bool,
     /// Red values of x are there, and max |x|.
     largest: Option<f64>,
 }
 
-/// After a start: <r, r> and rho; where sigma is known, p = z and q = A p are there too.
+/// After a start: <r, r>, rho and sigma; p = z and q = A p are there too.
 #[derive(Clone, Copy)]
 struct Start {
     norm2: f64,
     rho: f64,
-    sigma: Option<f64>,
+    sigma: f64,
 }
 
 /// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
@@ -297,22 +291,12 @@ impl Packed {
             factor: self.unit.recip(),
             ..self.dot_args(self.r, self.z(), self.system(), to)
         };
-        match (self.short(), self.shape.single) {
-            (_, true) => launch::dot_single(stream, &arguments),
-            (true, false) => launch::dot_short(stream, &arguments),
-            (false, false) => launch::dot(stream, &arguments),
-        }
+        if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
     /// <r, r> to one of the scalars.
     fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
-        let arguments = self.dot_args(self.r, self.r, self.system(), to);
-        if self.shape.single { launch::dot_single(stream, &arguments) } else { launch::dot(stream, &arguments) }
-    }
-
-    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: kernels/common.cuh.
-    fn scales(&self) -> (f64, f64) {
-        if self.shape.single { (1.0, self.unit.recip()) } else { (self.unit.recip(), 1.0) }
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), to))
     }
 
     /// Something with the vectors that CG works on.
@@ -329,36 +313,13 @@ impl Packed {
 
     /// p = M^-1 r + beta p, from z.
     fn direct(&self, stream: &Stream, beta: f64) -> Result<()> {
-        let arguments = UpdateArgs { per_unit: self.scales().0, ..self.update(self.p, self.z(), beta) };
-        match (self.short(), self.shape.single) {
-            (_, true) => launch::direction_single(stream, &arguments),
-            (true, false) => launch::direction_short(stream, &arguments),
-            (false, false) => launch::direction(stream, &arguments),
-        }
-    }
-
-    /// x = x + alpha p.
-    fn advance_solution(&self, stream: &Stream, alpha: f64) -> Result<()> {
-        let arguments = self.update(self.x, self.p, alpha * self.scales().1);
-        if self.shape.single {
-            launch::add_direction(stream, &arguments)
-        } else {
-            launch::add_scaled(stream, &arguments)
-        }
-    }
-
-    /// r = r - alpha q.
-    fn advance_residual(&self, stream: &Stream, arguments: &UpdateArgs) -> Result<()> {
-        if self.shape.single {
-            launch::add_scaled_single(stream, arguments)
-        } else {
-            launch::add_scaled(stream, arguments)
-        }
+        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(self.p, self.z(), beta) };
+        if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
 
     /// z = P M^-1 P r with the plain sweeps.
     fn sweeps(&mut self, stream: &Stream) -> Result<()> {
-        let plane = (self.shape.vector() * self.grids[0].layout.len()) as u64;
+        let plane = 8 * self.grids[0].layout.len() as u64;
         let (z, short) = (self.z(), self.short());
         let mut input = self.r;
         if !self.shape.schur {
@@ -411,14 +372,14 @@ impl Packed {
     /// One iteration of the plain steps.
     fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let vector = UpdateArgs { scalars: self.scalars_at, ..self.update(self.r, self.q, 0.0) };
-        self.advance_residual(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
+        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Loop, 0)?;
         let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
-        match (self.short(), self.shape.single) {
-            (_, true) => launch::advance_single(stream, &advance)?,
-            (true, false) => launch::advance_short(stream, &advance)?,
-            (false, false) => launch::advance(stream, &advance)?,
+        if self.short() {
+            launch::advance_short(stream, &advance)?
+        } else {
+            launch::advance(stream, &advance)?
         }
         self.multiply(stream, source, How::Loop, conditional)
     }
@@ -426,12 +387,7 @@ impl Packed {
     /// q = A p with sigma, and the end of an iteration.
     fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
         if self.shape.schur {
-            let arguments = self.schur_args(how, conditional);
-            return if self.shape.single {
-                launch::multiply_first_single(stream, &arguments)
-            } else {
-                launch::multiply_first(stream, &arguments)
-            };
+            return launch::multiply_first(stream, &self.schur_args(how, conditional));
         }
         launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
     }
@@ -450,18 +406,11 @@ impl Packed {
 
     /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
     fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
-        if self.shape.single {
-            launch::residual_first_single(stream, &self.renewal_args(source, how))
-        } else if self.shape.schur {
+        if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))
         } else {
             launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
         }
-    }
-
-    fn renewal_args(&self, source: &Source, how: How) -> RenewalArgs {
-        let (v, k, center) = (self.first, self.grids[0].k, source.m.center);
-        RenewalArgs { v, k, center, x: self.x, partial: self.partial, how: how as i32 }
     }
 
     /// Red values of x, where CG runs on S1, and max |x| to the scalars, which hold zero there.
@@ -492,11 +441,10 @@ impl Packed {
             self.recorded = Some(Recorded { graphs: Vec::new(), fused });
             return Ok(());
         }
-        let bodies = match (fused, self.shape.single, self.ends_early()) {
-            (false, _, _) => &BODIES[..1],
-            (true, true, _) => &BODY_RENEWED[..],
-            (true, false, true) => &BODIES_SHORT[..],
-            (true, false, false) => &BODIES[..],
+        let bodies = match (fused, self.ends_early()) {
+            (false, _) => &BODIES[..1],
+            (true, true) => &BODIES_SHORT[..],
+            (true, false) => &BODIES[..],
         };
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
@@ -541,12 +489,7 @@ impl PcgSteps for Run<'_> {
             if ready.r_is_rhs {
                 return Ok(());
             }
-            let copy = s.k.update(s.k.r, s.k.b, 0.0);
-            if s.k.shape.single {
-                launch::narrow(s.stream, &copy)?
-            } else {
-                launch::direction(s.stream, &copy)?
-            }
+            launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
             s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
         });
         self.ready.r_is_rhs = true;
@@ -561,7 +504,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn precondition(&mut self) -> f64 {
-        if let Some(Start { rho, sigma: Some(_), .. }) = self.ready.start {
+        if let Some(Start { rho, .. }) = self.ready.start {
             self.ready.z_is_p = true;
             return rho;
         }
@@ -590,23 +533,19 @@ impl PcgSteps for Run<'_> {
     }
 
     fn advance_solution(&mut self, alpha: f64) {
-        self.step(|s| s.k.advance_solution(s.stream, alpha));
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.x, s.k.p, alpha)));
     }
 
     fn advance_residual(&mut self, alpha: f64) {
-        self.step(|s| s.k.advance_residual(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
     }
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         self.scalar(|s| {
-            if s.k.shape.single {
-                // Squares that are not positive are rounding there, whatever p is.
-                return Ok(0.0);
-            }
             let mut p = s.k.p;
             if s.k.fused() {
                 // Of the two that are written in turn the last one; black planes are the third and the fourth.
-                let plane = (s.k.shape.vector() * s.k.grids[0].layout.len()) as u64;
+                let plane = 8 * s.k.grids[0].layout.len() as u64;
                 p = s.k.first.p[0][s.k.scalars.direction as usize].wrapping_sub(2 * plane);
             }
             launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..s.k.update(s.k.q, p, 0.0) })?;
@@ -615,44 +554,9 @@ impl PcgSteps for Run<'_> {
         })
     }
 
-    fn renews(&self) -> bool {
-        self.k.shape.single
-    }
-
-    fn renew(&mut self, alpha: f64) -> (f64, f64) {
-        let runs = self.k.recorded.is_some() && self.ahead;
-        self.ready = Ready::default();
-        if !(runs && self.k.fused()) {
-            self.advance_solution(alpha);
-            self.advance_residual(alpha);
-            let recurred = self.residual_norm2();
-            let norm2 = self.scalar(|s| {
-                s.k.residual(s.stream, s.source, How::Nothing)?;
-                Ok(s.fetch()?.norm2)
-            });
-            self.ready.renewed = Some(norm2);
-            return (recurred, norm2);
-        }
-        // alpha, rho and p as the loop has left them; with the rest of the iteration, whose p is most often wanted.
-        self.attempt(|s| {
-            let arguments = s.k.renewal_args(s.source, How::Renewed);
-            launch::step_first(s.stream, &arguments)?;
-            launch::residual_first_single(s.stream, &arguments)?;
-            s.k.run(s.stream, Part::Iteration, How::Renewed, [0; 2], 0)?;
-            let &Scalars { sum, norm2, rho, sigma, .. } = s.fetch()?;
-            s.ready.start = Some(Start { norm2, rho, sigma: Some(sigma) });
-            s.ready.has_step = true;
-            Ok((sum, norm2))
-        })
-        .unwrap_or((f64::NAN, f64::NAN))
-    }
-
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if let (None, Some(start)) = (alpha, self.ready.start) {
             return start.norm2;
-        }
-        if let (None, Some(norm2)) = (alpha, self.ready.renewed.take()) {
-            return norm2;
         }
         self.ready = Ready::default();
         if alpha.is_none() && self.k.recorded.is_some() {
@@ -669,15 +573,8 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        let has_step = std::mem::take(&mut self.ready.has_step);
         match self.ready.start.take() {
-            Some(Start { sigma: Some(sigma), .. }) if has_step == step.is_some() => sigma,
-            // Confirmed after a loop, and to be gone on from; or renewed, and p = z after all.
-            Some(_) => self.scalar(|s| {
-                // The way down again: what its kernel had in shared memory is gone.
-                s.k.run(s.stream, Part::Iteration, How::Start, [0; 2], 0)?;
-                Ok(s.fetch()?.sigma)
-            }),
+            Some(start) => start.sigma,
             None => self.textbook_ascend(step),
         }
     }
@@ -706,8 +603,7 @@ impl Run<'_> {
                 return s.dot_r();
             }
             s.k.start(s.stream, s.source)?;
-            let scalars = s.fetch()?;
-            let (norm2, rho, sigma) = (scalars.norm2, scalars.rho, Some(scalars.sigma));
+            let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
             s.ready.start = Some(Start { norm2, rho, sigma });
             Ok(norm2)
         })
@@ -736,8 +632,7 @@ impl Run<'_> {
     /// Runs the recorded loop.
     fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
         let lag = self.lag();
-        let renewal_at = renewal_at(test.renewal_at, self.k.shape.single);
-        let terms = Terms::of(test, self.k.shape.single, lag);
+        let terms = Terms::of(test, lag);
         let mut runs = self.is_under_way(&terms)?;
         terms.write(&mut self.k.scalars);
         let mut iterations = test.iterations;
@@ -754,7 +649,7 @@ impl Run<'_> {
             if !std::mem::take(&mut runs) {
                 let s = &mut *self.k.scalars;
                 (s.code, s.done, s.met, s.ring_used) = (code::RUNNING, 0, 0, 0);
-                s.pause_at = renewal_at.min(s.iteration + lag);
+                s.pause_at = s.iteration + lag;
                 self.send_scalars()?;
                 match self.k.best_graph(lag as usize) {
                     Some(graph) => graph.launch(self.stream)?,
@@ -772,13 +667,11 @@ impl Run<'_> {
                 self.k.forget_largest(self.stream)?;
             }
             if joined {
-                match (test.preconditioned, self.k.shape.single) {
-                    (false, _) => launch::finish(self.stream, &ends)?,
-                    (true, false) => launch::finish_eliminated(self.stream, &ends)?,
-                    (true, true) => launch::finish_eliminated_single(self.stream, &ends)?,
-                }
                 if test.preconditioned {
+                    launch::finish_eliminated(self.stream, &ends)?;
                     self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+                } else {
+                    launch::finish(self.stream, &ends)?;
                 }
                 if !self.stored {
                     launch::deliver(self.stream, &ends)?;
@@ -833,9 +726,8 @@ impl Run<'_> {
             let met = s.code == code::MET && square.sqrt() <= s.threshold;
             let fits = (ends.least..=ends.limit).contains(&largest);
             self.delivered = joined && !self.stored && (met || s.code == code::MAX_ITER) && fits;
-            let (norm, norm2, peak, rho, sigma, beta) = (s.norm, s.norm2, s.peak, s.rho, s.sigma, s.beta);
-            let end = |ending| Ok(LoopEnd { iterations, norm, norm2, peak, rho, sigma, beta, stopped, ending });
-            let due = peak > s.low_peak && norm2 <= s.renewal * peak || rho <= s.low_rho || s.iteration >= renewal_at;
+            let norm = s.norm;
+            let end = |ending| Ok(LoopEnd { iterations, norm, stopped, ending });
             let broke = |quantity, value| end(LoopEnding::Broken { quantity, value });
             if s.code != code::PAUSED {
                 self.k.taken.rotate_right(1);
@@ -845,9 +737,6 @@ impl Run<'_> {
             return match s.code {
                 code::PAUSED if !stopped => {
                     self.ready = Ready::default();
-                    if due {
-                        return end(LoopEnding::Due);
-                    }
                     continue;
                 }
                 code::PAUSED | code::MAX_ITER => end(LoopEnding::Cut),
@@ -888,7 +777,6 @@ impl Run<'_> {
         // From a guess, the papers' norm is relative to one that has a start of its own.
         let known = self.criterion.filter(|c| !(c.preconditioned && with.guess) && runs);
         let Some(c) = known else { return Ok(false) };
-        let renews = self.k.shape.single;
         let arguments = SetOutArgs {
             scalars: self.k.scalars_at,
             found: self.k.scalars.on_device(),
@@ -898,14 +786,11 @@ impl Run<'_> {
             futile: c.futile,
             vanishing: c.vanishing,
             baseless: c.baseless,
-            renewal: c.renewal,
-            near: c.near,
             max_iter: c.max_iter as i64,
-            pause_at: renewal_at(c.renewal_at, renews).min(lag),
+            pause_at: lag,
             preconditioned: i32::from(c.preconditioned),
             of_initial: i32::from(c.of_initial),
             guess: i32::from(with.guess),
-            renews: i32::from(renews),
         };
         launch::set_out(self.stream, &arguments)?;
         self.k.started.note(self.stream)?;
@@ -949,11 +834,10 @@ impl Run<'_> {
     fn begin(&mut self, with: Expected) -> Result<()> {
         let arguments = self.end_args(with, How::Start);
         self.forget_inputs()?;
-        match (with.guess, self.k.shape.single) {
-            (false, false) => launch::begin(self.stream, &arguments)?,
-            (false, true) => launch::begin_single(self.stream, &arguments)?,
-            (true, false) => launch::begin_at(self.stream, &arguments)?,
-            (true, true) => launch::begin_at_single(self.stream, &arguments)?,
+        if with.guess {
+            launch::begin_at(self.stream, &arguments)?
+        } else {
+            launch::begin(self.stream, &arguments)?
         }
         self.largest_is_zero = true;
         self.k.start(self.stream, self.source)?;
@@ -966,7 +850,7 @@ impl Run<'_> {
             self.fetch()?;
         }
         let &Scalars { b_norm2, whole_norm2, norm2, rho, sigma, .. } = &*self.k.scalars;
-        self.begun = Some(Begun { with, b_norm2, whole_norm2, start: Start { norm2, rho, sigma: Some(sigma) } });
+        self.begun = Some(Begun { with, b_norm2, whole_norm2, start: Start { norm2, rho, sigma } });
         Ok(())
     }
 
@@ -980,7 +864,7 @@ impl Run<'_> {
                 other => {
                     let finite = |b: &Begun| {
                         let Start { norm2, rho, sigma } = b.start;
-                        [b.b_norm2, norm2, rho, sigma.unwrap_or(0.0)].iter().all(|v| v.is_finite())
+                        [b.b_norm2, norm2, rho, sigma].iter().all(|v| v.is_finite())
                     };
                     if other.is_some_and(|begun| !finite(&begun)) {
                         // Padding too may hold what came of another scale.
@@ -1249,11 +1133,7 @@ impl RrbSteps for Run<'_> {
         // b in the planes stays; it goes on to r at once.
         let on_red = self.scalar(|s| {
             let arguments = s.end_args(Expected { scale: s.scale, guess: true }, How::Nothing);
-            if s.k.shape.single {
-                launch::eliminated_residual_single(s.stream, &arguments)?
-            } else {
-                launch::eliminated_residual(s.stream, &arguments)?
-            }
+            launch::eliminated_residual(s.stream, &arguments)?;
             Ok(s.fetch()?.whole_norm2)
         });
         self.ready.r_is_rhs = true;
@@ -1280,12 +1160,7 @@ impl RrbSteps for Run<'_> {
         self.ready = Ready::default();
         self.step(|s| {
             if s.k.shape.schur {
-                let arguments = s.k.reduce_args();
-                if s.k.shape.single {
-                    launch::reduce_single(s.stream, &arguments)?
-                } else {
-                    launch::reduce(s.stream, &arguments)?
-                }
+                launch::reduce(s.stream, &s.k.reduce_args())?;
                 s.ready.r_is_rhs = true;
             }
             Ok(())
@@ -1316,12 +1191,7 @@ impl RrbSteps for Run<'_> {
     fn take_z(&mut self) {
         let known = std::mem::take(&mut self.ready).z_is_p;
         self.step(|s| {
-            let copy = UpdateArgs { per_unit: s.k.scales().1, ..s.k.update(s.k.x, s.k.p, 0.0) };
-            match (known, s.k.shape.single) {
-                (true, true) => launch::direction_short(s.stream, &copy),
-                (true, false) => launch::direction(s.stream, &copy),
-                (false, _) => s.k.take_z(s.stream),
-            }
+            if known { launch::direction(s.stream, &s.k.update(s.k.x, s.k.p, 0.0)) } else { s.k.take_z(s.stream) }
         });
     }
 

@@ -7,10 +7,7 @@ use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::options::{Options, opt};
 use crate::report::{Outcome, StopReason};
-use crate::solver::krylov::{
-    Kept, NEAR, Norm, PcgEnd, RENEWAL, RENEWAL_ITERATIONS, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative,
-    pcg,
-};
+use crate::solver::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative, pcg};
 
 /// What a solve looks up, the same for every member of a team.
 pub struct Control<'a> {
@@ -81,9 +78,6 @@ impl<'a> Control<'a> {
             vanishing: if self.short { FAR_IN_F32.recip() } else { SQUARES_VANISH },
             baseless: PROJECTED_TO_ZERO,
             lost: self.lost_in_store() / LEAST_TOLD,
-            renewal: RENEWAL,
-            near: NEAR,
-            renewal_at: RENEWAL_ITERATIONS,
         }
     }
 }
