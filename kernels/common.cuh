@@ -9,7 +9,7 @@
 //
 // Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks over
 // tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the finest grid and
-// 32-bit in sweeps (src/backend/cuda/packed.rs refuses what does not fit).
+// 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
 #pragma once
 #ifndef RRB_EMULATED
 #include <cuda_runtime.h>
@@ -160,7 +160,7 @@ template <class F> struct Level {
     Kept<Real> kept;
 };
 
-// A step of the preconditioner (src/backend/cuda/program.rs). A program is an array of them in device memory.
+// A step of the preconditioner (src/backend/cuda/rrb/program.rs). A program is an array of them in device memory.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,        // down: r = right-hand side
@@ -188,7 +188,7 @@ struct Op {
     double alpha, beta;
 };
 
-// How the loop of PCG stands; numbers as in src/backend/cuda/steps.rs.
+// How the loop of PCG stands; numbers as in src/backend/cuda/rrb/steps.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Entries of the ring of iterations; the loop pauses when it is full.

@@ -177,7 +177,7 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Places of all grids, and what no step changes; the rest is zero. As src/backend/cuda/program.rs counts it (Crew::of).
+// Places of all grids, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it (Crew::of).
 template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;

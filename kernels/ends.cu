@@ -363,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_u
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED, false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) { whole_residual<true, ELIMINATED, true>(a); }
 
-// output = x / scale where solver/rrb.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
+// output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
 // come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
@@ -381,7 +381,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// As in src/backend/cuda/steps.rs.
+// As in src/backend/cuda/rrb/steps.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. By one block.
@@ -394,7 +394,7 @@ __device__ inline void report(const Scalars &s, uint64_t *found, int steps) {
 struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found;        // all but the ring for the host, in its memory
-    // Those of `Criterion` (src/backend/mod.rs); abs_tol scaled.
+    // Those of `Criterion` (src/backend/steps/rrb.rs); abs_tol scaled.
     double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;

@@ -1,5 +1,5 @@
 // One grid of the preconditioner, both levels in one step, down and up (report, section 2.6; docs/method.md), and the
-// iteration on a recursion grid (src/backend/cycle.rs).
+// iteration on a recursion grid (src/backend/steps/cycle.rs).
 //
 //     down   y_b1 = r_b1 - A_b1,red D^-1 r_red                          up   z_b1 = (y_b1 - A_b1,b2 z_b2) / d
 //            kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1           z_red = (r_red - A_red,black z_black) / d
@@ -339,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_produc
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f32(InnerProductArgs<Single> a) { inner_product(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_bf16(InnerProductArgs<Brain> a) { inner_product(a); }
 
-// d = a vector with all frequencies (src/backend/cycle.rs, all_frequencies), r = 0.
+// d = a vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies), r = 0.
 template <class F> __device__ inline void draw(const Level<F> &k) {
     using Real = typename F::Real;
     over_area(k.g, [&](int i, int j) {

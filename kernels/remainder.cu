@@ -7,7 +7,7 @@
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
-// (src/backend/reference/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and Jordan), which leaves
+// (src/backend/coarse/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and Jordan), which leaves
 // G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. From the last line back to the first ones then, Q a line that is known or P itself,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 where Q is P).

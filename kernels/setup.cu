@@ -1,5 +1,5 @@
 // The factorization (report 16-06, section 2.2; docs/method.md, excess form), colour by colour: the formulas of
-// src/backend/cpu/setup.rs. One launch a step; a step writes each value from one thread and reads what no thread of it
+// src/backend/cpu/rrb/setup/mod.rs. One launch a step; a step writes each value from one thread and reads what no thread of it
 // writes. Launch: common.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
 #include "common.cuh"
 
@@ -271,7 +271,7 @@ struct Rules {
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/mod.rs, ROW_SUM_WORTH.
+// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/steps/rrb.rs, ROW_SUM_WORTH.
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
@@ -279,7 +279,7 @@ struct Pivoted {
     double inverse, handed;
 };
 
-// Refuses a pivot d = stored - kept <= eps * center, or replaces that of a floating piece (src/backend/mod.rs,
+// Refuses a pivot d = stored - kept <= eps * center, or replaces that of a floating piece (src/backend/steps/rrb.rs,
 // Pivot::checked), then rounds it to what is stored. A refused one leaves d and the center in place of 1 / d and
 // excess / d, for the sentence.
 __device__ inline Pivoted checked(const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
@@ -302,7 +302,7 @@ __device__ inline Pivoted checked(const Rules &rules, int i, int j, double store
     return {d, center};
 }
 
-// Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/mod.rs, Pivot).
+// Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/steps/rrb.rs, Pivot).
 __device__ inline Pivoted eliminate(const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
     const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.lost * lumped;

@@ -5,7 +5,7 @@
 //! common results 1000, `rrb` results 1100, `smoother` results 1200.
 
 use crate::error::{Error, Result, copied};
-use crate::heap::Counted;
+use crate::runtime::heap::Counted;
 
 /// Which handles know a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use std::process::Command;
 /// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has compiled
 /// in the same way is bits alone, 64 of them, which no set needs loops for.
 const SOURCES: [([&str; 2], &str); 3] = [
-    (["cpu", "kernels"], include_str!("../src/backend/cpu/kernels.rs")),
-    (["reference", "band"], include_str!("../src/backend/reference/band.rs")),
+    (["rrb", "kernels"], include_str!("../src/backend/cpu/rrb/kernels.rs")),
+    (["coarse", "band"], include_str!("../src/backend/coarse/band.rs")),
     (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
 ];
 
@@ -218,22 +218,22 @@ fn row_loops_are_vectors() {
 #[test]
 fn listings_are_understood() {
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu7kernels5scale6avx51217h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver7backend3cpu3rrb7kernels5scale6avx51217h8658edb200ffb4e0E>:"),
         Some(("kernels", "scale", "avx512"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu7kernels3dot17h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver7backend3cpu3rrb7kernels3dot17h8658edb200ffb4e0E>:"),
         Some(("kernels", "dot", "portable"))
     );
     assert_eq!(
-        kernel("_RINvNvNtNtNtCs1_9rrbsolver7backend3cpu7kernels5scale4avx2NtNtB8_6format5BrainEBa_"),
+        kernel("_RINvNvNtNtNtNtCs1_9rrbsolver7backend3cpu3rrb7kernels5scale4avx2NtNtB8_6format5BrainEBa_"),
         Some(("kernels", "scale", "avx2"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend9reference4band7forward4avx217h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver7backend6coarse4band7forward4avx217h8658edb200ffb4e0E>:"),
         Some(("band", "forward", "avx2"))
     );
-    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu5fused6avx51217h8658edb200ffb4e0E>:"), None);
+    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5fused6avx51217h8658edb200ffb4e0E>:"), None);
     let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
     let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
     let inner = loops(&body);

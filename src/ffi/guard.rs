@@ -1,8 +1,8 @@
 //! Panics stop here, and failing calls leave their sentence for the thread.
 
-use super::log::Line;
 use crate::error::{Error, RRB_OK, Refused, Result};
-use crate::traps::{Own, as_the_host};
+use crate::ffi::log::Line;
+use crate::runtime::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,7 +86,7 @@ fn install_hook() {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |information| {
             // A panic of one of our worker threads carries the mark of its team.
-            if INSIDE.get() || crate::backend::is_team_thread() {
+            if INSIDE.get() || crate::runtime::team::is_team_thread() {
                 PANIC_PLACE.with(|p| *p.borrow_mut() = information.location().map(ToString::to_string));
             } else {
                 previous(information);

@@ -1,8 +1,8 @@
 //! Functions of the whole library: prefix `rrbsolver_`.
 
-use super::guard::{entry_ok, last_error};
-use super::{log, rrb_log_fn, rrb_status};
 use crate::error::{Error, STATUSES};
+use crate::ffi::guard::{entry_ok, last_error};
+use crate::ffi::{log, rrb_log_fn, rrb_status};
 use libc::c_char;
 
 /// Version of the library, such as "0.1.0". The text lives as long as the program.
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
             return Err(Error::Null("count"));
         }
         // SAFETY: not NULL, and the caller gave an int32_t.
-        unsafe { *count = crate::backend::cuda::device_count() };
+        unsafe { *count = crate::backend::cuda::driver::device_count() };
         Ok(())
     })
 }

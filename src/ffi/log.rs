@@ -1,9 +1,9 @@
 //! Log lines: to the library-wide callback, stderr, or a file. Formatting takes no heap memory, since lines
 //! are written inside solve.
 
-use super::guard::callback;
-use super::rrb_log_fn;
 use crate::error::{Error, Result};
+use crate::ffi::guard::callback;
+use crate::ffi::rrb_log_fn;
 use libc::{c_char, c_void};
 use std::cell::Cell;
 use std::fmt::{self, Write as _};

@@ -10,9 +10,9 @@ mod rrb;
 mod settings;
 mod smoother;
 
-pub use library::*;
-pub use rrb::*;
-pub use smoother::*;
+pub use crate::ffi::library::*;
+pub use crate::ffi::rrb::*;
+pub use crate::ffi::smoother::*;
 
 /// Status of a call: 0 done, positive finished with a caveat, negative failed.
 #[allow(non_camel_case_types)]

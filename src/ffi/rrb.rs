@@ -3,18 +3,20 @@
 //! Arrays are `a[j * ld + i]`, i = 0 .. nx - 1 fastest: Fortran's `a(nx, ny)`. `east[i, j]` is the matrix entry
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
-use super::guard::{callback, entry, entry_ok};
-use super::log::Log;
-use super::settings::{self, Handle, Settings, check_array, checked};
-use super::{environment, rrb_monitor_fn, rrb_status};
+use crate::backend;
 use crate::backend::cuda::driver::Space;
-use crate::backend::{self, Arrays};
+use crate::backend::steps::rrb::Arrays;
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
+use crate::ffi::guard::{callback, entry, entry_ok};
+use crate::ffi::log::Log;
+use crate::ffi::settings;
+use crate::ffi::settings::{Handle, Settings, check_array, checked};
+use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
-use crate::heap::boxed;
 use crate::options::{BACKENDS, CYCLES, Family, Options, PRECISIONS, RESULTS, ResultEntry, info, name_of, opt};
 use crate::report::{History, Nobody, Observer, Outcome, StopReason};
+use crate::runtime::heap::boxed;
 use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
@@ -415,7 +417,7 @@ impl rrb_handle {
     ) -> Result<()> {
         self.stale = Some(FAILED);
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
-        let kind = choose_backend(&self.settings.options, grid, backend::cuda::device_count());
+        let kind = choose_backend(&self.settings.options, grid, backend::cuda::driver::device_count());
         let view = |name, pointer: *const f64| {
             check_array(name, pointer)?;
             let device = self.device_address(name, pointer, kind)?;
@@ -507,7 +509,7 @@ impl rrb_handle {
                 wrong(format!("an array on device {ordinal}"), format!("lie on device {own} or on the host"))
             }
             // Without a device, factorize will say so.
-            Space::Host if memory == MEMORY_AUTO || backend::cuda::device_count() == 0 => Ok(0),
+            Space::Host if memory == MEMORY_AUTO || backend::cuda::driver::device_count() == 0 => Ok(0),
             Space::Host => wrong("an array on the host".to_owned(), format!("lie on device {own} (memory=device)")),
         }
     }
@@ -625,11 +627,15 @@ const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else.
 #[doc(hidden)]
-pub fn make_backend(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn backend::RrbBackend>> {
+pub fn make_backend(
+    kind: BackendKind,
+    threads: usize,
+    device: i64,
+) -> Result<Box<dyn backend::steps::rrb::RrbBackend>> {
     Ok(match kind {
-        BackendKind::Reference => boxed(backend::reference::Reference::default(), BACKEND)?,
-        BackendKind::Cpu => boxed(backend::cpu::Cpu::new(threads), BACKEND)?,
-        BackendKind::Cuda => boxed(backend::cuda::Cuda::new(device, threads)?, BACKEND)?,
+        BackendKind::Reference => boxed(backend::reference::rrb::Reference::default(), BACKEND)?,
+        BackendKind::Cpu => boxed(backend::cpu::rrb::Cpu::new(threads), BACKEND)?,
+        BackendKind::Cuda => boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?,
     })
 }
 

@@ -1,13 +1,13 @@
 //! What handles of all families have: options with those of the environment on top, log, monitor, history, stream, and the
 //! process that made them; and the bodies of the entry points about these.
 
-use super::guard::entry_ok;
-use super::log::Log;
-use super::{environment, rrb_monitor_fn, rrb_status};
 use crate::error::{Error, Result};
-use crate::heap::boxed;
+use crate::ffi::guard::entry_ok;
+use crate::ffi::log::Log;
+use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
 use crate::options::{Family, Options, ResultEntry};
 use crate::report::History;
+use crate::runtime::heap::boxed;
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 

@@ -2,11 +2,11 @@
 //! null space: a component is singular iff |row sum| <= tolerance * center in all its rows.
 //!
 //! Union-find works on runs, the pieces of a row that nonzero east couplings hold together: a sea without land
-//! has one to a row. [`super::inspection`] finds them.
+//! has one to a row. [`crate::grid::inspection`] finds them.
 
-use super::levels::Grid;
-use super::stencil::StencilView;
 use crate::error::{Result, extend, push, reserve, zeroed};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
 use crate::isa::for_each_isa;
 use std::ops::Range;
 
@@ -338,10 +338,11 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inspection::Inspection;
-    use super::super::inspection::tests::{ASKED, inspect};
-    use super::super::{levels::Grid, stencil::View};
     use super::*;
+    use crate::grid::inspection::Inspection;
+    use crate::grid::inspection::tests::{ASKED, inspect};
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::View;
 
     fn components(nx: usize, ny: usize, center: &[f64], east: &[f64], north: &[f64]) -> Components {
         let grid = Grid { nx, ny };

@@ -1,10 +1,10 @@
 //! What must be known of the caller's matrix before it is factorized, from one reading of it: bad entries, signs,
 //! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
 
-use super::components::{Components, Runs};
-use super::levels::Grid;
-use super::stencil::StencilView;
 use crate::error::{Error, Result, reserve, reset};
+use crate::grid::components::{Components, Runs};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
 use crate::isa::for_each_isa;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -383,10 +383,10 @@ fn any_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::components::ZERO_ROW_SUM;
-    use super::super::levels::Grid;
-    use super::super::stencil::View;
     use super::*;
+    use crate::grid::components::ZERO_ROW_SUM;
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::View;
     use proptest::prelude::*;
 
     pub const ASKED: Questions = Questions { finite: true, zero_row_sum: ZERO_ROW_SUM };

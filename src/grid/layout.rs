@@ -15,7 +15,7 @@
 //! The report lets compute blocks be rectangular; here they are `block` wide and one row high, which pads
 //! rows only, where alignment asks for it.
 
-use super::levels::Grid;
+use crate::grid::levels::Grid;
 
 /// Colours of a grid's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

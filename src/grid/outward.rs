@@ -1,7 +1,7 @@
 //! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means something by them.
 
-use super::stencil::StencilView;
 use crate::error::Error;
+use crate::grid::stencil::StencilView;
 use std::fmt;
 
 /// The arrays that have such entries, in order.
@@ -81,9 +81,9 @@ impl fmt::Display for Outward {
 
 #[cfg(test)]
 mod tests {
-    use super::super::levels::Grid;
-    use super::super::stencil::View;
     use super::*;
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::View;
 
     /// Every entry that `StencilView` does not read points outwards, and no other.
     #[test]

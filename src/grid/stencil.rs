@@ -1,6 +1,6 @@
 //! The matrix as the caller gives it: half of a symmetric 5- or 9-point stencil in five arrays.
 
-use super::levels::Grid;
+use crate::grid::levels::Grid;
 
 /// One array of the caller: `a[j * ld + i]`, i fastest, rows `ld` apart; the last row may end after nx.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1).
 
-use crate::backend::{ENERGY, LoopEnding, LoopTest, RrbSteps, SQUARE};
+use crate::backend::steps::rrb::{ENERGY, LoopEnding, LoopTest, RrbSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 

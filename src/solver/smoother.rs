@@ -9,14 +9,14 @@
 //!
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
-use crate::backend::blocks::{
+use crate::backend::steps::smoother::{
     BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
 };
 use crate::error::{Error, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
-use crate::heap::Counted;
 use crate::options::{Options, opt};
+use crate::runtime::heap::Counted;
 
 /// The methods, one text for all backends.
 pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {

@@ -3,9 +3,9 @@
 //! Arrays that the program has page-locked itself go as they are.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
-use crate::backend::cpu::memory::{copies_are_done, copy_past_caches};
-use crate::backend::cpu::team::{Me, Team, give_way};
 use crate::error::{Result, push};
+use crate::runtime::memory::{copies_are_done, copy_past_caches};
+use crate::runtime::team::{Me, Team, give_way};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,15 +1,15 @@
 //! RRB-PCG over natural storage.
 
-use super::levels::{NaturalLevels, black_nodes, red_nodes};
-use crate::backend::cycle::{Cycle, Recursion};
+use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
-use crate::backend::sums::max_abs;
-use crate::backend::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
+use crate::backend::steps::cycle::{Cycle, Recursion};
+use crate::backend::steps::rrb::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result, reset, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
 use crate::report::{Observer, Outcome};
+use crate::runtime::reduce::max_abs;
 
 /// The `reference` backend.
 #[derive(Default)]

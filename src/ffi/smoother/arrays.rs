@@ -1,7 +1,7 @@
 //! Patches and arrays of the caller: what is checked of them before anybody reads them, and the library's own arrays.
 
-use crate::backend::blocks::{Kept, PatchArrays, Pointers};
 use crate::backend::cuda::driver::{Space, space_of};
+use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
 use crate::error::{Error, Result, collected, reserve, zeroed};
 use crate::grid::patches::Patch;
 use crate::solver::smoother::Smoother;

@@ -3,15 +3,15 @@
 use super::arrays::{Extent, Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
 use super::watch::Watch;
 use crate::backend;
-use crate::backend::blocks::{BlockBackend, PatchArrays, Place, Pointers, Swept, Watcher};
+use crate::backend::steps::smoother::{BlockBackend, PatchArrays, Place, Pointers, Swept, Watcher};
 use crate::error::{Error, RRB_OK, RRB_STOPPED, Result, collected, reserve};
 use crate::ffi::settings::{Handle, Settings, check_array};
 use crate::ffi::{environment, smoother_ghost_fn};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::Patch;
-use crate::heap::boxed;
 use crate::options::{Family, Options, RESULTS, ResultEntry, info, opt};
 use crate::report::StopReason;
+use crate::runtime::heap::boxed;
 use crate::solver::smoother::{Machine, Smoother, relative};
 use libc::c_void;
 use std::time::Instant;
@@ -126,7 +126,7 @@ impl smoother_handle {
         let start = Instant::now();
         let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
         let operator = (&self.stencil, self.block);
-        let machine = Machine { threads, devices: backend::cuda::device_count() };
+        let machine = Machine { threads, devices: backend::cuda::driver::device_count() };
         let previous = self.core.take();
         self.known.clear();
         let stream = self.settings.stream as usize;
@@ -340,8 +340,8 @@ const BACKEND: &str = "a backend";
 /// Concrete backends are named here and nowhere else in this family.
 fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
     Ok(match place {
-        Place::Reference => boxed(backend::reference::ReferenceBlocks::default(), BACKEND)?,
-        Place::Cpu(threads) => boxed(backend::cpu::CpuBlocks::new(threads)?, BACKEND)?,
-        Place::Cuda(device) => boxed(backend::cuda::CudaBlocks::new(device)?, BACKEND)?,
+        Place::Reference => boxed(backend::reference::smoother::ReferenceBlocks::default(), BACKEND)?,
+        Place::Cpu(threads) => boxed(backend::cpu::smoother::CpuBlocks::new(threads)?, BACKEND)?,
+        Place::Cuda(device) => boxed(backend::cuda::smoother::CudaBlocks::new(device)?, BACKEND)?,
     })
 }

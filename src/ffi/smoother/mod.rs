@@ -9,10 +9,11 @@ mod watch;
 
 pub use handle::smoother_handle;
 
-use super::guard::{entry, entry_ok};
-use super::settings::{self, check_array, checked};
-use super::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
 use crate::error::{Error, RRB_OK, RRB_STOPPED};
+use crate::ffi::guard::{entry, entry_ok};
+use crate::ffi::settings;
+use crate::ffi::settings::{check_array, checked};
+use crate::ffi::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
 use arrays::Tables;
 use handle::NOT_UPLOADED;
 use libc::{c_char, c_void};

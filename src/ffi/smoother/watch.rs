@@ -1,6 +1,6 @@
 //! Ghost function, monitor, history and log of a call.
 
-use crate::backend::blocks::Watcher;
+use crate::backend::steps::smoother::Watcher;
 use crate::error::{Error, Result};
 use crate::ffi::guard::callback;
 use crate::ffi::log::Log;

@@ -1,7 +1,7 @@
 //! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every backend
 //! runs.
 
-use crate::backend::{Criterion, Inputs, RrbSteps};
+use crate::backend::steps::rrb::{Criterion, Inputs, RrbSteps};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;

@@ -1,0 +1,583 @@
+//! The levels of the RRB factorization over natural storage: the papers' S1, one plain loop per formula.
+//!
+//! Grid q holds a 9-point half stencil in excess form (`straight`). Level 2q + 1 lumps and eliminates its
+//! red nodes; what is left couples black nodes along the diagonals and at distance two (`skew`). Level
+//! 2q + 2 does the same to the black nodes that are not kept; what is left is the half stencil of grid
+//! q + 1. (Report, section 2.2.)
+
+use super::band::{Band, Ends, Site};
+use crate::backend::steps::cycle;
+use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::backend::steps::rrb::{Pivot, PivotContext, Setup};
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result, push, reserve, zeroed};
+use crate::grid::levels::{Embedding, Grid, Remainder};
+use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
+use crate::runtime::reduce::dot;
+use std::ops::Range;
+
+/// One grid and its two levels.
+pub struct NaturalGrid {
+    grid: Grid,
+    embedding: Embedding,
+    /// The matrix on all nodes; excess form.
+    pub straight: HalfStencil,
+    /// The matrix on black nodes after the odd level: couplings to (i + 2, j), (i, j + 2) and the diagonals.
+    pub skew: HalfStencil,
+    /// 1 / d of the nodes that this grid eliminates.
+    pub inverse_pivot: Vec<f64>,
+    /// excess / d of those.
+    handed_on: Vec<f64>,
+    /// Right-hand side in, solution out.
+    pub z: Vec<f64>,
+}
+
+/// Levels `first_level + 1` to `levels`, and the exact factor of the remainder.
+pub struct NaturalLevels {
+    /// From the finest down to the remainder's.
+    pub grids: Vec<NaturalGrid>,
+    first_level: usize,
+    levels: usize,
+    remainder: Remainder,
+    band: Band,
+    /// First grid of each section, and what recursions need there.
+    sections: Vec<Section>,
+    /// 0 where the first grid recurses, else 1.
+    first_recursion: usize,
+    recursion: Recursion,
+    /// The cycle was chosen, not asked for.
+    chosen: bool,
+    /// Format and unit of what is stored.
+    stored: (Storage, f64),
+    /// On black nodes of the first grid alone, from the second level on.
+    schur: bool,
+}
+
+/// A section of the cycle; the vectors of its first grid where that recurses.
+struct Section {
+    start: usize,
+    vectors: [Vec<f64>; 4],
+}
+
+/// Places in `Section::vectors`; z is the grid's own.
+const R: usize = 0;
+const D: usize = 1;
+const Q: usize = 2;
+const U: usize = 3;
+
+fn black_parity(grid: Grid) -> usize {
+    (grid.ox() + grid.oy()) % 2
+}
+
+/// Nodes (i, j) of the colour that the odd level eliminates.
+pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
+    let black = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + black + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Nodes that the odd level leaves.
+pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
+    let black = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + black) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Black nodes that the even level eliminates.
+fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+    (1 - grid.oy()..grid.ny).step_by(2).flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Nodes of the next grid.
+fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+    (grid.oy()..grid.ny).step_by(2).flat_map(move |j| (grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+impl NaturalGrid {
+    fn new(grid: Grid, embedding: Embedding) -> Result<Self> {
+        let array = || zeroed(ring_len(grid), "a level of the preconditioner");
+        Ok(Self {
+            grid,
+            embedding,
+            straight: HalfStencil::zeroed(grid)?,
+            skew: HalfStencil::zeroed(grid)?,
+            inverse_pivot: array()?,
+            handed_on: array()?,
+            z: array()?,
+        })
+    }
+
+    /// Lumps and eliminates the red nodes. `exact_center`: the red centers are given (first level of a
+    /// 5-point matrix, where nothing is lumped).
+    fn eliminate_red(
+        &mut self,
+        level: usize,
+        setup: &Setup,
+        context: &PivotContext,
+        exact_center: Option<&[f64]>,
+    ) -> Result<()> {
+        let (grid, n) = (self.grid, ring_stride(self.grid.nx));
+        let (a, s) = (&self.straight, &mut self.skew);
+        let corners = |c: usize| (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
+
+        for (i, j) in red_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let kept = [a.east[c - 1], a.east[c], a.north[c - n], a.north[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept, corners(c), setup.lost());
+            let center = pivot_center(a.diagonal[c], kept, corners(c));
+            let d = match exact_center {
+                Some(centers) => centers[c],
+                None => {
+                    let node = || context.node(level, self.embedding.fine(i, j));
+                    pivot.checked(center, kept == [0.0; 4], setup, node)?.d
+                }
+            };
+            self.inverse_pivot[c] = 1.0 / d;
+            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+        }
+        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        for (i, j) in black_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
+            let handed =
+                (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
+            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * corners(c);
+            s.diagonal[c] = a.diagonal[c] - lumped - handed;
+            // a - sum over the common red neighbours r of a_br a_rb' / d_r; products as (a / d) a, so that no
+            // scale of A overflows.
+            s.northeast[c] = setup.black_keeps() * a.northeast[c]
+                - (a.east[c] * h[east]) * a.north[east]
+                - (a.north[c] * h[north]) * a.east[north];
+            s.northwest[c] = setup.black_keeps() * a.northwest[c]
+                - (a.east[west] * h[west]) * a.north[west]
+                - (a.north[c] * h[north]) * a.east[north - 1];
+            s.east[c] = -(a.east[c] * h[east]) * a.east[east];
+            s.north[c] = -(a.north[c] * h[north]) * a.north[north];
+        }
+        Ok(())
+    }
+
+    /// Lumps and eliminates the black nodes that are not kept; writes the half stencil of the next grid.
+    fn eliminate_dropped(
+        &mut self,
+        level: usize,
+        setup: &Setup,
+        context: &PivotContext,
+        coarse: &mut HalfStencil,
+    ) -> Result<()> {
+        let (grid, n) = (self.grid, ring_stride(self.grid.nx));
+        for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
+            self.skew.northeast[c] = setup.kept(self.skew.northeast[c]);
+            self.skew.northwest[c] = setup.kept(self.skew.northwest[c]);
+        }
+        let a = &self.skew;
+        let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
+
+        for (i, j) in dropped_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let kept = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.lost());
+            let center = pivot_center(a.diagonal[c], kept, distant(c));
+            let node = || context.node(level, self.embedding.fine(i, j));
+            let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
+            self.inverse_pivot[c] = 1.0 / d;
+            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+        }
+        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        for (i, j) in kept_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let k = ring_index(coarse.nx, i / 2, j / 2);
+            let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
+            let handed =
+                (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
+            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * distant(c);
+            coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
+            let east = setup.black_keeps() * a.east[c]
+                - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
+                - (a.northwest[se] * h[se]) * a.northeast[se];
+            let north = setup.black_keeps() * a.north[c]
+                - (a.northeast[c] * h[ne]) * a.northwest[ne]
+                - (a.northwest[c] * h[nw]) * a.northeast[nw];
+            coarse.east[k] = setup.kept(east);
+            coarse.north[k] = setup.kept(north);
+            coarse.northeast[k] = -(a.northeast[c] * h[ne]) * a.northeast[ne];
+            coarse.northwest[k] = -(a.northwest[c] * h[nw]) * a.northwest[nw];
+        }
+        Ok(())
+    }
+
+    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess d_i.
+    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
+            let c = ring_index(self.grid.nx, i, j);
+            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
+            let straight =
+                (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
+            let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
+                + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
+            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
+        }
+    }
+
+    /// The center of A as it was before these levels and as it is stored.
+    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
+        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
+        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
+    }
+
+    /// y_r = r_r / d_r, r_b -= A_br y_r.
+    fn forward_red(&mut self) {
+        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] *= self.inverse_pivot[c];
+        }
+        for (i, j) in black_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] -=
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+        }
+    }
+
+    /// z_r = y_r - A_rb z_b / d_r.
+    fn backward_red(&mut self) {
+        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            let sum =
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+            z[c] -= self.inverse_pivot[c] * sum;
+        }
+    }
+
+    /// The same from dropped to kept nodes.
+    fn forward_dropped(&mut self) {
+        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in dropped_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] *= self.inverse_pivot[c];
+        }
+        for (i, j) in kept_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] -= diagonal_sum(a, z, c, n);
+        }
+    }
+
+    fn backward_dropped(&mut self) {
+        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in dropped_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            let sum = diagonal_sum(a, z, c, n);
+            z[c] -= self.inverse_pivot[c] * sum;
+        }
+    }
+}
+
+/// Sum of coupling times value over the four diagonal neighbours.
+fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
+    let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
+    (a.northeast[sw] * z[sw] + a.northwest[se] * z[se]) + (a.northwest[c] * z[nw] + a.northeast[c] * z[ne])
+}
+
+/// Center of a row in excess form, before lumping.
+fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+    excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
+}
+
+/// The matrix on the nodes that the levels leave.
+fn remainder_of(grids: &[NaturalGrid], remainder: Remainder) -> &HalfStencil {
+    let last = grids.last().expect("there is always the remainder's grid");
+    if remainder.skew { &last.skew } else { &last.straight }
+}
+
+impl NaturalLevels {
+    /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says. `schur`: sweeps
+    /// are on black nodes alone, from the second level on.
+    pub fn new(
+        grid: Grid,
+        embedding: Embedding,
+        first_level: usize,
+        levels: usize,
+        cycle: &Cycle,
+        schur: bool,
+    ) -> Result<Self> {
+        let local = levels - first_level;
+        let mut grids = Vec::new();
+        reserve(&mut grids, local / 2 + 1, "the list of levels")?;
+        let (mut g, mut e) = (grid, embedding);
+        for _ in 0..=local / 2 {
+            grids.push(NaturalGrid::new(g, e)?);
+            e = e.coarse(g);
+            g = g.coarse();
+        }
+        let first_grid = first_level / 2;
+        let starts = || cycle.grids(levels).filter_map(|q| q.checked_sub(first_grid));
+        let first_recursion = usize::from(starts().next() != Some(0));
+        let mut sections = Vec::new();
+        for (start, recurses) in (0..first_recursion).map(|_| (0, false)).chain(starts().map(|q| (q, true))) {
+            let len = if recurses { grids[start].z.len() } else { 0 };
+            let vector = || zeroed(len, "a vector of the cycle");
+            let section = Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] };
+            push(&mut sections, section, "sections of the cycle")?;
+        }
+        Ok(Self {
+            grids,
+            first_level,
+            levels,
+            remainder: grid.remainder(local),
+            band: Band::new(grid.remainder(local))?,
+            sections,
+            first_recursion,
+            recursion: Recursion::V,
+            chosen: cycle.kind.is_none(),
+            stored: (Storage::F64, 1.0),
+            schur,
+        })
+    }
+
+    /// The half stencil (excess form) to fill before `factorize`.
+    pub fn input(&mut self) -> &mut HalfStencil {
+        &mut self.grids[0].straight
+    }
+
+    /// Eliminates level by level. `exact`: the centers of A for the first level (see
+    /// [`NaturalGrid::eliminate_red`]), and where to put S1, whose couplings M may round afterwards.
+    pub fn factorize(
+        &mut self,
+        setup: &Setup,
+        context: &PivotContext,
+        exact: Option<(&[f64], &mut HalfStencil)>,
+    ) -> Result<()> {
+        let ends = self.ends();
+        (0..Ends::COUNT).for_each(|k| ends.clear(k));
+        self.begin(setup, context, exact)?;
+        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
+        self.finish(setup, context)
+    }
+
+    /// The same to where the exact factor is left, once its `ends` are cleared: then these are taken out, by several threads
+    /// if need be, and `finish` comes.
+    pub fn begin(
+        &mut self,
+        setup: &Setup,
+        context: &PivotContext,
+        exact: Option<(&[f64], &mut HalfStencil)>,
+    ) -> Result<()> {
+        let (centers, mut schur) = exact.unzip();
+        for q in 0..self.grids.len() {
+            let level = self.first_level + 2 * q + 1;
+            if level <= self.levels {
+                self.grids[q].eliminate_red(level, setup, context, centers.filter(|_| q == 0))?;
+            }
+            if let Some(schur) = schur.take() {
+                schur.copy_from(&self.grids[q].skew);
+            }
+            if level < self.levels {
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                fine[q].eliminate_dropped(level + 1, setup, context, &mut coarse[0].straight)?;
+            }
+        }
+        self.band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
+        Ok(())
+    }
+
+    /// The ends of the exact factor.
+    pub fn ends(&self) -> Ends {
+        self.band.ends(self.site())
+    }
+
+    /// The rest of the exact factor, and the cycle.
+    pub fn finish(&mut self, setup: &Setup, context: &PivotContext) -> Result<()> {
+        if let Err(error) = self.band.finish(self.site(), context) {
+            return Err(self.first_refused(context).unwrap_or(error));
+        }
+        self.stored = (setup.storage, setup.unit);
+        self.recursion = cycle::prepare(self, &setup.cycle, 1.0);
+        Ok(())
+    }
+
+    /// The nodes of the exact factor.
+    fn site(&self) -> Site {
+        let last = self.grids.last().expect("there is always the remainder's grid");
+        Site { level: self.levels + 1, embedding: last.embedding }
+    }
+
+    /// Where the exact factor has refused a node, the first such node in order: two ends come to others before it. None where there is
+    /// no memory to look for it, or rounding has it that none is refused in order.
+    fn first_refused(&self, context: &PivotContext) -> Option<Error> {
+        let mut band = Band::with_one_end(self.remainder).ok()?;
+        band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
+        let ends = band.ends(self.site());
+        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
+        band.finish(self.site(), context).err()
+    }
+
+    /// M z = z in place in `grids[0].z`.
+    pub fn apply(&mut self) {
+        let recursion = self.recursion;
+        if self.first_recursion == 0 {
+            cycle::solve_section(self, 0, &recursion);
+        } else {
+            cycle::apply_section(self, 0, &recursion);
+        }
+    }
+
+    /// The cycle in use.
+    pub fn recursion(&self) -> &Recursion {
+        &self.recursion
+    }
+
+    /// Sets it, where the choice was made on finer grids.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.recursion.kind = kind;
+    }
+
+    /// Goes over to the V-cycle where the cycle was chosen. Whether that changes anything.
+    pub fn fall_back(&mut self) -> bool {
+        let changes = self.chosen && self.recursion.kind != Kind::V;
+        if changes {
+            self.recursion = Recursion::V;
+        }
+        changes
+    }
+
+    /// All vectors zero, after a run that met numbers too large.
+    pub fn clear_vectors(&mut self) {
+        for grid in &mut self.grids {
+            grid.z.fill(0.0);
+        }
+        for vector in self.sections.iter_mut().flat_map(|s| &mut s.vectors) {
+            vector.fill(0.0);
+        }
+    }
+
+    /// Grids of section k, the next one's first included.
+    fn section(&self, k: usize) -> Range<usize> {
+        self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
+    }
+
+    /// The first grid of section k and its vectors.
+    fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
+        let section = &mut self.sections[k];
+        (&mut self.grids[section.start], &mut section.vectors)
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>()
+            + self.sections.iter().map(|s| 4 * 8 * s.vectors[R].len()).sum::<usize>()
+            + self.band.bytes()
+    }
+}
+
+impl CycleSteps for NaturalLevels {
+    fn recursions(&self) -> Range<usize> {
+        self.first_recursion..self.sections.len()
+    }
+
+    fn takes_part(&self, _: usize) -> bool {
+        true
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        let local = self.levels - self.first_level;
+        for q in self.section(k) {
+            if 2 * q < local && !(self.schur && q == 0) {
+                self.grids[q].forward_red();
+            }
+            if 2 * q + 1 < local {
+                self.grids[q].forward_dropped();
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                copy_kept(fine[q].grid, |k, c| coarse[0].z[c] = fine[q].z[k]);
+            }
+        }
+    }
+
+    fn solve_remainder(&mut self) {
+        let last = self.grids.last_mut().expect("there is always the remainder's grid");
+        self.band.solve(&mut last.z);
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        let local = self.levels - self.first_level;
+        for q in self.section(k).rev() {
+            if 2 * q + 1 < local {
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                let (grid, z) = (fine[q].grid, &mut fine[q].z);
+                copy_kept(grid, |k, c| z[k] = coarse[0].z[c]);
+                fine[q].backward_dropped();
+            }
+            if 2 * q < local && !(self.schur && q == 0) {
+                self.grids[q].backward_red();
+            }
+        }
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        vectors[R].copy_from_slice(&grid.z);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let (grid, vectors) = self.inner(k);
+        for (d, z) in vectors[D].iter_mut().zip(&grid.z) {
+            *d = beta.map_or(*z, |beta| z + beta * *d);
+        }
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        let (d, q) = vectors.split_at_mut(Q);
+        grid.multiply(&d[D], &mut q[0], |coupling| storage.round(coupling / unit) * unit);
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let (grid, vectors) = self.inner(k);
+        let of = |which| match which {
+            Inner::R => &vectors[R],
+            Inner::D => &vectors[D],
+            Inner::Q => &vectors[Q],
+            Inner::Z => &grid.z,
+        };
+        dot(of(a), of(b))
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let (grid, [r, d, q, u]) = self.inner(k);
+        for (u, d) in u.iter_mut().zip(d) {
+            *u = if first { alpha * *d } else { *u + alpha * *d };
+        }
+        if go_on {
+            for ((r, q), z) in r.iter_mut().zip(q).zip(&mut grid.z) {
+                *r -= alpha * *q;
+                *z = *r;
+            }
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        grid.z.copy_from_slice(&vectors[U]);
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        vectors[R].fill(0.0);
+        for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
+            let c = ring_index(grid.grid.nx, i, j);
+            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            vectors[D][c] = cycle::all_frequencies(i, j, center);
+        }
+    }
+}
+
+/// Calls `copy` with the places of each kept node on its grid and on the next.
+fn copy_kept(grid: Grid, mut copy: impl FnMut(usize, usize)) {
+    let coarse = grid.coarse();
+    for (i, j) in kept_nodes(grid) {
+        copy(ring_index(grid.nx, i, j), ring_index(coarse.nx, i / 2, j / 2));
+    }
+}

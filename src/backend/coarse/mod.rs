@@ -1,0 +1,4 @@
+//! The coarsest grids: natural storage and the exact factor.
+
+pub mod band;
+pub mod levels;

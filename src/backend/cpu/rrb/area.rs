@@ -1,0 +1,222 @@
+//! Arrays of a colour of a grid, shared as `runtime::shared` says.
+
+use crate::error::Result;
+use crate::grid::layout::{Colour, Layout};
+use crate::runtime::heap::Counted;
+use crate::runtime::shared::{Number, Shared};
+use std::any::Any;
+use std::ops::{Index, Range};
+
+/// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
+/// one block wide, right of the one and left of the other.
+pub struct Area<T = f64> {
+    values: Shared<T>,
+    stride: usize,
+    block: usize,
+    cx: usize,
+    /// Where few rows are kept: see [`Area::window`].
+    slots: Option<Slots>,
+}
+
+/// Places of the rows -1 .. cy of a window: `first` + k for `of_row[J + 1]` = k + 1, and the row of zeros below the
+/// first one for 0.
+#[derive(Clone)]
+struct Slots {
+    first: usize,
+    of_row: Counted<Vec<u32>>,
+}
+
+impl<T: Number> Area<T> {
+    /// Zeros.
+    pub fn zeroed(layout: &Layout) -> Result<Self> {
+        let stride = layout.cx + layout.block;
+        let values = Shared::zeroed((layout.cy + 2) * stride + layout.block)?;
+        Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots: None })
+    }
+
+    /// None, where a method does not need it.
+    pub fn absent() -> Result<Self> {
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
+    }
+
+    /// The same array under another name.
+    pub fn again(&self) -> Self {
+        Self { values: self.values.again(), slots: self.slots.clone(), ..*self }
+    }
+
+    /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
+    /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
+    pub fn window(&self, first: usize, of_row: &Counted<Vec<u32>>) -> Self {
+        let slots = Slots { first: first + 1, of_row: of_row.clone() };
+        Self { values: self.values.again(), slots: Some(slots), ..*self }
+    }
+
+    /// The same with so many slots in memory of its own.
+    pub fn own_window(layout: &Layout, slots: usize, of_row: &Counted<Vec<u32>>) -> Result<Self> {
+        let stride = layout.cx + layout.block;
+        let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
+        let slots = Some(Slots { first: 1, of_row: of_row.clone() });
+        Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots })
+    }
+
+    fn start(&self, row: isize, shift: isize) -> usize {
+        let place = match &self.slots {
+            None => row + 1,
+            Some(slots) => match slots.of_row[(row + 1) as usize] as usize {
+                0 => 0,
+                slot => (slots.first + slot - 1) as isize,
+            },
+        };
+        let start = place * self.stride as isize + self.block as isize + shift;
+        // Rows -1 and cy and `block` columns on either side are border.
+        debug_assert!(start >= 0);
+        start as usize
+    }
+
+    /// The cx values of row J from I = shift on.
+    ///
+    /// # Safety
+    /// Nobody may write this row while the slice is used.
+    pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(self.start(row as isize, shift), self.cx) }
+    }
+
+    /// The same of row J - 1.
+    ///
+    /// # Safety
+    /// Nobody may write that row while the slice is used.
+    pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx) }
+    }
+
+    /// The values of row J from I = 0 on, and the one behind them.
+    ///
+    /// # Safety
+    /// Nobody may write this row, and the border that it shares with the next one, while the slice is used.
+    pub unsafe fn longer_row(&self, row: usize) -> &[T] {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice(self.start(row as isize, 0), self.cx + 1) }
+    }
+
+    /// The cx values of row J from I = shift on, to write.
+    ///
+    /// # Safety
+    /// Nobody else may read or write this row while the slice is used. With a shift that is not 0 the slice reaches into a
+    /// border, which is that of the row before (shift < 0) or after (shift > 0) too: nobody may use that one either.
+    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx) }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.values.bytes()
+    }
+
+    /// All zero again, padding and border too.
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.values.clear() };
+    }
+
+    /// Row J with its padding and border `value`, the border row below the first and above the last one too.
+    ///
+    /// # Safety
+    /// Nobody else may use these rows meanwhile.
+    pub unsafe fn fill_row(&self, row: usize, rows: usize, value: T) {
+        let (first, last) = (row + usize::from(row > 0), row + 1 + usize::from(row + 1 == rows));
+        // What stands right of a row is the border of the next one.
+        let behind = if row + 1 == rows { self.block } else { 0 };
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
+    }
+}
+
+impl Area {
+    /// Zeros in these slots of a window.
+    ///
+    /// # Safety
+    /// Nobody else may use these slots meanwhile.
+    pub unsafe fn clear_slots(&self, which: Range<usize>) {
+        let Some(slots) = &self.slots else { return };
+        // SAFETY: as the caller promised.
+        unsafe { self.values.slice_mut((slots.first + which.start) * self.stride, which.len() * self.stride) }
+            .fill(0.0);
+    }
+}
+
+/// A value per node, by colour; red areas may be absent.
+pub struct Four<T = f64> {
+    /// Between kept nodes of a row.
+    pub r1: Area<T>,
+    /// Between kept nodes of a column.
+    pub r2: Area<T>,
+    /// Eliminated by the even level.
+    pub b1: Area<T>,
+    /// Kept.
+    pub b2: Area<T>,
+}
+
+impl<T: Number> Four<T> {
+    /// On all nodes, or on black ones alone.
+    pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
+    }
+
+    /// The same where these hold numbers of that type.
+    pub fn again_of<U: Number>(&self) -> Option<Four<U>> {
+        (self as &dyn Any).downcast_ref::<Four<U>>().map(Four::again)
+    }
+
+    /// On the nodes that a grid eliminates: b1, and reds where they are wanted.
+    pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+    }
+
+    /// None.
+    pub fn absent() -> Result<Self> {
+        Ok(Self { r1: Area::absent()?, r2: Area::absent()?, b1: Area::absent()?, b2: Area::absent()? })
+    }
+
+    /// All zero again, padding and border too.
+    ///
+    /// # Safety
+    /// Nobody may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+            // SAFETY: as the caller promised.
+            unsafe { area.clear() };
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.r1.bytes() + self.r2.bytes() + self.b1.bytes() + self.b2.bytes()
+    }
+}
+
+impl<T> Index<Colour> for Four<T> {
+    type Output = Area<T>;
+
+    fn index(&self, colour: Colour) -> &Area<T> {
+        match colour {
+            Colour::R1 => &self.r1,
+            Colour::R2 => &self.r2,
+            Colour::B1 => &self.b1,
+            Colour::B2 => &self.b2,
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
+//!
+//! `area` has the arrays that a team shares, `neighbours` the geometry of the four colours, `format` the number formats of M, `packed` the data of a factorization, `making` and `passing` where it is made;
+//! `setup`, `steps`, `sweeps`, `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
+
+mod area;
+mod cycle;
+mod ends;
+mod format;
+mod fused;
+mod kernels;
+mod making;
+mod neighbours;
+mod packed;
+mod passing;
+mod projection;
+mod setup;
+mod spread;
+mod steps;
+mod sweeps;
+
+use crate::backend::reference::rrb::Reference;
+use crate::backend::steps::cycle::Recursion;
+use crate::backend::steps::rrb::{Arrays, Look, PivotContext, Program, RrbBackend, Setup};
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result};
+use crate::grid::components::Components;
+use crate::grid::inspection::{Inspection, Wanted};
+use crate::grid::layout::Layout;
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
+use crate::report::{Observer, Outcome};
+use crate::runtime::heap::boxed;
+use crate::runtime::team::{Me, Team};
+use format::{Brain, Double, Format, Mixed, Single};
+use packed::{Packed, Shape};
+use setup::Watch;
+use spread::natural_rows;
+use std::ops::Range;
+use steps::{Caller, Member};
+
+/// For errors.
+const SOLVER: &str = "a solver's lists";
+
+/// The `cpu` backend.
+pub struct Cpu {
+    wanted_threads: usize,
+    team: Option<Team>,
+    solver: Solver,
+    /// The one before, of another shape: regular and singular matrices, or others of two kinds, may come in turn.
+    spare: Option<Box<dyn PackedSolver>>,
+}
+
+enum Solver {
+    /// Nothing factorized.
+    Empty,
+    /// r1/r2/b1/b2 grids, then natural storage.
+    Packed(Box<dyn PackedSolver>),
+    /// No grid is larger than a block, or the levels do not fill one: natural storage alone, one thread.
+    Natural(Box<Reference>),
+}
+
+impl Cpu {
+    /// Uses at most `threads`; the team is made when a matrix is large enough for it.
+    pub fn new(threads: usize) -> Self {
+        Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None }
+    }
+
+    fn make_team(&mut self, members: usize) -> Result<()> {
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        Ok(())
+    }
+}
+
+impl RrbBackend for Cpu {
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        // The team of the last factorization; before the first one, as many as its rows J are worth.
+        if self.team.is_none() {
+            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+        }
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        // The rows that a factorization gives each member.
+        let layout = Layout::new(grid, 1);
+        let own = |me: Me| work(me.index, natural_rows(&layout, &me.share(layout.cy)));
+        team.run(own, own)
+    }
+
+    fn forget(&mut self) {
+        self.spare = None;
+    }
+
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let previous = std::mem::replace(&mut self.solver, Solver::Empty);
+        if setup.grids == 0 {
+            self.spare = None;
+            let mut natural = match previous {
+                Solver::Natural(natural) => natural,
+                other => {
+                    drop(other);
+                    boxed(Reference::default(), SOLVER)?
+                }
+            };
+            self.make_team(1)?;
+            natural.factorize(a, setup, components)?;
+            self.solver = Solver::Natural(natural);
+            return Ok(());
+        }
+        let shape = Shape::new(a, setup);
+        let mut packed = match previous {
+            Solver::Packed(packed) if packed.shape() == shape => packed,
+            other => {
+                let spare = self.spare.take();
+                if let Solver::Packed(packed) = other {
+                    self.spare = Some(packed);
+                }
+                match spare {
+                    Some(spare) if spare.shape() == shape => spare,
+                    other => {
+                        // Its memory first.
+                        drop(other);
+                        match setup.storage {
+                            Storage::F64 => packed::<Double>(shape)?,
+                            Storage::F32 => packed::<Single>(shape)?,
+                            Storage::Bf16 if setup.single => packed::<Mixed>(shape)?,
+                            Storage::Bf16 => packed::<Brain>(shape)?,
+                        }
+                    }
+                }
+            }
+        };
+        self.make_team(packed.useful_members(self.wanted_threads))?;
+        packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
+        self.solver = Solver::Packed(packed);
+        Ok(())
+    }
+
+    fn factorize_again(
+        &mut self,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool> {
+        let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
+        if packed.shape() != Shape::new(a, setup) || packed.useful_members(self.wanted_threads) != team.members() {
+            return Ok(false);
+        }
+        match packed.factorize_again(team, a, look, setup, inspection) {
+            Ok(done) => Ok(done),
+            // The usual way says what is wrong. This one may have left infinities in the padding.
+            Err(_) => {
+                self.solver = Solver::Empty;
+                Ok(false)
+            }
+        }
+    }
+
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        // Two of a shape would be one too many, and what a kind of matrices needs may be with either.
+        let shape = Shape::new(a, setup);
+        let is_there = self.spare.as_ref().is_some_and(|spare| spare.shape() == shape);
+        if let (Solver::Packed(packed), false) = (&mut self.solver, is_there)
+            && packed.shorten(a, setup, components)?
+        {
+            return Ok(());
+        }
+        // That was for the choice alone.
+        self.solver = Solver::Empty;
+        self.factorize(a, setup, components)
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        match &mut self.solver {
+            Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
+            Solver::Natural(natural) => natural.run(arrays, observer, program),
+            Solver::Packed(packed) => {
+                let team = self.team.as_mut().ok_or_else(no_team)?;
+                packed.run(team, arrays, observer, program)
+            }
+        }
+    }
+
+    fn recursion(&self) -> Recursion {
+        match &self.solver {
+            Solver::Empty => Recursion::V,
+            Solver::Natural(natural) => natural.recursion(),
+            Solver::Packed(packed) => packed.recursion(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.solver {
+            Solver::Empty => 0,
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => packed.bytes() + self.spare.as_ref().map_or(0, |spare| spare.bytes()),
+        }
+    }
+
+    fn grids(&self) -> usize {
+        match &self.solver {
+            Solver::Packed(packed) => packed.grids(),
+            _ => 0,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}
+
+/// A [`Packed`] of any format.
+trait PackedSolver: Send {
+    fn shape(&self) -> Shape;
+    fn useful_members(&self, wanted: usize) -> usize;
+    fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// See [`RrbBackend::factorize_again`].
+    fn factorize_again(
+        &mut self,
+        team: &mut Team,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool>;
+    /// See [`RrbBackend::shorten`]; `false`, and nothing done, where the grids that are there do not serve.
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool>;
+    fn run(
+        &mut self,
+        team: &mut Team,
+        arrays: Arrays,
+        observer: &mut dyn Observer,
+        program: Program,
+    ) -> Result<Outcome>;
+    fn recursion(&self) -> Recursion;
+    fn bytes(&self) -> usize;
+    fn grids(&self) -> usize;
+}
+
+impl<F: Format> PackedSolver for Packed<F> {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn useful_members(&self, wanted: usize) -> usize {
+        Self::useful_members(self, wanted)
+    }
+
+    fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        self.prepare(setup, components, team.members())?;
+        let context = PivotContext { a, components };
+        let shared = &*self;
+        let result = team.run(
+            |member| drop(shared.factorize_share(member, setup, &context, None)),
+            |member| shared.factorize_share(member, setup, &context, None),
+        )?;
+        self.fresh = false;
+        result
+    }
+
+    fn factorize_again(
+        &mut self,
+        team: &mut Team,
+        a: &StencilView,
+        look: &Look,
+        setup: &Setup,
+        inspection: &mut Inspection,
+    ) -> Result<bool> {
+        // Members need the singular components of A while they factorize it: hoped to be none.
+        if self.fresh || !self.projection.is_empty() {
+            return Ok(false);
+        }
+        inspection.start(team.members())?;
+        let seen = &*inspection;
+        self.prepare(setup, &seen.components, team.members())?;
+        // Short formats hold no numbers much larger than the unit.
+        let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
+        let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
+        let (shared, context) = (&*self, PivotContext { a, components: &seen.components });
+        // Numbers of another magnitude, or a bad row, leave zeros for pivots: all of it is dropped then.
+        let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
+        let result = team.run(|member| drop(hoped(member)), hoped)?;
+        let over = watch.is_over();
+        result?;
+        if over {
+            return Ok(false);
+        }
+        inspection.finish(a, look.project)?;
+        Ok(inspection.components.size.is_empty())
+    }
+
+    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool> {
+        Self::shorten(self, setup, &PivotContext { a, components }, Shape::new(a, setup))
+    }
+
+    fn run(
+        &mut self,
+        team: &mut Team,
+        arrays: Arrays,
+        observer: &mut dyn Observer,
+        program: Program,
+    ) -> Result<Outcome> {
+        self.start_run(observer.may_stop());
+        let (shared, caller) = (&*self, Caller::new(arrays));
+        let result = team.run(
+            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
+            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+        )?;
+        if Outcome::went_astray(&result) {
+            self.clear_vectors();
+        }
+        result
+    }
+
+    fn recursion(&self) -> Recursion {
+        Self::recursion(self)
+    }
+
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
+    }
+
+    fn grids(&self) -> usize {
+        self.grids.len()
+    }
+}
+
+/// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a time.
+/// A thread of the caller may have 64 kB in all (tests/environment.rs).
+#[inline(never)]
+fn packed<F: Format + 'static>(shape: Shape) -> Result<Box<dyn PackedSolver>> {
+    Ok(boxed(Packed::<F>::new(shape)?, SOLVER)?)
+}
+
+fn no_team() -> Error {
+    Error::Internal("the team of threads is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn rows_are_shared_once_each() {
+        for (ny, threads) in [(1, 3), (50, 2), (200, 1), (200, 3), (200, 7)] {
+            let mut cpu = Cpu::new(threads);
+            let grid = Grid { nx: 100, ny };
+            for _ in 0..2 {
+                let shares = Mutex::new(Vec::new());
+                cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
+                let mut shares = shares.into_inner().unwrap();
+                shares.sort_by_key(|(member, _)| *member);
+                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
+                assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
+                let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();
+                assert_eq!(rows, (0..ny).collect::<Vec<_>>());
+            }
+        }
+    }
+}

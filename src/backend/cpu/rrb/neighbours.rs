@@ -1,0 +1,209 @@
+//! Who is whose neighbour in r1/r2/b1/b2 storage: for a colour and a row J, the rows of couplings and of
+//! neighbouring values that belong to its entries (I, J), I = 0 .. cx - 1. The one place that knows
+//!
+//! ```text
+//!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)
+//!     r2(I,J): W b1(I,J)    E b1(I+1,J)  S b2(I,J-1)  N b2(I,J)     diagonals r1(I,J-1) .. r1(I+1,J)
+//!     b1(I,J): W r2(I-1,J)  E r2(I,J)    S r1(I,J-1)  N r1(I,J)     diagonals b2(I-1,J-1) .. b2(I,J)
+//!     b2(I,J): W r1(I,J)    E r1(I+1,J)  S r2(I,J)    N r2(I,J+1)   diagonals b1(I,J) .. b1(I+1,J+1)
+//! ```
+
+use super::area::{Area, Four};
+use crate::error::Result;
+use crate::grid::layout::{Colour, Layout};
+use crate::runtime::shared::Number;
+
+/// A row for each of four neighbours: west, east, south, north, or southwest, southeast, northwest, northeast.
+pub type Rows<'a, T = f64> = [&'a [T]; 4];
+
+/// Straight couplings, kept with the red nodes: west, east, south, north of r1 and of r2.
+pub struct Straight<T = f64> {
+    pub r1: [Area<T>; 4],
+    pub r2: [Area<T>; 4],
+}
+
+/// Diagonal couplings, kept with the nodes of one colour: southwest, southeast, northwest, northeast of r1
+/// (to r2) or of b1 (to b2).
+pub struct Diagonal<T = f64> {
+    pub of: [Area<T>; 4],
+}
+
+/// Couplings at distance two between nodes of one colour, to the east and north.
+pub struct Distant<T = f64> {
+    pub east: Area<T>,
+    pub north: Area<T>,
+}
+
+pub const WEST: usize = 0;
+pub const EAST: usize = 1;
+pub const SOUTH: usize = 2;
+pub const NORTH: usize = 3;
+pub const SOUTHWEST: usize = 0;
+pub const SOUTHEAST: usize = 1;
+pub const NORTHWEST: usize = 2;
+pub const NORTHEAST: usize = 3;
+
+fn four<T: Number>(layout: &Layout, present: bool) -> Result<[Area<T>; 4]> {
+    let area = || if present { Area::zeroed(layout) } else { Area::absent() };
+    Ok([area()?, area()?, area()?, area()?])
+}
+
+fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
+    areas.iter().map(Area::bytes).sum()
+}
+
+impl<T: Number> Straight<T> {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { r1: self.r1.each_ref().map(Area::again), r2: self.r2.each_ref().map(Area::again) }
+    }
+
+    /// Couplings of row J of a colour to its straight neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let (r1, r2) = (&self.r1, &self.r2);
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => [0, 1, 2, 3].map(|k| r1[k].row(row, 0)),
+                Colour::R2 => [0, 1, 2, 3].map(|k| r2[k].row(row, 0)),
+                Colour::B1 => {
+                    [r2[EAST].row(row, -1), r2[WEST].row(row, 0), r1[NORTH].below(row, 0), r1[SOUTH].row(row, 0)]
+                }
+                Colour::B2 => {
+                    [r1[EAST].row(row, 0), r1[WEST].row(row, 1), r2[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)]
+                }
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.r1) + bytes(&self.r2)
+    }
+}
+
+impl<T: Number> Diagonal<T> {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { of: four(layout, present)? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { of: self.of.each_ref().map(Area::again) }
+    }
+
+    /// Couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let of = &self.of;
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| of[k].row(row, 0)),
+                Colour::R2 => [
+                    of[NORTHEAST].below(row, 0),
+                    of[NORTHWEST].below(row, 1),
+                    of[SOUTHEAST].row(row, 0),
+                    of[SOUTHWEST].row(row, 1),
+                ],
+                Colour::B2 => [
+                    of[NORTHEAST].row(row, 0),
+                    of[NORTHWEST].row(row, 1),
+                    of[SOUTHEAST].row(row + 1, 0),
+                    of[SOUTHWEST].row(row + 1, 1),
+                ],
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.of)
+    }
+}
+
+impl<T: Number> Distant<T> {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        let area = || if present { Area::zeroed(layout) } else { Area::absent() };
+        Ok(Self { east: area()?, north: area()? })
+    }
+
+    /// The same arrays under another name.
+    pub fn again(&self) -> Self {
+        Self { east: self.east.again(), north: self.north.again() }
+    }
+
+    /// Couplings of row J to the nodes two to the west, east, south and north.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
+        // SAFETY: as the caller promised.
+        unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.east.bytes() + self.north.bytes()
+    }
+}
+
+impl<T: Number> Four<T> {
+    /// Values of the straight neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => [self.b2.row(row, -1), self.b2.row(row, 0), self.b1.row(row, 0), self.b1.row(row + 1, 0)],
+                Colour::R2 => [self.b1.row(row, 0), self.b1.row(row, 1), self.b2.below(row, 0), self.b2.row(row, 0)],
+                Colour::B1 => [self.r2.row(row, -1), self.r2.row(row, 0), self.r1.below(row, 0), self.r1.row(row, 0)],
+                Colour::B2 => [self.r1.row(row, 0), self.r1.row(row, 1), self.r2.row(row, 0), self.r2.row(row + 1, 0)],
+            }
+        }
+    }
+
+    /// Values of the diagonal neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::R1 => {
+                    [self.r2.row(row, -1), self.r2.row(row, 0), self.r2.row(row + 1, -1), self.r2.row(row + 1, 0)]
+                }
+                Colour::R2 => [self.r1.below(row, 0), self.r1.below(row, 1), self.r1.row(row, 0), self.r1.row(row, 1)],
+                Colour::B1 => {
+                    [self.b2.below(row, -1), self.b2.below(row, 0), self.b2.row(row, -1), self.b2.row(row, 0)]
+                }
+                Colour::B2 => {
+                    [self.b1.row(row, 0), self.b1.row(row, 1), self.b1.row(row + 1, 0), self.b1.row(row + 1, 1)]
+                }
+            }
+        }
+    }
+}
+
+impl<T: Number> Area<T> {
+    /// Values of the nodes of this colour two to the west, east, south and north of row J.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
+        // SAFETY: as the caller promised.
+        unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
+    }
+}

@@ -1,0 +1,383 @@
+//! Means over singular components: sums over runs of consecutive nodes of one component and colour, added
+//! component by component in a fixed order.
+
+use super::area::Four;
+use super::kernels::{shift_row, total};
+use crate::error::{Result, push, reserve, reset};
+use crate::grid::components::Components;
+use crate::grid::layout::{Colour, Layout};
+use crate::runtime::number::Real;
+use crate::runtime::reduce::{pairwise, sum};
+use crate::runtime::shared::{Number, Shared};
+use crate::runtime::team::Me;
+
+/// Consecutive nodes of one row and colour in one singular component.
+#[derive(Clone, Copy)]
+struct Run {
+    colour: Colour,
+    row: u32,
+    start: u32,
+    len: u32,
+    component: u32,
+}
+
+/// The runs of some colours.
+#[derive(Default)]
+struct Runs {
+    runs: Vec<Run>,
+    /// Runs of row J: row_start[J] .. row_start[J + 1].
+    row_start: Vec<usize>,
+    /// Runs of component k, in order: by_component[component_start[k] .. component_start[k + 1]].
+    by_component: Vec<u32>,
+    component_start: Vec<usize>,
+    /// Nodes of component k.
+    count: Vec<f64>,
+}
+
+/// Which nodes take part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    /// All.
+    Whole,
+    /// Those that CG works on.
+    System,
+}
+
+/// Runs of all singular components, and room for their sums.
+#[derive(Default)]
+pub struct Projection {
+    whole: Runs,
+    system: Runs,
+    /// Sum of v and of |v| over each run.
+    sums: Option<[Shared; 2]>,
+    /// Means and kept means, a set per member.
+    means: Option<Shared>,
+    /// Sums of the vectors of fused stages over each run, and over each component, a set per member.
+    fused: Option<([Shared; VECTORS], Shared)>,
+    components: usize,
+}
+
+/// Vectors whose sums fused stages take along.
+#[derive(Clone, Copy)]
+pub enum Vector {
+    /// The residual.
+    R = 0,
+    /// The direction.
+    P = 1,
+    /// S1 p.
+    Q = 2,
+}
+
+const VECTORS: usize = 3;
+
+impl Projection {
+    /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some again.
+    pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
+        self.components = components.singular();
+        if self.components == 0 {
+            return Ok(());
+        }
+        self.whole.find(layout, components, &Colour::ALL)?;
+        self.system.find(layout, components, if schur { &Colour::ALL[2..] } else { &Colour::ALL })?;
+        let slots = self.whole.runs.len();
+        if self.sums.as_ref().is_none_or(|s| s[0].len() < slots) {
+            self.sums = Some([Shared::zeroed(slots)?, Shared::zeroed(slots)?]);
+        }
+        let per_member = 4 * self.components;
+        if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
+            self.means = Some(Shared::zeroed(per_member * members)?);
+        }
+        if schur {
+            let (slots, all) = (self.system.runs.len(), VECTORS * self.components * members);
+            if self.fused.as_ref().is_none_or(|(runs, totals)| runs[0].len() < slots || totals.len() < all) {
+                let runs = || Shared::zeroed(slots);
+                self.fused = Some(([runs()?, runs()?, runs()?], Shared::zeroed(all)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is projected.
+    pub fn is_empty(&self) -> bool {
+        self.components == 0
+    }
+
+    /// Where fused stages put their sums; none where nothing is projected.
+    fn fused(&self) -> Option<&([Shared; VECTORS], Shared)> {
+        self.fused.as_ref().filter(|_| self.components > 0)
+    }
+
+    /// Runs of a row of one colour among those that CG works on, with their numbers.
+    fn runs_of(&self, colour: Colour, row: usize) -> impl Iterator<Item = (usize, &Run)> {
+        let runs = &self.system;
+        let all = runs.row_start[row]..runs.row_start[row + 1];
+        all.map(|k| (k, &runs.runs[k])).filter(move |(_, run)| run.colour == colour)
+    }
+
+    /// Sums of a row of a vector of a fused stage.
+    ///
+    /// # Safety
+    /// The row must be this member's, and nobody may ask for totals of this vector before the next barrier.
+    pub unsafe fn note<R: Real + Number>(&self, which: Vector, colour: Colour, row: usize, v: &Four<R>) {
+        let Some((sums, _)) = self.fused() else { return };
+        for (k, run) in self.runs_of(colour, row) {
+            // SAFETY: as the caller promised; a run's sum is written by the owner of its row.
+            unsafe { sums[which as usize].slice_mut(k, 1)[0] = total(run.values(v)) };
+        }
+    }
+
+    /// Adds what all members noted of a vector.
+    ///
+    /// # Safety
+    /// A barrier must stand between this and what was noted, and between this and what is noted next.
+    pub unsafe fn add(&self, me: Me, which: Vector) {
+        let Some((sums, totals)) = self.fused() else { return };
+        for component in 0..self.components {
+            let runs = &self.system;
+            let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
+            // SAFETY: as the caller promised; each member has totals of its own.
+            unsafe {
+                let sum = list.iter().map(|&k| sums[which as usize].slice(k as usize, 1)[0]).sum();
+                totals.slice_mut(self.place(me, which, component), 1)[0] = sum;
+            }
+        }
+    }
+
+    fn place(&self, me: Me, which: Vector, component: usize) -> usize {
+        (VECTORS * me.index + which as usize) * self.components + component
+    }
+
+    /// v = v - (mean of `which` - alpha mean of q, where there is an alpha) on a row of v, with the means of `add`.
+    ///
+    /// # Safety
+    /// The row must be this member's.
+    pub unsafe fn subtract<R: Real + Number>(
+        &self,
+        me: Me,
+        which: Vector,
+        alpha: Option<f64>,
+        colour: Colour,
+        row: usize,
+        v: &Four<R>,
+    ) {
+        let Some((_, totals)) = self.fused() else { return };
+        for (_, run) in self.runs_of(colour, row) {
+            let component = run.component as usize;
+            // SAFETY: as the caller promised; totals of this member.
+            unsafe {
+                let of = |which| totals.slice(self.place(me, which, component), 1)[0];
+                let sum = of(which) - alpha.map_or(0.0, |alpha| alpha * of(Vector::Q));
+                shift_row(run.values_mut(v), -sum / self.system.count[component]);
+            }
+        }
+    }
+
+    fn runs(&self, nodes: Nodes) -> &Runs {
+        if nodes == Nodes::Whole { &self.whole } else { &self.system }
+    }
+
+    /// Sums of v and |v| per component into this member's set; `rows` are its rows of the first grid.
+    /// Ends with a barrier, so that sums may follow one another.
+    #[expect(clippy::mut_from_ref, reason = "each member has a set of its own")]
+    fn sum_components<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        nodes: Nodes,
+        v: &Four<R>,
+    ) -> &mut [f64] {
+        let (Some([sums, magnitudes]), Some(means)) = (&self.sums, &self.means) else {
+            return &mut [];
+        };
+        let runs = self.runs(nodes);
+        for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
+            let run = runs.runs[k];
+            // SAFETY: a run's sums are written by the owner of its row, who is also the only one to write v
+            // there in this step.
+            unsafe {
+                let values = run.values(v);
+                sums.slice_mut(k, 1)[0] = sum(values);
+                magnitudes.slice_mut(k, 1)[0] = values.iter().map(|x| x.wide().abs()).sum();
+            }
+        }
+        me.barrier();
+        // SAFETY: each member has a set of its own.
+        let own = unsafe { means.slice_mut(4 * self.components * me.index, 4 * self.components) };
+        for component in 0..self.components {
+            let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
+            let (mut total, mut magnitude) = (0.0, 0.0);
+            for &k in list {
+                // SAFETY: written before the barrier above, not again before the one below.
+                unsafe {
+                    total += sums.slice(k as usize, 1)[0];
+                    magnitude += magnitudes.slice(k as usize, 1)[0];
+                }
+            }
+            own[4 * component] = total;
+            own[4 * component + 1] = magnitude;
+            own[4 * component + 2] = total / runs.count[component];
+        }
+        me.barrier();
+        own
+    }
+
+    /// v = v - mean(v), plus the kept mean with `restore`.
+    pub fn shift<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        nodes: Nodes,
+        v: &Four<R>,
+        restore: bool,
+    ) {
+        if self.components == 0 {
+            return;
+        }
+        let own = self.sum_components(me, rows.clone(), nodes, v);
+        let runs = self.runs(nodes);
+        for run in &runs.runs[runs.row_start[rows.start]..runs.row_start[rows.end]] {
+            let component = run.component as usize;
+            let shift = if restore { own[4 * component + 3] } else { 0.0 } - own[4 * component + 2];
+            // SAFETY: the row is this member's.
+            for value in unsafe { run.values_mut(v) } {
+                *value += R::narrow(shift);
+            }
+        }
+    }
+
+    /// Sum over components of mean(v)^2 sum_i 1 / center_i, on the nodes that CG works on. Ends with a barrier.
+    pub fn constant_square<R: Real + Number>(
+        &self,
+        me: Me,
+        rows: std::ops::Range<usize>,
+        v: &Four<R>,
+        center: &Four,
+    ) -> f64 {
+        let Some([sums, _]) = self.sums.as_ref().filter(|_| self.components > 0) else { return 0.0 };
+        let own = self.sum_components(me, rows.clone(), Nodes::System, v);
+        let runs = &self.system;
+        for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
+            let run = runs.runs[k];
+            let mean = own[4 * run.component as usize + 2];
+            // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the last barrier.
+            unsafe { sums.slice_mut(k, 1)[0] = run.values(center).iter().map(|c| mean * mean / c).sum() };
+        }
+        me.barrier();
+        // SAFETY: written before the barrier above, not again before the one below.
+        let square = pairwise(unsafe { sums.slice(0, runs.runs.len()) });
+        me.barrier();
+        square
+    }
+
+    /// Remembers the means of v.
+    pub fn keep(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) {
+        let own = self.sum_components(me, rows, Nodes::Whole, v);
+        for set in own.chunks_exact_mut(4) {
+            set[3] = set[2];
+        }
+    }
+
+    /// Component with the largest |sum v| / sum |v|, and both sums.
+    pub fn worst(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) -> (usize, f64, f64) {
+        let own = self.sum_components(me, rows, Nodes::Whole, v);
+        let ratio = |k: usize| own[4 * k].abs() / own[4 * k + 1].max(f64::MIN_POSITIVE);
+        let worst = (0..self.components).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, own[4 * worst], own[4 * worst + 1])
+    }
+
+    pub fn bytes(&self) -> usize {
+        let of = |r: &Runs| {
+            r.runs.capacity() * size_of::<Run>()
+                + 8 * (r.row_start.capacity() + r.component_start.capacity() + r.count.capacity())
+                + 4 * r.by_component.capacity()
+        };
+        of(&self.whole)
+            + of(&self.system)
+            + self.sums.as_ref().map_or(0, |s| s[0].bytes() + s[1].bytes())
+            + self.means.as_ref().map_or(0, Shared::bytes)
+            + self.fused.as_ref().map_or(0, |(runs, all)| VECTORS * runs[0].bytes() + all.bytes())
+    }
+}
+
+impl Run {
+    /// # Safety
+    /// Nobody may write this run of v while the slice is used.
+    unsafe fn values<'a, R: Number>(&self, v: &'a Four<R>) -> &'a [R] {
+        // SAFETY: as the caller promised.
+        unsafe { &v[self.colour].row(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
+    }
+
+    /// # Safety
+    /// Nobody else may use this row of v while the slice is used.
+    #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
+    unsafe fn values_mut<'a, R: Number>(&self, v: &'a Four<R>) -> &'a mut [R] {
+        // SAFETY: as the caller promised.
+        unsafe { &mut v[self.colour].row_mut(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
+    }
+}
+
+/// For errors.
+const RUNS: &str = "the runs of singular components";
+
+impl Runs {
+    fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
+        self.runs.clear();
+        self.row_start.clear();
+        reserve(&mut self.row_start, layout.cy + 1, RUNS)?;
+        for row in 0..layout.cy {
+            self.row_start.push(self.runs.len());
+            for &colour in colours {
+                if !layout.rows(colour).contains(&row) {
+                    continue;
+                }
+                let columns = layout.columns(colour);
+                if columns.is_empty() {
+                    continue;
+                }
+                let (first, j) = layout.node(colour, columns.start, row);
+                // The first column of this colour at node (i, j) or east of it: every second one has it.
+                let place = |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
+                for (nodes, component) in components.singular_runs(j) {
+                    let (start, end) = (place(nodes.start) as u32, place(nodes.end) as u32);
+                    let (row, component) = (row as u32, component as u32);
+                    match self.runs.last_mut() {
+                        _ if start == end => {}
+                        Some(run)
+                            if run.component == component
+                                && run.row == row
+                                && run.colour == colour
+                                && run.start + run.len == start =>
+                        {
+                            run.len += end - start;
+                        }
+                        _ => push(&mut self.runs, Run { colour, row, start, len: end - start, component }, RUNS)?,
+                    }
+                }
+            }
+        }
+        self.row_start.push(self.runs.len());
+        self.sort_by_component(components.singular())
+    }
+
+    fn sort_by_component(&mut self, components: usize) -> Result<()> {
+        reset(&mut self.component_start, components + 1, RUNS)?;
+        reset(&mut self.count, components, RUNS)?;
+        for run in &self.runs {
+            self.component_start[run.component as usize + 1] += 1;
+            self.count[run.component as usize] += f64::from(run.len);
+        }
+        for k in 0..components {
+            self.component_start[k + 1] += self.component_start[k];
+        }
+        reset(&mut self.by_component, self.runs.len(), RUNS)?;
+        for (k, run) in self.runs.iter().enumerate() {
+            let place = &mut self.component_start[run.component as usize];
+            self.by_component[*place] = k as u32;
+            *place += 1;
+        }
+        // Each start has moved to the next one's place.
+        self.component_start.copy_within(..components, 1);
+        self.component_start[0] = 0;
+        Ok(())
+    }
+}

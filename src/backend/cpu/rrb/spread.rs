@@ -1,0 +1,89 @@
+//! Natural rows to r1/r2/b1/b2 grids: which of them lie in which rows J, and what a row of a half stencil is spread over.
+
+use super::area::Four;
+use super::kernels::deinterleave;
+use super::neighbours::{Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST};
+use crate::grid::layout::Layout;
+use crate::runtime::memory::deinterleave_past_caches;
+use crate::runtime::number::Real;
+use std::ops::Range;
+
+/// The arrays that one row of a natural half stencil is spread over.
+pub struct Target<'a> {
+    pub layout: &'a Layout,
+    pub diagonal: &'a Four,
+    pub straight: &'a Straight,
+    /// r1 to r2, b1 to b2; absent with 5 points.
+    pub corners: Option<(&'a Diagonal, &'a Diagonal)>,
+    /// What is written is not read before much else has passed through the caches.
+    pub far: bool,
+}
+
+/// Values of one row of a natural array, the first at column `start`.
+pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
+
+/// Even entries i' = shift + k go to `even`, odd ones to `odd`.
+pub fn split<R: Real>((shift, values): NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
+    let mut k = 0;
+    if shift % 2 == 1 && !values.is_empty() {
+        odd[shift / 2] = values[0];
+        k = 1;
+    }
+    let first = (shift + k) / 2;
+    let values = &values[k..];
+    deinterleave(values, &mut even[first..], &mut odd[first..]);
+    if values.len() % 2 == 1 {
+        even[first + values.len() / 2] = values[values.len() - 1];
+    }
+}
+
+impl Target<'_> {
+    /// Spreads row j: diagonal, east, north, northeast, northwest.
+    ///
+    /// # Safety
+    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for others.
+    pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
+        let row = (j + self.layout.shift_y) / 2;
+        let odd_row = (j + self.layout.shift_y) % 2 == 1;
+        let [diagonal, east, north, northeast, northwest] =
+            rows.map(|(start, values)| (start + self.layout.shift_x, values));
+        let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
+        let split = |(shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]| {
+            let mut done = 0;
+            if self.far && shift == 0 {
+                done = deinterleave_past_caches(values, even, odd);
+            }
+            split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
+        };
+        // Each row of each array gets values from one natural row alone, which one member spreads: rows J of r1, b2 and
+        // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J.
+        // SAFETY: so no other spreads to them, and the caller promised that nobody else uses them meanwhile: members that
+        // follow use rows that they spread alone.
+        unsafe {
+            if odd_row {
+                split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
+                split(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
+                split(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
+            } else {
+                split(diagonal, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
+                split(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
+                split(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
+            }
+            let Some((red, black)) = self.corners else { return };
+            let (red, black) = (&red.of, &black.of);
+            if odd_row {
+                split(northeast, red[NORTHEAST].row_mut(row, 0), black[SOUTHWEST].row_mut(row + 1, 1));
+                split(northwest, red[NORTHWEST].row_mut(row, 0), black[SOUTHEAST].row_mut(row + 1, 0));
+            } else {
+                split(northeast, black[NORTHEAST].row_mut(row, 0), red[SOUTHWEST].row_mut(row, 1));
+                split(northwest, black[NORTHWEST].row_mut(row, 0), red[SOUTHEAST].row_mut(row, 0));
+            }
+        }
+    }
+}
+
+/// Rows j of the natural grid that lie in rows J of the arrays.
+pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
+    let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
+    of(rows.start)..of(rows.end)
+}

@@ -1,0 +1,251 @@
+//! Block relaxation on patches by a team of threads.
+//!
+//! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many cells.
+//! A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the second, whose
+//! neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k are followed by the
+//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier; whole
+//! patches that their member has not begun are taken over by those who are done.
+//! Every cell gets the same bits as by colour after colour, whoever does it.
+//!
+//! The chaotic method is asynchronous: blocks are relaxed in place while others read their faces, by relaxed atomic
+//! loads and stores, from whatever values are there.
+
+mod dense;
+mod exchange;
+mod kernels;
+mod member;
+mod rows;
+mod transforms;
+
+use crate::backend::steps::smoother::{
+    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
+};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::grid::block_inverse::Shape;
+use crate::grid::patches::Patch;
+use crate::runtime::heap::boxed;
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Team;
+use exchange::Handover;
+use kernels::{Operator, SCRATCH, Solver};
+use member::{Call, Member, fused_grain};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+
+/// For errors.
+const PATCHES: &str = "lists of patches";
+
+/// Cells that are worth a member: below, waiting for it takes longer than its help.
+const CELLS_PER_MEMBER: usize = 4096;
+
+/// The `cpu` backend of block smoothers.
+pub struct CpuBlocks {
+    wanted_threads: usize,
+    team: Option<Team>,
+    /// By shape.
+    solvers: Vec<Option<Box<Solver>>>,
+    data: Option<Data>,
+}
+
+/// What members share beside the caller's arrays.
+pub struct Data {
+    pub blocks: Blocks,
+    pub operator: Operator,
+    /// The second array of Jacobi: all patches, one after the other.
+    pub other: Option<(Shared, Vec<*mut f64>)>,
+    /// For fused coloured sweeps, where patches have ghost cells from each other.
+    pub handover: Option<Handover>,
+    /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
+    pub claimed: Vec<AtomicUsize>,
+    /// By member, the last such sweep in which somebody has found that all whole patches of its part are claimed.
+    pub lent: Vec<AtomicUsize>,
+    /// Sweeps of all calls.
+    pub sweeps: usize,
+    /// Sums of squares by plane.
+    pub squares: Shared,
+    pub planes_before: Vec<usize>,
+    /// For dense inverses, by member.
+    pub scratch: Vec<Shared>,
+    pub stop: AtomicBool,
+    pub bad: Mutex<Option<BadCell>>,
+}
+
+// SAFETY: the pointers in it are those of `other`, an array that `Data` owns; which member touches which values
+// between two barriers is the contract of the unsafe blocks of `Member`.
+unsafe impl Sync for Data {}
+
+pub fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * 8 + y - 1) * 8 + x - 1
+}
+
+impl CpuBlocks {
+    /// Uses at most `threads`.
+    pub fn new(threads: usize) -> Result<Self> {
+        let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
+        Ok(Self { wanted_threads: threads, team: None, solvers, data: None })
+    }
+
+    fn make_scratch(&mut self) -> Result<()> {
+        let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
+        if self.solvers.iter().flatten().any(|s| s.is_dense()) {
+            while data.scratch.len() < team.members() {
+                push(&mut data.scratch, Shared::zeroed(SCRATCH)?, "rows of blocks")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BlockBackend for CpuBlocks {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.solvers[place_of(shape)].is_some()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        self.solvers[place_of(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
+        self.make_scratch()
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        let list = &blocks.list;
+        let members = self.wanted_threads.min(list.cells() / CELLS_PER_MEMBER + 1).max(1);
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
+        for (p, patch) in list.patches.iter().enumerate() {
+            planes_before[p + 1] = planes_before[p] + patch.size[2];
+        }
+        let planes = planes_before[list.patches.len()];
+        // The second array and the scratch of the patches before serve again where they suffice.
+        let (squares, other, handover, scratch) = match self.data.take() {
+            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.handover, old.scratch),
+            None => (None, None, None, Vec::new()),
+        };
+        // `prepare` asks for one where there was none.
+        let handover = match handover {
+            Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
+            _ => None,
+        };
+        let squares = match squares {
+            Some(squares) => squares,
+            None => Shared::zeroed(planes)?,
+        };
+        let other = other.map(|(values, _)| (values, Vec::new()));
+        let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
+        let operator = Operator::new(&blocks.stencil)?;
+        let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
+        let (claimed, lent) = (none(list.patches.len())?, none(members)?);
+        self.data = Some(Data {
+            blocks,
+            operator,
+            other,
+            handover,
+            claimed,
+            lent,
+            sweeps: 0,
+            squares,
+            planes_before,
+            scratch,
+            stop,
+            bad,
+        });
+        self.make_scratch()
+    }
+
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let list = &data.blocks.list;
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        if coloured && data.handover.is_none() && !list.copies.is_empty() {
+            data.handover = Some(Handover::new(list, None)?);
+        }
+        let patches = &list.patches;
+        if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
+            return Ok(());
+        }
+        let len: usize = patches.iter().map(Patch::ghosted).sum();
+        let values = match data.other.take() {
+            Some((values, _)) if values.len() >= len => values,
+            other => {
+                // Its memory first.
+                drop(other);
+                Shared::zeroed(len)?
+            }
+        };
+        let mut start = 0;
+        let mut pointers = Vec::new();
+        reserve(&mut pointers, patches.len(), PATCHES)?;
+        for patch in patches {
+            // SAFETY: inside the array; the slice is not kept.
+            pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());
+            start += patch.ghosted();
+        }
+        data.other = Some((values, pointers));
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.data.as_ref().map(|d| &d.blocks)
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: BlockProgram,
+    ) -> Result<Swept> {
+        let (Some(data), Some(team)) = (&mut self.data, &mut self.team) else {
+            return Err(Error::Internal("there are no patches".to_owned()));
+        };
+        *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let sweeps_before = data.sweeps;
+        data.sweeps += work.sweeps;
+        let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
+        let (fills, watched) = (watcher.fills(), watcher.watched());
+        // Nobody may look at ghost cells in between, and both cuts must be swept in the fused form.
+        let all_fused = || {
+            let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
+            data.scratch.is_empty() && work.cuts.iter().all(fused)
+        };
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
+        let handover = data.handover.as_ref().filter(|handover| in_passing && handover.serves());
+        let call = Call {
+            data,
+            solvers: &self.solvers,
+            arrays: arrays.pointers(),
+            other,
+            work,
+            handover,
+            sweeps_before,
+            fills,
+            watched,
+        };
+        team.run(
+            |me| {
+                program(&mut Member::new(&call, me, None), work);
+            },
+            |me| program(&mut Member::new(&call, me, Some(watcher)), work),
+        )
+    }
+
+    fn bytes(&self) -> usize {
+        let solvers: usize = self.solvers.iter().flatten().map(|s| s.bytes()).sum();
+        solvers
+            + self.data.as_ref().map_or(0, |d| {
+                d.blocks.list.bytes()
+                    + d.squares.bytes()
+                    + size_of_val(&d.claimed[..])
+                    + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                    + d.handover.as_ref().map_or(0, Handover::bytes)
+                    + d.scratch.iter().map(Shared::bytes).sum::<usize>()
+            })
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}

@@ -1,0 +1,290 @@
+//! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
+//!
+//! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of connected
+//! components, `program` the preconditioner as a list of kernels, `projection` the means of singular components. Where the
+//! levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+
+mod components;
+mod packed;
+mod program;
+mod projection;
+mod setup;
+mod steps;
+mod terms;
+
+use super::staging::Copies;
+use crate::backend::cuda::driver::{self, Device, Stream};
+use crate::backend::reference::rrb::Reference;
+use crate::backend::steps::cycle::Recursion;
+use crate::backend::steps::rrb::{Arrays, Look, Program, RrbBackend, Setup};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::components::Components;
+use crate::grid::inspection::Inspection;
+use crate::grid::levels::Grid;
+use crate::grid::outward::Outward;
+use crate::grid::stencil::StencilView;
+use crate::report::{Observer, Outcome};
+use crate::runtime::heap::boxed;
+use packed::{Packed, Shape, Source, SourceShape};
+use setup::Fetched;
+use std::sync::Arc;
+use steps::{Expected, Run};
+
+/// For errors.
+const SOLVER: &str = "a solver's lists";
+
+/// The `cuda` backend.
+pub struct Cuda {
+    // Dropped in this order: what lies on the device before the device.
+    solver: Solver,
+    source: Option<Source>,
+    staging: Option<driver::Memory>,
+    copies: Copies,
+    own: Stream,
+    caller: Option<(usize, Stream)>,
+    device: Arc<Device>,
+    seconds_transfer: f64,
+    expected: Option<Expected>,
+}
+
+enum Solver {
+    /// Nothing factorized.
+    Empty,
+    /// On the device.
+    Packed(Box<Packed>),
+    /// The levels fill no grid.
+    Natural(Box<Reference>),
+}
+
+impl Cuda {
+    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        let device = Packed::open(ordinal)?;
+        let own = Stream::new(&device)?;
+        Ok(Self {
+            solver: Solver::Empty,
+            source: None,
+            staging: None,
+            copies: Copies::new(threads),
+            own,
+            caller: None,
+            device,
+            seconds_transfer: 0.0,
+            expected: None,
+        })
+    }
+}
+
+/// The caller's stream, or our own.
+macro_rules! stream {
+    ($self:ident) => {
+        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
+    };
+}
+
+impl RrbBackend for Cuda {
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        if stream == 0 {
+            self.caller = None;
+        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
+            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
+        }
+        Ok(())
+    }
+
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        if self.device.was_reset() {
+            let caller = self.caller.as_ref().map(|(stream, _)| *stream);
+            *self = Self::new(i64::from(self.device.ordinal), self.copies.threads())?;
+            self.use_stream(caller.unwrap_or(0))?;
+        }
+        let _entered = self.device.clone().enter()?;
+        let shape = SourceShape::new(a, look.block);
+        if self.source.as_ref().is_none_or(|s| s.shape != shape) {
+            // Their memory first.
+            self.solver = Solver::Empty;
+            self.source = None;
+            self.source = Some(Source::new(stream!(self), shape)?);
+        }
+        let on_host = a.center.device().is_none() || a.east.device().is_none() || a.north.device().is_none();
+        let on_host = on_host || a.corners.is_some_and(|(ne, nw)| ne.device().is_none() || nw.device().is_none());
+        if on_host && self.staging.is_none() {
+            if let Solver::Packed(packed) = &mut self.solver {
+                self.staging = packed.staging.take();
+            }
+            if self.staging.is_none() {
+                let bytes = staging_bytes(a.grid);
+                let what = "arrays that are on the host";
+                self.staging = Some(driver::Memory::zeroed(&self.device, stream!(self), bytes, what)?);
+            }
+        }
+        // Vectors of a factorization that goes.
+        let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), spare, inspection)
+    }
+
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        let _entered = self.device.clone().enter()?;
+        self.source.as_ref().ok_or_else(no_source)?.outward(stream!(self), a)
+    }
+
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        let previous = std::mem::replace(&mut self.solver, Solver::Empty);
+        if setup.levels < 2 {
+            let mut natural = match previous {
+                Solver::Natural(natural) => natural,
+                other => {
+                    drop(other);
+                    boxed(Reference::default(), SOLVER)?
+                }
+            };
+            let fetched = Fetched::new(stream, a)?;
+            let host = fetched.as_ref().map(|f| f.view(a));
+            natural.factorize(host.as_ref().unwrap_or(a), setup, components)?;
+            self.solver = Solver::Natural(natural);
+            return Ok(());
+        }
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        let shape = Shape::new(a, setup);
+        let mut packed = match previous {
+            Solver::Packed(packed) if packed.shape == shape => packed,
+            other => {
+                // Its memory first.
+                drop(other);
+                boxed(Packed::new(stream, shape, source)?, SOLVER)?
+            }
+        };
+        if self.staging.is_some() {
+            packed.staging = self.staging.take();
+        }
+        packed.factorize(stream, source, a, setup, components)?;
+        packed.record(&self.device, source)?;
+        self.solver = Solver::Packed(packed);
+        Ok(())
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        self.seconds_transfer = 0.0;
+        match &mut self.solver {
+            Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
+            Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
+            Solver::Packed(packed) => {
+                let source = self.source.as_ref().ok_or_else(no_source)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, &mut self.copies)?;
+                let result = program(&mut run);
+                let failed = run.failed.take();
+                self.seconds_transfer = run.seconds_transfer;
+                let queued = run.queued;
+                if let Some(error) = failed {
+                    // Copies of the caller's arrays may be under way; that they fail too adds nothing.
+                    let _ = stream.wait();
+                    return Err(error);
+                }
+                if result.is_err() || Outcome::went_astray(&result) {
+                    // Numbers too large, or none.
+                    packed.clear_vectors(stream)?;
+                }
+                if queued || result.is_err() {
+                    // The next call may come on another stream.
+                    stream.wait()?;
+                }
+                result
+            }
+        }
+    }
+
+    fn recursion(&self) -> Recursion {
+        match &self.solver {
+            Solver::Empty => Recursion::V,
+            Solver::Natural(natural) => natural.recursion(),
+            Solver::Packed(packed) => packed.recursion,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let natural = match &self.solver {
+            Solver::Empty => 0,
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => packed.host_bytes(),
+        };
+        natural + self.copies.bytes()
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.source.as_ref().map_or(0, |s| s.memory.bytes)
+            + self.staging.as_ref().map_or(0, |s| s.bytes)
+            + if let Solver::Packed(packed) = &self.solver { packed.bytes() } else { 0 }
+    }
+
+    fn device(&self) -> Option<i32> {
+        Some(self.device.ordinal)
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.seconds_transfer
+    }
+
+    fn grids(&self) -> usize {
+        if let Solver::Packed(packed) = &self.solver { packed.used } else { 0 }
+    }
+
+    fn levels(&self, setup: &Setup) -> usize {
+        match &self.solver {
+            Solver::Packed(packed) if packed.ends_early() => 2 * packed.used,
+            _ => setup.levels,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// Room for b and x, and for a row of every array of a matrix.
+fn staging_bytes(grid: Grid) -> usize {
+    (16 * grid.nodes()).max(40 * grid.nx)
+}
+
+fn no_source() -> Error {
+    Error::Internal("the matrix on the device is missing".to_owned())
+}
+
+/// Runs on the host's reference, with copies of arrays that are on the device.
+fn run_on_host(
+    natural: &mut Reference,
+    stream: &Stream,
+    arrays: Arrays,
+    observer: &mut dyn Observer,
+    program: Program,
+) -> Result<Outcome> {
+    let len = arrays.len;
+    let (mut input, mut output): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    if arrays.device_input != 0 {
+        input = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut input, arrays.device_input)?;
+    }
+    if arrays.device_output != 0 {
+        output = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut output, arrays.device_output)?;
+    }
+    stream.wait()?;
+    let (device_input, device_output) = (arrays.device_input, arrays.device_output);
+    let on_host = Arrays {
+        input: if device_input != 0 { &input } else { arrays.input },
+        output: if device_output != 0 { &mut output } else { &mut *arrays.output },
+        device_input: 0,
+        device_output: 0,
+        ..arrays
+    };
+    let outcome = natural.run(on_host, observer, program)?;
+    if device_output != 0 {
+        stream.send(device_output, &output)?;
+        stream.wait()?;
+    }
+    Ok(outcome)
+}

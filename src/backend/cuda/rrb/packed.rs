@@ -1,0 +1,651 @@
+//! What the `cuda` backend keeps on the device: A by colour, the levels on r1/r2/b1/b2 grids down to the remainder, the
+//! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour here.
+
+use super::program::Programs;
+use super::projection::Projection;
+use crate::backend::coarse::levels::NaturalLevels;
+use crate::backend::cuda::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{
+    Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
+    ReportArgs, Scalars, SchurArrays,
+};
+use crate::backend::steps::cycle::{Cycle, Kind, Recursion};
+use crate::backend::steps::rrb::Setup;
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result, collected, reserve};
+use crate::grid::layout::Layout;
+use crate::grid::levels;
+use crate::grid::levels::{Embedding, MOST_INVERTED};
+use crate::grid::stencil::StencilView;
+use crate::runtime::heap::boxed;
+use std::sync::Arc;
+
+/// Hands out addresses one after the other, from a base that is not known at first.
+struct Plan {
+    base: Address,
+    used: usize,
+}
+
+impl Plan {
+    /// Room for `count` values of eight bytes, on 256-byte lines.
+    fn take(&mut self, count: usize) -> Address {
+        self.bytes(8 * count)
+    }
+
+    fn bytes(&mut self, bytes: usize) -> Address {
+        let address = self.base + self.used as u64;
+        self.used += bytes.next_multiple_of(256);
+        address
+    }
+}
+
+/// The layout as the kernels take it.
+pub fn geometry(layout: &Layout) -> Geometry {
+    Geometry {
+        nx: layout.grid.nx as i32,
+        ny: layout.grid.ny as i32,
+        cx: layout.cx as i32,
+        cy: layout.cy as i32,
+        shift_x: layout.shift_x as i32,
+        shift_y: layout.shift_y as i32,
+        stride: layout.stride() as i32,
+        block: layout.block as i32,
+        plane: layout.len() as i64,
+        uniform: 0,
+    }
+}
+
+/// What A is kept as: decided before it is known what M will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceShape {
+    pub grid: levels::Grid,
+    pub block: usize,
+    pub nine_points: bool,
+}
+
+impl SourceShape {
+    pub fn new(a: &StencilView, block: usize) -> Self {
+        Self { grid: a.grid, block, nine_points: a.corners.is_some() }
+    }
+}
+
+/// A by colour, and its row sums.
+pub struct Source {
+    pub shape: SourceShape,
+    pub layout: Layout,
+    pub g: Geometry,
+    pub m: Matrix,
+    pub excess: Address,
+    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/uniform.cu).
+    pub same: Address,
+    pub uniform: Address,
+    /// They are those of A still.
+    pub summed: bool,
+    pub findings_at: Address,
+    pub findings: Pinned<Findings>,
+    pub memory: Memory,
+}
+
+impl Source {
+    pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
+        let layout = Layout::new(shape.grid, shape.block);
+        let (plane, g) = (layout.len(), geometry(&layout));
+        let (tiles, patches) = g.tiles_and_patches();
+        let place = |base| {
+            let mut plan = Plan { base, used: 0 };
+            let m = Matrix {
+                center: plan.take(4 * plane),
+                straight: plan.take(8 * plane),
+                red: if shape.nine_points { plan.take(4 * plane) } else { 0 },
+                black: if shape.nine_points { plan.take(4 * plane) } else { 0 },
+            };
+            let (excess, findings) = (plan.take(4 * plane), plan.take(size_of::<Findings>() / 8));
+            (m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan.used)
+        };
+        let device = stream.device();
+        let memory = Memory::zeroed(device, stream, place(0).5, "the matrix")?;
+        let (m, excess, findings_at, uniform, same, _) = place(memory.address);
+        let findings = Pinned::new(device, Findings::NONE)?;
+        Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
+    }
+}
+
+/// What arrays are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub source: SourceShape,
+    pub levels: usize,
+    /// CG runs on S1.
+    pub schur: bool,
+    /// Fused stages, where S1 is regular, and kernels for several steps.
+    pub fusion: bool,
+    pub storage: Storage,
+    pub cycle: Cycle,
+    /// Fewer grids will do where couplings of what they leave are weak.
+    pub may_end: bool,
+}
+
+impl Shape {
+    pub fn new(a: &StencilView, setup: &Setup) -> Self {
+        Self {
+            source: SourceShape::new(a, setup.block),
+            levels: setup.levels,
+            schur: setup.on_schur_complement(a),
+            fusion: setup.fused,
+            storage: setup.storage,
+            cycle: setup.cycle,
+            may_end: setup.may_end,
+        }
+    }
+
+    /// Grids stored by colour: all whose both levels are eliminated.
+    pub fn grids(&self) -> usize {
+        self.levels / 2
+    }
+
+    /// First grid of each section of the cycle.
+    pub fn sections(&self) -> Result<Vec<usize>> {
+        let recursions = self.cycle.grids(self.levels).filter(|q| *q < self.grids());
+        collected(std::iter::once(0).chain(recursions), LEVELS)
+    }
+
+    fn short(&self) -> bool {
+        self.storage != Storage::F64
+    }
+
+    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the old p. Half
+    /// of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    fn reads_once(&self, source: &Source, cache: usize) -> bool {
+        let (real, stored) = self.sizes();
+        // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
+        let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
+        let once = (4 + 4 + 2) * 8 + 2 * 8;
+        let places = source.layout.len();
+        self.schur && places * again <= cache && cache / 2 < places * (again + once)
+    }
+
+    /// Bytes of what sweeps compute in, and of what they read.
+    pub fn sizes(&self) -> (usize, usize) {
+        match self.storage {
+            Storage::F64 => (8, 8),
+            Storage::F32 => (4, 4),
+            Storage::Bf16 => (4, 2),
+        }
+    }
+}
+
+/// One grid.
+pub struct Level {
+    pub layout: Layout,
+    pub embedding: Embedding,
+    /// For the factorization, and for sweeps.
+    pub k: Grid,
+    pub sweep: Sweep,
+    /// As in `Source`; `k.g` has the latter where it is used.
+    pub same: Address,
+    pub uniform: Address,
+    vectors: Vec<(Address, usize)>,
+}
+
+/// Who solves the remainder.
+pub enum Remainder {
+    /// The device, by the explicit inverse of the exact factor.
+    Inverse,
+    /// The device, by the inverse of the last odd level and the exact factor, which the host computes.
+    InverseFromHost(Box<NaturalLevels>),
+    /// The host, outside of the loop.
+    Host(Box<NaturalLevels>),
+}
+
+/// Addresses of the remainder's arrays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RemainderPlaces {
+    pub natural: Address,
+    pub r: Address,
+    pub z: Address,
+    /// Of its lines, while they are eliminated: kernels/remainder.cu.
+    pub own: Address,
+    pub left: Address,
+    pub right: Address,
+    pub onward: Address,
+    pub left_excess: Address,
+    pub right_excess: Address,
+    pub inverse_pivot: Address,
+    pub inverse: Address,
+    /// The same in f32, where sweeps are.
+    pub narrow: Address,
+    /// Values of r and z on their way, with the number of the visit.
+    pub slots: Address,
+}
+
+/// The rest: M, vectors, scalars.
+pub struct Packed {
+    pub shape: Shape,
+    pub grids: Vec<Level>,
+    /// Of these, grids in use: b2 of the last one has weak couplings, if it is not the last of all.
+    pub used: usize,
+    /// Sweeps in f32 multiply with the remainder's inverse in double precision, in a kernel of its own.
+    pub wide_remainder: bool,
+    pub first: SchurArrays,
+    /// See `Shape::reads_once`.
+    pub reads_once: bool,
+    pub remainder: Remainder,
+    pub rest: RemainderPlaces,
+    pub rest_grid: levels::Grid,
+    pub rest_layout: Layout,
+    /// Four planes each; r, p and q (on S1: and z of the first grid) have black ones alone there.
+    pub b: Address,
+    pub x: Address,
+    pub r: Address,
+    pub p: Address,
+    pub q: Address,
+    /// Sums of the blocks of a launch; parts of <r, r> of the plain steps, and of the fused ones; parts of rho.
+    pub partial: Address,
+    pub norm_partial: Address,
+    pub fused_norm_partial: Address,
+    pub rho_partial: Address,
+    /// Where blocks meet.
+    pub meeting_at: Address,
+    pub ops_at: Address,
+    pub programs: Programs,
+    pub sections: Vec<usize>,
+    /// The cycle in use.
+    pub recursion: Recursion,
+    /// What M is divided by as stored.
+    pub unit: f64,
+    pub scalars_at: Address,
+    pub scalars: Pinned<Scalars>,
+    pub projection: Projection,
+    /// The loop, where it runs on the device by itself.
+    pub recorded: Option<Recorded>,
+    /// Comes when what a start has found is in `scalars`, with the loop under way behind it.
+    pub started: Event,
+    /// Iterations that the last loops took, the latest first.
+    pub taken: [usize; 4],
+    /// b and x of the caller, row by row, where they are on the host.
+    pub staging: Option<Memory>,
+    pub watch: Watch,
+    /// Of one run, where somebody asked for them.
+    pub grid_seconds: Vec<[f64; 2]>,
+    pub memory: Memory,
+    vectors: (Address, usize),
+    /// Lies in the vectors: what short formats need for the factorization alone.
+    pub transient: (Address, usize),
+}
+
+/// The loop of PCG on the device.
+pub struct Recorded {
+    /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes round.
+    pub graphs: Vec<(usize, Loop)>,
+    /// Of the fused stages.
+    pub fused: bool,
+}
+
+struct Places {
+    grids: Vec<Level>,
+    first: SchurArrays,
+    rest: RemainderPlaces,
+    vectors: [Address; 5],
+    vector_bytes: usize,
+    transient: (Address, usize),
+    partial: Address,
+    norm_partial: Address,
+    fused_norm_partial: Address,
+    rho_partial: Address,
+    meeting: Address,
+    ops: Address,
+    scalars: Address,
+    used: usize,
+}
+
+/// Planes of 1 / d on a grid: of b2 too where M may end there.
+fn pivots(shape: &Shape, number: usize) -> usize {
+    if shape.may_end && number > 0 { 4 } else { 3 }
+}
+
+/// Bytes of what only the factorization of a short format needs.
+fn transient_bytes(shape: &Shape) -> usize {
+    if !shape.short() {
+        return 0;
+    }
+    let mut plan = Plan { base: 0, used: 0 };
+    for (number, grid) in shape.source.grid.chain().take(shape.grids()).enumerate() {
+        let len = Layout::new(grid, shape.source.block).len();
+        let corners = number > 0 || shape.source.nine_points;
+        if number > 0 || !shape.schur {
+            for planes in [pivots(shape, number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4]
+            {
+                plan.take(planes * len);
+            }
+        }
+    }
+    plan.used
+}
+
+/// For errors.
+const LEVELS: &str = "lists of levels";
+/// Vectors of a grid at most: z, y, and those of a recursion.
+const MOST_VECTORS: usize = 6;
+
+fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
+    let mut plan = Plan { base, used: 0 };
+    let plane = source.layout.len();
+    let (real, stored) = shape.sizes();
+    // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not there.
+    let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
+    let planes = if shape.schur { 2 } else { 4 };
+    let start = plan.used;
+    let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
+    // r on S1: b1, b2, and the other b1, which the fused way down writes.
+    let r = plan.take((planes + usize::from(shape.schur)) * plane);
+    let [p, q] = [0; 2].map(|_: u8| plan.take(planes * plane));
+    let vectors_end = plan.used;
+    // What sweeps in short formats do not read is needed while the vectors are not.
+    let mut transient = Plan { base: base + start as u64, used: 0 };
+    plan.used = plan.used.max(start + transient_bytes(shape));
+
+    let mut grids: Vec<Level> = Vec::new();
+    reserve(&mut grids, shape.grids(), LEVELS)?;
+    let mut other_p = 0;
+    let (mut grid, mut embedding) = (source.shape.grid, Embedding::FINEST);
+    let sections = shape.sections()?;
+    for number in 0..shape.grids() {
+        let layout = Layout::new(grid, source.shape.block);
+        let (len, g) = (layout.len(), geometry(&layout));
+        let first = number == 0;
+        let (tiles, patches) = g.tiles_and_patches();
+        let (same, uniform) =
+            if first { (source.same, source.uniform) } else { (plan.bytes(patches), plan.bytes(tiles)) };
+        let own = !(first && shape.schur);
+        // S1 needs these on the first grid.
+        let setup = if shape.short() && own { &mut transient } else { &mut plan };
+        let mut k = Grid {
+            g,
+            h: setup.take(pivots(shape, number) * len),
+            s: if own { setup.take(8 * len) } else { source.m.straight },
+            d: setup.take(4 * len),
+            excess: if first { source.excess } else { setup.take(4 * len) },
+            corners: if !first || source.shape.nine_points { setup.take(4 * len) } else { 0 },
+            far: setup.take(4 * len),
+            ..Grid::default()
+        };
+        let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
+        if shape.short() {
+            // Of the first grid of S1, sweeps see the even level alone.
+            let h = if own {
+                plan.bytes(pivots(shape, number) * len * real)
+            } else {
+                plan.bytes(len * real).wrapping_sub(before(real))
+            };
+            k.short_h = h;
+            k.short_s = if own { plan.bytes(8 * len * stored) } else { 0 };
+            k.short_d = plan.bytes(4 * len * stored);
+            (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
+        }
+        let mut vectors = Vec::new();
+        reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
+        let mut own_vector = |plan: &mut Plan, planes: usize| {
+            let bytes = planes * len * real;
+            let address = plan.bytes(bytes);
+            vectors.push((address, bytes));
+            address
+        };
+        if own {
+            sweep.z = own_vector(&mut plan, 4);
+        } else {
+            // z of the plain steps, and the other p of the fused ones.
+            other_p = own_vector(&mut plan, 2 * 8 / real);
+            sweep.z = other_p.wrapping_sub(before(real));
+        }
+        sweep.y = if own { own_vector(&mut plan, 1) } else { 0 };
+        if sections[1..].contains(&number) {
+            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| own_vector(&mut plan, 4));
+            [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
+            (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
+        }
+        grids.push(Level { layout, embedding, k, sweep, same, uniform, vectors });
+        embedding = embedding.coarse(grid);
+        grid = grid.coarse();
+    }
+    let (n, rest_layout) = (grid.nodes(), Layout::new(grid, source.shape.block));
+    let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
+    let rest = RemainderPlaces {
+        natural: plan.take(5 * n),
+        r: plan.bytes(4 * rest_layout.len() * real),
+        z: plan.bytes(4 * rest_layout.len() * real),
+        own: plan.take(inverted * LINE),
+        left: plan.take(inverted * LINE),
+        right: plan.take(inverted * LINE),
+        onward: plan.take(inverted * LINE),
+        left_excess: plan.take(inverted),
+        right_excess: plan.take(inverted),
+        inverse_pivot: plan.take(inverted),
+        inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
+        narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
+        slots: plan.bytes(2 * n * 2 * real),
+    };
+    for number in 0..grids.len() {
+        let coarse = grids[number].layout.grid.coarse();
+        let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
+        grids[number].sweep.kept = match grids.get(number + 1) {
+            Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
+            None => Kept { g: geometry(&rest_layout), to: rest.r, from: rest.z, nx, ny },
+        };
+    }
+    let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
+    let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
+    let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
+    let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
+    let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
+    let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
+    let own = 8 * plane as u64;
+    let of = |v: Address| [v, v + own];
+    let black = |v: Address| [v + 2 * own, v + 3 * own];
+    let first = if shape.schur {
+        let k = &grids[0].k;
+        SchurArrays {
+            g: k.g,
+            d: k.d,
+            far: k.far,
+            center: schur_center,
+            r_b1: [r, r + 2 * own],
+            r_b2: r + own,
+            x: black(x),
+            p: [[p, other_p], [p + own, other_p + own]],
+            q: of(q),
+            b: black(b),
+            scalars,
+        }
+    } else {
+        SchurArrays::default()
+    };
+    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(8)));
+    Ok(Places {
+        grids,
+        first,
+        rest,
+        vectors: [b, x, r, p, q],
+        vector_bytes: vectors_end - start,
+        transient: (transient.base, transient.used),
+        partial,
+        norm_partial,
+        fused_norm_partial,
+        rho_partial,
+        meeting,
+        ops,
+        scalars,
+        used: plan.used,
+    })
+}
+
+impl Packed {
+    pub fn new(stream: &Stream, shape: Shape, source: &Source) -> Result<Self> {
+        let device = stream.device();
+        // Sweeps count with 32 bits.
+        if 8 * source.layout.len() > i32::MAX as usize {
+            return Err(Error::Unsupported(format!(
+                "{} x {} points are more than backend=cuda takes (about 1e9)",
+                shape.source.grid.nx, shape.source.grid.ny
+            )));
+        }
+        let local = shape.levels - 2 * shape.grids();
+        let (mut rest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
+        for _ in 0..shape.grids() {
+            embedding = embedding.coarse(rest_grid);
+            rest_grid = rest_grid.coarse();
+        }
+        // The remainder itself does not recurse.
+        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1 };
+        let on_host = || {
+            NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
+                .and_then(|levels| boxed(levels, LEVELS))
+        };
+        let remainder = match (rest_grid.nodes() <= MOST_INVERTED, local) {
+            (true, 0) => Remainder::Inverse,
+            (true, _) => Remainder::InverseFromHost(on_host()?),
+            (false, _) => Remainder::Host(on_host()?),
+        };
+        let bytes = place(0, &shape, source, &remainder)?.used;
+        let memory = Memory::zeroed(device, stream, bytes, "the levels and vectors")?;
+        let places = place(memory.address, &shape, source, &remainder)?;
+        let [b, x, r, p, q] = places.vectors;
+        let scalars = Pinned::new(device, Scalars::START)?;
+        stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
+        stream.wait()?;
+        Ok(Self {
+            reads_once: shape.reads_once(source, device.cache),
+            used: places.grids.len(),
+            wide_remainder: false,
+            shape,
+            grids: places.grids,
+            first: places.first,
+            remainder,
+            rest: places.rest,
+            rest_grid,
+            rest_layout: Layout::new(rest_grid, shape.source.block),
+            b,
+            x,
+            r,
+            p,
+            q,
+            partial: places.partial,
+            norm_partial: places.norm_partial,
+            fused_norm_partial: places.fused_norm_partial,
+            rho_partial: places.rho_partial,
+            meeting_at: places.meeting,
+            ops_at: places.ops,
+            programs: Programs::default(),
+            sections: shape.sections()?,
+            recursion: Recursion::V,
+            unit: 1.0,
+            scalars_at: places.scalars,
+            scalars,
+            projection: Projection::default(),
+            recorded: None,
+            started: Event::new(device)?,
+            taken: [0; 4],
+            staging: None,
+            watch: Watch::new(device)?,
+            grid_seconds: Vec::new(),
+            vectors: (b, places.vector_bytes),
+            transient: places.transient,
+            memory,
+        })
+    }
+
+    /// Stages are fused where CG runs on S1 and nothing is projected between them.
+    pub fn fused(&self) -> bool {
+        self.shape.fusion && self.shape.schur && self.projection.is_empty()
+    }
+
+    /// M may end with grid q, if what it leaves has weak couplings.
+    pub fn may_end_after(&self, q: usize) -> bool {
+        self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
+    }
+
+    /// M ends with the last grid in use, whose b2 are solved by their pivots.
+    pub fn ends_early(&self) -> bool {
+        self.used < self.grids.len()
+    }
+
+    /// First grids of the sections in use.
+    pub fn sections_in_use(&self) -> Result<Vec<usize>> {
+        collected(self.sections.iter().copied().filter(|q| *q < self.used), LEVELS)
+    }
+
+    /// First plane, and planes, that CG works on.
+    pub fn system(&self) -> (i32, i32) {
+        if self.shape.schur { (2, 2) } else { (0, 4) }
+    }
+
+    /// Room for both arrays of a caller that has them on the host.
+    pub fn stage(&mut self, stream: &Stream) -> Result<Address> {
+        let bytes = crate::backend::cuda::rrb::staging_bytes(self.shape.source.grid);
+        if self.staging.is_none() {
+            self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
+        }
+        Ok(self.staging.as_ref().map_or(0, |s| s.address))
+    }
+
+    /// After a run that met numbers too large: padding too, where 0 * inf would stay for good.
+    pub fn clear_vectors(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.vectors.0, 0, self.vectors.1)?;
+        for &(address, bytes) in self.grids.iter().flat_map(|level| &level.vectors) {
+            stream.fill(address, 0, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Before and after a factorization: borders of vectors and of what lies there are zero.
+    pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
+        let (address, bytes) = self.transient;
+        if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
+    }
+
+    /// The cycle in use is recursive, and was chosen, not asked for.
+    pub fn chose_recursion(&self) -> bool {
+        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V
+    }
+
+    /// The format of M, for the factorization.
+    pub fn format(&self) -> Format {
+        Format::new(self.shape.storage, self.unit)
+    }
+
+    /// Sweeps in f32.
+    pub fn short(&self) -> bool {
+        self.shape.short()
+    }
+
+    /// Waits, and reads the scalars.
+    pub fn fetch_scalars(&mut self, stream: &Stream) -> Result<&Scalars> {
+        self.report(stream, 0)?;
+        stream.wait()?;
+        Ok(&self.scalars)
+    }
+
+    /// Launches what brings the scalars here, with so many steps of the ring at most.
+    pub fn report(&mut self, stream: &Stream, steps: usize) -> Result<()> {
+        let (scalars, found) = (self.scalars_at, self.scalars.on_device());
+        launch::report(stream, &ReportArgs { scalars, found, steps: steps as i32 })
+    }
+
+    /// Bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes + self.staging.as_ref().map_or(0, |s| s.bytes) + self.projection.bytes()
+    }
+
+    /// Bytes of host memory.
+    pub fn host_bytes(&self) -> usize {
+        match &self.remainder {
+            Remainder::Inverse => 0,
+            Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
+        }
+    }
+
+    /// Opens the device with all kernels.
+    pub fn open(ordinal: i64) -> Result<Arc<Device>> {
+        Device::open(ordinal, launch::NAMES)
+    }
+}

@@ -1,0 +1,543 @@
+//! The factorization on the device (kernels/setup.cu, kernels/remainder.cu), and the first look at the matrix.
+
+use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
+use super::program::Programs;
+use super::projection::Projection;
+use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{
+    Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs,
+    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs,
+};
+use crate::backend::cuda::staging::{Copies, Job};
+use crate::backend::steps::rrb::{Look, PivotContext, Setup};
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::grid::components::Components;
+use crate::grid::inspection;
+use crate::grid::inspection::Inspection;
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::outward::{Entry, Outward};
+use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
+use std::mem::offset_of;
+
+/// Names of the arrays of a matrix, in the order of the kernel's.
+const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+
+/// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its place.
+/// D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of docs/performance-gpu.md take as many
+/// iterations with it; with 0.6 they take up to 9 for 7.
+const WEAK: f64 = 0.3;
+
+/// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs 3 % of a solve,
+/// where all are a fifth to a third is gained.
+const WORTH_UNIFORM: f64 = 0.25;
+
+/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. The rounding of
+/// n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be small against the least eigenvalue of the
+/// inverse, which is not far below one over the largest pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of
+/// 1e4 a bit less than this, those of 1e6 or basins that are nearly closed 1e7 and more.
+const MOST_FOR_SHORT: f64 = 131_072.0;
+
+/// `RRBSOLVER_CUDA_UNIFORM` in the environment, to compare the two: with `off` all rows of all grids are read, with `all` one for all
+/// wherever rows are the same, however few they are.
+fn uniform_is(wanted: &str) -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
+}
+
+/// For errors.
+const ARRAYS: &str = "the list of arrays";
+
+/// A matrix of the device's, fetched for what only the host does.
+pub struct Fetched {
+    arrays: Vec<Vec<f64>>,
+}
+
+impl Fetched {
+    /// All arrays of `a` in host memory, or nothing where they are there already.
+    pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
+        let views = views(a)?;
+        if views.iter().all(|v| v.device().is_none()) {
+            return Ok(None);
+        }
+        let mut arrays = Vec::new();
+        for view in views {
+            let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
+            match view.device() {
+                Some(address) => stream.fetch(&mut values, address)?,
+                None => values.copy_from_slice(view.values()),
+            }
+            push(&mut arrays, values, ARRAYS)?;
+        }
+        stream.wait()?;
+        Ok(Some(Self { arrays }))
+    }
+
+    /// The matrix as a view of them.
+    pub fn view<'a>(&'a self, a: &StencilView) -> StencilView<'a> {
+        let of = |k: usize| View::new(NAMES[k], &self.arrays[k], a.grid, a.center.ld());
+        StencilView {
+            grid: a.grid,
+            center: of(0),
+            east: of(1),
+            north: of(2),
+            corners: a.corners.map(|_| (of(3), of(4))),
+        }
+    }
+}
+
+fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
+    let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
+    collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
+}
+
+impl Source {
+    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them; `spare`: four planes that
+    /// hold nothing, or 0.
+    pub fn examine(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        look: &Look,
+        staging: (Option<&Memory>, &mut Copies),
+        spare: Address,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
+        *self.findings = Findings::NONE;
+        self.summed = false;
+        stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
+        self.copy(stream, a, staging)?;
+        self.sum_rows(stream, look.questions.zero_row_sum)?;
+        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        let found = *self.findings;
+        let nx = a.grid.nx as u64;
+        if look.questions.finite && found.not_finite != u64::MAX {
+            let (array, i, j) = place_of(found.not_finite, nx);
+            let view = views(a)?[array];
+            return Err(Error::NotFinite { name: NAMES[array], value: value(stream, &view, i, j)?, i, j });
+        }
+        if found.bad_center != u64::MAX {
+            let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
+            let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
+            let fetched = Fetched::new(stream, a)?;
+            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a))).unwrap_or(refused));
+        }
+        let findings = inspection::Findings {
+            positive_couplings: found.positive as usize,
+            center_min: f64::from_bits(found.center_min),
+            center_max: f64::from_bits(found.center_max),
+            coupling_max: f64::from_bits(found.coupling_max),
+        };
+        if found.uncoupled == 0 {
+            return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
+        }
+        // Coasts.
+        if let Some(count) = self.count_regular(stream, spare)? {
+            inspection.set_regular(findings, count, look.project);
+            return Ok(());
+        }
+        // Which nodes are those of singular components is found on the host.
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map_or(*a, |f| f.view(a));
+        inspection.start(1)?;
+        inspection.look(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.finish(&host, look.project)
+    }
+
+    /// Couplings that point out of the grid, seen when `a` was copied.
+    pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
+        let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
+        if first == u64::MAX {
+            return Ok(Outward::default());
+        }
+        let (array, i, j) = place_of(first, a.grid.nx as u64);
+        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j };
+        Ok(Outward { counts, first: Some(entry) })
+    }
+
+    /// Row sums as M takes them, which eliminations then work on.
+    fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
+        self.summed = true;
+        stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
+        launch::excess(
+            stream,
+            &ExcessArgs {
+                g: self.g,
+                m: self.m,
+                excess: self.excess,
+                zero_row_sum,
+                nine_points: i32::from(self.shape.nine_points),
+                findings: self.findings_at,
+                same: self.same,
+            },
+        )
+    }
+
+    fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
+        let views = views(a)?;
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        let on_host = views.iter().filter(|v| v.device().is_none()).count();
+        let chunk = match staging {
+            Some(memory) if on_host > 0 => (memory.bytes / (8 * nx * on_host)).clamp(1, ny),
+            _ => ny,
+        };
+        for first_row in (0..ny).step_by(chunk) {
+            let rows = chunk.min(ny - first_row);
+            let mut arrays = [0; 5];
+            let mut ld = [nx as i64; 5];
+            let mut place = staging.map_or(0, |m| m.address);
+            let mut jobs = Vec::new();
+            reserve(&mut jobs, on_host, ARRAYS)?;
+            for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
+                *array = match view.device() {
+                    Some(address) => {
+                        *ld = view.ld() as i64;
+                        address + 8 * (first_row * view.ld()) as u64
+                    }
+                    None => {
+                        let values = &view.values()[first_row * view.ld()..];
+                        jobs.push(Job::read(values, (view.ld(), nx, rows), place));
+                        let here = place;
+                        place += 8 * (nx * rows) as u64;
+                        here
+                    }
+                };
+            }
+            copies.send(stream, &jobs)?;
+            let arguments = CopyArgs {
+                g: self.g,
+                m: self.m,
+                arrays,
+                ld,
+                first_row: first_row as i32,
+                rows: rows as i32,
+                findings: self.findings_at,
+            };
+            launch::copy(stream, &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+/// Array, column and row of (j * 5 + array) * nx + i.
+fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
+    let (i, line) = (key % nx, key / nx);
+    ((line % 5) as usize, i as usize, (line / 5) as usize)
+}
+
+/// One entry of an array.
+fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
+    match view.device() {
+        None => Ok(view.row(j)[i]),
+        Some(address) => {
+            let mut value = [0.0];
+            stream.fetch(&mut value, address + 8 * (j * view.ld() + i) as u64)?;
+            stream.wait()?;
+            Ok(value[0])
+        }
+    }
+}
+
+impl Packed {
+    /// Eliminates level by level. All work is queued, and waited for at the end.
+    pub fn factorize(
+        &mut self,
+        stream: &Stream,
+        source: &mut Source,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<()> {
+        let labels = components.labels_to_refuse(a.grid)?;
+        let label_memory = match &labels {
+            Some(labels) => {
+                let memory = Memory::zeroed(stream.device(), stream, 4 * labels.len(), "component labels")?;
+                stream.send(memory.address, labels)?;
+                stream.wait()?;
+                Some(memory)
+            }
+            None => None,
+        };
+        self.unit = setup.unit;
+        self.clear_transient(stream)?;
+        source.findings.forget_factorization();
+        stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
+        // A second factorization of the same matrix, in another format or with another cycle.
+        if !std::mem::take(&mut source.summed) {
+            source.sum_rows(stream, setup.zero_row_sum)?;
+            source.summed = false;
+        }
+        let format = self.format();
+        let rules = |level: usize, e: &crate::grid::levels::Embedding| Rules {
+            lost: setup.lost(),
+            black_keeps: setup.black_keeps(),
+            level: level as i32,
+            x0: e.x0 as i32,
+            y0: e.y0 as i32,
+            step: e.step as i32,
+            fine_nx: a.grid.nx as i32,
+            fine_ny: a.grid.ny as i32,
+            fine: source.g,
+            center: source.m.center,
+            label: label_memory.as_ref().map_or(0, |m| m.address),
+            findings: source.findings_at,
+            format,
+        };
+        let nine_points = source.shape.nine_points;
+        if !self.shape.schur {
+            let k = self.grids[0].k;
+            let (nine_points, compensate) = (i32::from(nine_points), i32::from(setup.compensate));
+            launch::start_couplings(stream, &CouplingArgs { k, m: source.m, format, nine_points, compensate })?;
+        }
+        for (q, level) in self.grids.iter().enumerate() {
+            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
+            let exact = if q == 0 && self.shape.schur { source.m.center } else { 0 };
+            let corners = i32::from(q > 0 || nine_points);
+            let black = corners;
+            let arguments =
+                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black };
+            launch::eliminate_reds(stream, &arguments(2 * q + 1))?;
+            launch::form_skew(stream, &arguments(2 * q + 1))?;
+            launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
+            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
+            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
+            let rules = rules(2 * q + 2, &level.embedding);
+            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
+            launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny, weigh })?;
+        }
+        if self.shape.schur {
+            let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
+            launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
+        }
+        if label_memory.is_none() && !uniform_is("off") {
+            self.find_uniform(stream, source.findings_at)?;
+        }
+        let grid = self.rest_grid;
+        let last = &self.grids[self.grids.len() - 1];
+        let embedding = last.embedding.coarse(last.layout.grid);
+        if matches!(self.remainder, Remainder::Inverse) {
+            let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
+            let RemainderPlaces { natural, own, left, right, onward, left_excess, right_excess, .. } = self.rest;
+            let RemainderPlaces { inverse_pivot, inverse, narrow, .. } = self.rest;
+            // The last pivots are kept in double precision.
+            let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
+            let mut lines = LinesArgs {
+                rules,
+                natural,
+                nx,
+                ny,
+                n,
+                step: 1,
+                own,
+                left,
+                right,
+                onward,
+                left_excess,
+                right_excess,
+                inverse_pivot,
+                inverse,
+                narrow,
+                unit: self.unit,
+            };
+            let last = lines.lines().ilog2();
+            for k in 0..=last {
+                lines.step = 1 << k;
+                launch::eliminate_lines(stream, &lines)?;
+            }
+            for k in (0..=last).rev() {
+                lines.step = 1 << k;
+                launch::invert_lines(stream, &lines)?;
+            }
+        }
+        self.scalars.per_unit = self.unit.recip();
+        stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
+        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        if source.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
+        }
+        let of_device = (source.findings.remainder_inverse, source.findings.remainder_pivot);
+        let (inverse, pivot) = self
+            .factorize_on_host(stream, a, setup, components)?
+            .unwrap_or_else(|| (f64::from_bits(of_device.0), f64::from_bits(of_device.1)));
+        let wide = self.short() && inverse * pivot > MOST_FOR_SHORT;
+        if wide != self.wide_remainder {
+            self.wide_remainder = wide;
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
+        self.clear_transient(stream)?;
+        if self.use_uniform(&source.findings) {
+            self.recorded = None;
+        }
+        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(source.findings.coupling[*q]) <= WEAK;
+        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
+        if used != self.used {
+            self.used = used;
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
+        if !(self.projection.is_empty() && components.singular() == 0) {
+            let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
+            self.recorded = None;
+            self.projection = Projection::default();
+            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+            // Which steps go together depends on it.
+            self.programs = Programs::default();
+        }
+        if !self.prepare_cycle(stream, &setup.cycle)? {
+            self.recorded = None;
+        }
+        // A solve may come on another stream.
+        stream.wait()
+    }
+
+    /// Finds where rows of the grids are the same. Not so where pivots depend on labels of components.
+    fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
+        let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
+        let grids = &self.grids[..looked_at];
+        for (q, level) in grids.iter().enumerate() {
+            let (next, next_same) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.same));
+            let count = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
+            let Level { same, uniform, k, .. } = *level;
+            launch::uniform(stream, &UniformArgs { g: k.g, same, uniform, count, next, next_same })?;
+        }
+        Ok(())
+    }
+
+    /// Has sweeps read one row for all where that pays; says whether this is news.
+    fn use_uniform(&mut self, findings: &Findings) -> bool {
+        let mut news = false;
+        for (q, level) in self.grids.iter_mut().enumerate() {
+            let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
+            let worth = if uniform_is("all") { 0.0 } else { WORTH_UNIFORM };
+            let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
+            news |= level.k.g.uniform != address;
+            (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
+        }
+        self.first.g.uniform = self.grids[0].k.g.uniform;
+        news
+    }
+
+    /// The remainder that the host solves, or whose inverse it makes: the largest values of that and of its matrix.
+    fn factorize_on_host(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<Option<(f64, f64)>> {
+        let (grid, places) = (self.rest_grid, self.rest);
+        let (natural, invert) = match &mut self.remainder {
+            Remainder::Inverse => return Ok(None),
+            Remainder::InverseFromHost(natural) => (natural, true),
+            Remainder::Host(natural) => (natural, false),
+        };
+        let n = grid.nodes();
+        let mut values: Vec<f64> = zeroed(5 * n, "the remainder")?;
+        stream.fetch(&mut values, places.natural)?;
+        stream.wait()?;
+        let input = natural.input();
+        let targets =
+            [&mut input.diagonal, &mut input.east, &mut input.north, &mut input.northeast, &mut input.northwest];
+        for (target, values) in targets.into_iter().zip(values.chunks_exact(n)) {
+            for (j, row) in values.chunks_exact(grid.nx).enumerate() {
+                target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
+            }
+        }
+        let (mut largest, mut center) = (0.0f64, 0.0f64);
+        for (i, j) in (0..n).map(|k| (k % grid.nx, k / grid.nx)) {
+            let (c, up) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
+            let straight = (input.east[c] + input.east[c - 1]) + (input.north[c] + input.north[c - up]);
+            let up_right = input.northeast[c] + input.northeast[c - up - 1];
+            let up_left = input.northwest[c] + input.northwest[c - up + 1];
+            center = center.max(input.diagonal[c] - straight - (up_right + up_left));
+        }
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map(|f| f.view(a));
+        let context = PivotContext { a: host.as_ref().unwrap_or(a), components };
+        natural.factorize(setup, &context, None)?;
+        if invert {
+            let mut inverse: Vec<f64> = zeroed(n * n, "the remainder's inverse")?;
+            for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
+                let z = &mut natural.grids[0].z;
+                z.fill(0.0);
+                z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
+                natural.apply();
+                gather(&natural.grids[0].z, grid.nx, column);
+                largest = largest.max(column[k]);
+                column.iter_mut().for_each(|v| *v *= setup.unit);
+            }
+            // Rows of the transpose: M^-1 is symmetric.
+            stream.send(places.inverse, &inverse)?;
+            if places.narrow != 0 {
+                let narrow = collected(inverse.iter().map(|v| *v as f32), "the remainder's inverse")?;
+                stream.send(places.narrow, &narrow)?;
+                stream.wait()?;
+            }
+            stream.wait()?;
+        }
+        Ok(Some((largest, center)))
+    }
+
+    /// The sentence about the first refused pivot; kernels/setup.cu left its value and center in place of its inverse.
+    fn bad_pivot(&self, stream: &Stream, key: u64, a: &StencilView) -> Result<Error> {
+        let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
+        let (i, j) = (node % a.grid.nx, node / a.grid.nx);
+        let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
+        if let Some(at) = self.grids.get((level - 1) / 2) {
+            let (colour, place) = at.place_of(i, j);
+            let entry = 8 * (colour as usize * at.layout.len() + place) as u64;
+            stream.fetch(&mut d, at.k.h + entry)?;
+            stream.fetch(&mut center, at.k.excess + entry)?;
+            stream.wait()?;
+        } else {
+            let last = &self.grids[self.grids.len() - 1];
+            let e = last.embedding.coarse(last.layout.grid);
+            let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
+            let grid = self.rest_grid;
+            let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
+            stream.fetch(&mut d, self.rest.inverse_pivot + 8 * k as u64)?;
+            stream.wait()?;
+            center = d;
+        }
+        if self.short() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
+            return Ok(crate::backend::steps::rrb::lost_pivot(d[0], self.unit, level, i, j));
+        }
+        Ok(crate::backend::steps::rrb::refused_pivot(d[0], center[0], level, i, j))
+    }
+}
+
+impl Level {
+    /// Its tiles are looked at for rows that are the same: a grid that gives each block one of them gains nothing.
+    fn may_be_uniform(&self) -> bool {
+        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
+    }
+
+    /// Colour and place in its plane of a node of the finest grid that lies on this one.
+    fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
+        let e = &self.embedding;
+        place_in(&self.layout, (i - e.x0) / e.step, (j - e.y0) / e.step)
+    }
+}
+
+/// Colour and place in its plane of a node.
+pub fn place_in(l: &Layout, i: usize, j: usize) -> (Colour, usize) {
+    let (ii, jj) = (i + l.shift_x, j + l.shift_y);
+    let colour = match (ii % 2, jj % 2) {
+        (1, 1) => Colour::B2,
+        (0, 1) => Colour::R1,
+        (1, 0) => Colour::R2,
+        _ => Colour::B1,
+    };
+    (colour, (jj / 2 + 1) * l.stride() + l.block + ii / 2)
+}
+
+/// Ringed values, row by row.
+fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
+    for (j, row) in values.chunks_exact_mut(nx).enumerate() {
+        row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);
+    }
+}

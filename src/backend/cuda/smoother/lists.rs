@@ -1,0 +1,459 @@
+//! What a device does in a sweep, as lists: tiles in the order of kernels/block_smoother.cu, faces that they hand each other
+//! across patches, and ghost cells in boxes.
+
+use crate::backend::cuda::launch::{BlockCopy, BlockItem};
+use crate::backend::steps::smoother::{Blocks, colour, colours};
+use crate::error;
+use crate::error::{Error, Result, collected, extend, insert, reserve, zeroed};
+use crate::grid::patches::{Cut, GhostCopy, Patch, PatchList};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Cells of a tile per side.
+pub const TILE: usize = 8;
+/// Bits of an item's shape.
+const STRIDED: u32 = 1 << 24;
+const MASKED: u32 = 1 << 25;
+const PHASE: u32 = 1 << 26;
+/// One whole block of 8^3.
+pub const CUBE: u32 = 0x11_1888;
+/// Bits of an item's `faces`: it counts in `progress`; the number of its first face.
+const ADVANCES: u32 = 1 << 6;
+const FIRST_FACE: u32 = 7;
+
+/// Tiles of a chunk: 32 a stage. Measured best among 64, 128 and 256 with the distances that fit them.
+const CHUNK_TILES: usize = 64;
+/// Items that a device holds at a time, 12 on each of 132 multiprocessors: a stage follows the one before at this distance, so
+/// that it need not wait. What lies between must stay in the L2 cache: with 2048 a sweep takes 3 % longer.
+const IN_FLIGHT: usize = 1600;
+/// Cells of a box of ghost cells, and values of a piece of u, for one block of threads; values of a tile's face.
+const BOX_CELLS: usize = 512;
+pub const SEGMENT: usize = 4096;
+pub const FACE: usize = 64;
+/// In which order the blocks of a sweep are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All at once.
+    Together,
+    /// Colour after colour.
+    Colours { reverse: bool },
+    /// As if one after the other, x fastest: blocks that do not touch at the same time.
+    Lexicographic { reverse: bool },
+}
+
+impl Order {
+    /// Every block is an item.
+    fn is_single(self) -> bool {
+        matches!(self, Self::Lexicographic { .. })
+    }
+}
+
+/// Items of stages that are launched one after the other: blocks of 8^3, and all others.
+pub type Stages = Vec<[Range<usize>; 2]>;
+
+pub fn to_i32(value: usize, what: &str) -> Result<i32> {
+    i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
+}
+
+/// For errors.
+const TILES: &str = "lists of tiles";
+const ITEMS: &str = "lists of blocks";
+const FACES: &str = "lists of faces";
+const COPIES: &str = "the ghost copy plan";
+
+/// Blocks of one tile along one axis.
+#[derive(Clone, Copy, Debug)]
+struct AxisTile {
+    /// First cell, cells of a block, blocks, global index of the first one.
+    cell: usize,
+    length: usize,
+    count: usize,
+    index: i64,
+    /// Number of the first block in the patch.
+    number: usize,
+    /// Tiles touch those of the same slab and of the next one.
+    slab: usize,
+}
+
+/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
+/// or one block each.
+fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
+    let (first, count) = cut.range(patch, axis);
+    let block = cut.block[axis];
+    let most = if single { 1 } else { TILE / block };
+    let tile = |m: usize, count: usize, slab: usize| {
+        let segment = cut.segment(patch, axis, m);
+        AxisTile { cell: segment.start, length: segment.len, count, index: first + m as i64, number: m, slab }
+    };
+    let whole = |m: usize| cut.segment(patch, axis, m).len == block;
+    let mut tiles = Vec::new();
+    if strided && most > 1 {
+        for (slab, begin) in (0..count).step_by(2 * most).enumerate() {
+            let end = count.min(begin + 2 * most);
+            for parity in 0..2 {
+                let mut m = begin + parity;
+                while m < end {
+                    let mut together = 1;
+                    while whole(m) && m + 2 * together < end && whole(m + 2 * together) {
+                        together += 1;
+                    }
+                    error::push(&mut tiles, tile(m, together, slab), TILES)?;
+                    m += 2 * together;
+                }
+            }
+        }
+    } else {
+        let mut m = 0;
+        while m < count {
+            let mut together = 1;
+            while whole(m) && together < most && m + together < count && whole(m + together) {
+                together += 1;
+            }
+            let slab = tiles.len();
+            error::push(&mut tiles, tile(m, together, slab), TILES)?;
+            m += together;
+        }
+    }
+    Ok(tiles)
+}
+
+/// An item before it is in order.
+struct Placed {
+    stage: usize,
+    chunk: usize,
+    /// Items of a stage keep this order.
+    number: usize,
+    item: BlockItem,
+}
+
+/// The items of one sweep over some patches, in order, with the places of `progress` from 0, and the items that advance
+/// each of these.
+pub fn items_of(
+    blocks: &Blocks,
+    range: Range<usize>,
+    (cut, order): (&Cut, Order),
+    faces: &Faces,
+    in_stages: bool,
+) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
+    let colours = colours(&blocks.stencil);
+    let single = order.is_single();
+    let strided = matches!(order, Order::Colours { .. }) && colours == 8;
+    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two that
+    // are moved towards each other, at both ends of a patch, with the one beyond.
+    let weights = match (colours, cut.overlap) {
+        (_, true) => [1, 3, 9],
+        (2, false) => [1, 1, 1],
+        _ => [1, 2, 4],
+    };
+    let mut placed: Vec<Placed> = Vec::new();
+    let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
+    for p in range {
+        let patch = &blocks.list.patches[p];
+        let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
+        let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
+        let number = to_i32(p, "the number of patches")?;
+        let mut slab = usize::MAX;
+        for z in &zs {
+            if z.slab != slab {
+                slab = z.slab;
+                if tiles_in_chunk >= CHUNK_TILES && !single {
+                    (chunk, tiles_in_chunk) = (chunk + 1, 0);
+                }
+            }
+            for y in &ys {
+                for x in &xs {
+                    tiles_in_chunk += 1;
+                    let mut shape = 0;
+                    for (d, t) in [x, y, z].into_iter().enumerate() {
+                        shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
+                    }
+                    let cell = [to_i32(x.cell, "nx")?, to_i32(y.cell, "ny")?, to_i32(z.cell, "nz")?];
+                    let faces = faces.of(p, [x.cell, y.cell, z.cell]);
+                    let mut push = |stage: usize, flags: u32| {
+                        most_stage = most_stage.max(stage);
+                        let item = BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, faces };
+                        let number = placed.len();
+                        error::push(&mut placed, Placed { stage, chunk, number, item }, ITEMS)
+                    };
+                    let first = [x.index, y.index, z.index];
+                    match order {
+                        Order::Together => push(0, 0)?,
+                        Order::Colours { reverse } => {
+                            let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
+                            let own = colour(colours, first);
+                            if strided {
+                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 })?;
+                            } else if x.count * y.count * z.count == 1 {
+                                push(stage_of(own), 0)?;
+                            } else {
+                                for c in 0..2 {
+                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE })?;
+                                }
+                            }
+                        }
+                        Order::Lexicographic { .. } => {
+                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0)?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (stages, chunks) = (most_stage + 1, chunk + 1);
+    if order == (Order::Lexicographic { reverse: true }) {
+        for p in &mut placed {
+            p.stage = most_stage - p.stage;
+        }
+    }
+    if in_stages {
+        // A stable sort would take memory.
+        placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
+        let place =
+            |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
+        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
+        let stages = collected((0..stages).map(ends), ITEMS)?;
+        return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
+    }
+    // Stage s of chunk c is done at the time c + s lag.
+    let in_a_step = placed.len().div_ceil(chunks);
+    let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
+    placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
+    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower ones.
+    // Nobody waits for the last stage.
+    let row = chunks + 2;
+    let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
+    for p in placed.iter().filter(|p| p.stage + 1 < stages) {
+        totals[(2 + p.stage) * row + p.chunk + 1] += 1;
+    }
+    for place in 2 * row..totals.len() {
+        totals[place] += totals[place - row];
+    }
+    totals.copy_within(stages * row.., 0);
+    let mut items = Vec::new();
+    reserve(&mut items, placed.len(), ITEMS)?;
+    for Placed { stage, chunk, mut item, .. } in placed {
+        item.done = to_i32(chunk + 1, "the number of blocks")?;
+        item.faces |= if stage + 1 < stages { ADVANCES } else { 0 };
+        if stage > 0 {
+            item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
+        }
+        items.push(item);
+    }
+    Ok((items, totals, Vec::new()))
+}
+
+/// A box of ghost cells in pieces of at most `BOX_CELLS` cells.
+fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
+    let [nx, ny, nz] = copy.cells.size;
+    let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
+    let x_step = nx.min(BOX_CELLS);
+    let y_step = ny.min(BOX_CELLS / x_step);
+    let z_step = nz.min(BOX_CELLS / (x_step * y_step));
+    for k in (0..nz).step_by(z_step) {
+        for j in (0..ny).step_by(y_step) {
+            for i in (0..nx).step_by(x_step) {
+                let [x, y, z] = copy.cells.lower;
+                let cell = [x + i as i64, y + j as i64, z + k as i64];
+                let size = [x_step.min(nx - i), y_step.min(ny - j), z_step.min(nz - k)];
+                let piece = BlockCopy {
+                    to_patch: to_i32(copy.to, "the number of patches")?,
+                    from_patch: to_i32(copy.from, "the number of patches")?,
+                    to: to.place(cell) as i64,
+                    from: from.place(cell) as i64,
+                    size: size.map(|n| n as i32),
+                    unused: 0,
+                };
+                error::push(out, piece, COPIES)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All ghost cells that patches take from each other, in pieces.
+pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
+    let mut boxes = Vec::new();
+    for copy in &list.copies {
+        pieces(copy, list, &mut boxes)?;
+    }
+    Ok(boxes)
+}
+
+/// A tile of 8^3 cells that touches others of other patches.
+struct Edge {
+    patch: usize,
+    cell: [usize; 3],
+    /// Tile and side beyond: west, east, south, north, bottom, top.
+    beyond: [Option<(usize, usize)>; 6],
+}
+
+/// Faces that tiles of different patches share: a tile writes what the other one reads in the next sweep, so that ghost
+/// cells need not be written and read in between. For stencils of 7 points and cuts without overlap, where blocks are
+/// diagonalized.
+#[derive(Default)]
+pub struct Faces {
+    /// By patch and first cell: what an item says of its faces.
+    words: HashMap<(usize, [usize; 3]), u32>,
+    /// The face beyond, by number.
+    pub partners: Vec<i32>,
+}
+
+impl Faces {
+    /// All of one cut. Tiles fit where the planes between them and their first cells are the same.
+    pub fn new(blocks: &Blocks, cut: &Cut, order: Order) -> Result<Self> {
+        let list = &*blocks.list;
+        if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut edges: Vec<Edge> = Vec::new();
+        let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
+        for (patch, own) in list.patches.iter().enumerate() {
+            let cells = |axis: usize| {
+                let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
+                collected(tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell), TILES)
+            };
+            let (xs, ys, zs) = (cells(0)?, cells(1)?, cells(2)?);
+            for &z in &zs {
+                for &y in &ys {
+                    for &x in &xs {
+                        let cell = [x, y, z];
+                        let mut edge: Option<usize> = None;
+                        for side in 0..6 {
+                            let (axis, high) = (side / 2, side % 2 == 1);
+                            if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
+                                continue;
+                            }
+                            let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
+                            place[axis] += if high { TILE as i64 } else { 0 };
+                            if edge.is_none() {
+                                error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
+                            }
+                            let tile = *edge.get_or_insert(edges.len() - 1);
+                            match open.remove(&(axis, place)) {
+                                Some((other, other_side)) => {
+                                    edges[tile].beyond[side] = Some((other, other_side));
+                                    edges[other].beyond[other_side] = Some((tile, side));
+                                }
+                                None => {
+                                    insert(&mut open, (axis, place), (tile, side), FACES)?;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        // Numbers in the order of the tiles.
+        let mut numbers: Vec<[i32; 6]> = zeroed(edges.len(), FACES)?;
+        let (mut count, mut words) = (0, HashMap::new());
+        for (edge, numbers) in edges.iter().zip(&mut numbers) {
+            let first = count;
+            let mut sides = 0;
+            for side in (0..6).filter(|&side| edge.beyond[side].is_some()) {
+                (sides, numbers[side]) = (sides | 1 << side, count);
+                count += 1;
+            }
+            if count >= 1 << (31 - FIRST_FACE) {
+                return Err(Error::Dimension(format!("too many faces between patches for a device: {count}")));
+            }
+            if sides != 0 {
+                insert(&mut words, (edge.patch, edge.cell), (first as u32) << FIRST_FACE | sides, FACES)?;
+            }
+        }
+        let beyond = edges.iter().flat_map(|edge| edge.beyond.iter().flatten());
+        Ok(Self { words, partners: collected(beyond.map(|&(tile, side)| numbers[tile][side]), FACES)? })
+    }
+
+    fn of(&self, patch: usize, cell: [usize; 3]) -> u32 {
+        self.words.get(&(patch, cell)).copied().unwrap_or(0)
+    }
+
+    /// Ghost cells that tiles do not hand each other, in pieces: first those that a sweep needs, so many of them, then edges
+    /// and corners.
+    pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
+        let (mut needed, mut unread) = (Vec::new(), Vec::new());
+        for copy in &list.copies {
+            let to = &list.patches[copy.to];
+            // Before, in and behind the patch, along each axis.
+            for part in 0..27 {
+                let mut cells = copy.cells;
+                let mut sides = Vec::new();
+                for axis in 0..3 {
+                    let (lower, end) = (cells.lower[axis], cells.lower[axis] + cells.size[axis] as i64);
+                    let (first, last) = (to.lower[axis], to.lower[axis] + to.size[axis] as i64);
+                    let third = part / 3usize.pow(axis as u32) % 3;
+                    let (from, until) = [(lower, first), (first, last), (last, end)][third];
+                    (cells.lower[axis], cells.size[axis]) = (from.max(lower), 0);
+                    cells.size[axis] = (until.min(end) - cells.lower[axis]).max(0) as usize;
+                    if third != 1 {
+                        error::push(&mut sides, 2 * axis + third / 2, FACES)?;
+                    }
+                }
+                if cells.cells() == 0 {
+                    continue;
+                }
+                let copy = GhostCopy { cells, ..*copy };
+                match sides[..] {
+                    [side] => self.unmatched(&copy, list, (cut, order), side, &mut needed)?,
+                    _ => pieces(&copy, list, &mut unread)?,
+                }
+            }
+        }
+        let count = needed.len();
+        extend(&mut needed, unread, COPIES)?;
+        Ok((needed, count))
+    }
+
+    /// Of ghost cells beyond one side, those of tiles without a partner there.
+    fn unmatched(
+        &self,
+        copy: &GhostCopy,
+        list: &PatchList,
+        (cut, order): (&Cut, Order),
+        side: usize,
+        out: &mut Vec<BlockCopy>,
+    ) -> Result<()> {
+        let (to, cells) = (&list.patches[copy.to], &copy.cells);
+        let axis = side / 2;
+        let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
+            let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
+            if d == axis {
+                // The one at the edge.
+                let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
+                tiles.swap(0, at_edge);
+                tiles.truncate(1);
+            }
+            Ok(tiles)
+        };
+        let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
+        let mut left = Vec::new();
+        let mut all = true;
+        for z in &zs {
+            for y in &ys {
+                for x in &xs {
+                    let tile = [x, y, z];
+                    let mut part = *cells;
+                    for d in (0..3).filter(|&d| d != axis) {
+                        let first = to.lower[d] + tile[d].cell as i64;
+                        let lower = first.max(cells.lower[d]);
+                        let end = (first + (tile[d].length * tile[d].count) as i64)
+                            .min(cells.lower[d] + cells.size[d] as i64);
+                        (part.lower[d], part.size[d]) = (lower, (end - lower).max(0) as usize);
+                    }
+                    if part.cells() == 0 {
+                        continue;
+                    }
+                    if self.of(copy.to, tile.map(|t| t.cell)) >> side & 1 == 1 {
+                        all = false;
+                    } else {
+                        error::push(&mut left, part, COPIES)?;
+                    }
+                }
+            }
+        }
+        if all {
+            return pieces(copy, list, out);
+        }
+        left.into_iter().try_for_each(|cells| pieces(&GhostCopy { cells, ..*copy }, list, out))
+    }
+}

@@ -1,0 +1,260 @@
+//! Block relaxation on a CUDA device: kernels/block_smoother.cu has the tiles and the order in which they are done,
+//! `block_lists` the lists of them, `block_data` what stays on the device, `block_run` what a call does.
+
+mod data;
+mod lists;
+mod run;
+
+use super::driver::{Device, Memory, Stream};
+use super::launch;
+use super::launch::{Address, BlockPatch, BlockTables};
+use crate::backend::steps::smoother::{
+    BlockBackend, BlockProgram, Blocks, Inverse, Kept, Method, PatchArrays, Swept, Watcher, Work,
+};
+use crate::error::{Error, Result, collected, extend};
+use crate::grid::block_inverse::Shape;
+use data::{Data, kind_of};
+use lists::TILE;
+use run::Run;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The `cuda` backend of block smoothers.
+pub struct CudaBlocks {
+    // Dropped in this order: what lies on the device before the device.
+    data: Option<Data>,
+    inverses: Vec<Option<Memory>>,
+    /// They are dense: all of them, or none.
+    dense: bool,
+    /// The device has room for the product of many blocks.
+    batches: bool,
+    tables: Memory,
+    own: Stream,
+    second: Stream,
+    caller: Option<(usize, Stream)>,
+    device: Arc<Device>,
+    seconds_transfer: f64,
+}
+
+/// For errors.
+const INVERSE: &str = "a block inverse";
+
+fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * TILE + y - 1) * TILE + x - 1
+}
+
+/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/block_dense.cuh).
+fn packed_place(p: usize, n: usize) -> usize {
+    let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
+    let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
+    row * n + column
+}
+
+fn no_patches() -> Error {
+    Error::Internal("there are no patches".to_owned())
+}
+
+impl CudaBlocks {
+    /// On the device with this ordinal.
+    pub fn new(ordinal: i64) -> Result<Self> {
+        let device = Device::open(ordinal, launch::NAMES)?;
+        let (own, second) = (Stream::new(&device)?, Stream::new(&device)?);
+        let entered = device.enter()?;
+        let bytes = TILE.pow(3) * size_of::<BlockTables>();
+        let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
+        let batches = launch::allow_dense(&device);
+        drop(entered);
+        let inverses = collected((0..TILE.pow(3)).map(|_| None), INVERSE)?;
+        Ok(Self {
+            data: None,
+            inverses,
+            dense: false,
+            batches,
+            tables,
+            own,
+            second,
+            caller: None,
+            device,
+            seconds_transfer: 0.0,
+        })
+    }
+}
+
+/// The caller's stream, or our own.
+macro_rules! stream {
+    ($self:ident) => {
+        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
+    };
+}
+
+impl BlockBackend for CudaBlocks {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.inverses[place_of(shape)].is_some()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        let device = Arc::clone(&self.device);
+        let _entered = device.enter()?;
+        let stream = stream!(self);
+        let n: usize = shape.iter().product();
+        let (values, dense, scaled) = match inverse {
+            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read it.
+            Inverse::Dense(rows) => {
+                let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
+                if shape == [TILE; 3] {
+                    extend(&mut values, (0..n * n).map(|p| rows[packed_place(p, n)]), INVERSE)?;
+                }
+                (values, true, false)
+            }
+            Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
+            Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
+                let scaled = reciprocals.into_iter().chain(before).chain(after);
+                (collected(scaled, INVERSE)?, false, true)
+            }
+        };
+        let memory = Memory::zeroed(&device, stream, 8 * values.len(), INVERSE)?;
+        stream.send(memory.address, &values)?;
+        let at = |part: usize, there: bool| if there { memory.address + (8 * n * part) as u64 } else { 0 };
+        let tables = BlockTables {
+            reciprocals: at(0, !dense),
+            before: at(1, scaled),
+            after: at(2, scaled),
+            dense: at(0, dense),
+            packed: at(n, dense && shape == [TILE; 3]),
+        };
+        let place = place_of(shape);
+        stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
+        stream.wait()?;
+        self.inverses[place] = Some(memory);
+        self.dense = dense;
+        Ok(())
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let previous = self.data.take();
+        self.data = Some(Data::new(stream!(self), blocks, previous)?);
+        Ok(())
+    }
+
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let stream = stream!(self);
+        for cut in work.cuts {
+            data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
+        }
+        if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
+            let list = data.blocks.list.clone();
+            data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.data.as_ref().map(|d| &d.blocks)
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: BlockProgram,
+    ) -> Result<Swept> {
+        let _entered = self.device.clone().enter()?;
+        let streams = [stream!(self), &self.second];
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let on_device = arrays.on_device();
+        let mut run = Run {
+            data,
+            streams,
+            tables: self.tables.address,
+            transforms: !self.dense,
+            batches: self.batches,
+            arrays,
+            on_device,
+            watcher,
+            work,
+            which: 0,
+            done: 0,
+            ahead: 0,
+            uploaded: on_device,
+            downloaded: false,
+            ghosts_copied: false,
+            pending: false,
+            arrived: false,
+            behind: false,
+            seconds_transfer: 0.0,
+            failed: None,
+        };
+        let mut swept = Swept::default();
+        if let Err(error) = run.begin() {
+            run.failed = Some(error);
+        } else {
+            swept = program(&mut run, work);
+        }
+        let (failed, seconds) = (run.failed.take(), run.seconds_transfer);
+        self.seconds_transfer = seconds;
+        // Nothing that was borrowed is used after this, even after an error.
+        let waited = streams[0].wait().and(streams[1].wait());
+        failed.map_or(waited.map(|()| swept), Err)
+    }
+
+    fn bytes(&self) -> usize {
+        self.data.as_ref().map_or(0, |d| d.blocks.list.bytes() + d.rows.len() * size_of::<BlockPatch>())
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn device(&self) -> Option<i32> {
+        Some(self.device.ordinal)
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.tables.bytes
+            + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
+            + self.data.as_ref().map_or(0, Data::bytes)
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        if stream == 0 {
+            self.caller = None;
+        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
+            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
+        }
+        Ok(())
+    }
+
+    fn keep_arrays(&mut self) -> Result<Kept> {
+        let _entered = self.device.clone().enter()?;
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let list = data.blocks.list.clone();
+        let stream = stream!(self);
+        data.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.kept.room.address(), 0, data.kept.room.bytes())?;
+        stream.wait()?;
+        let pointers =
+            |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
+        Ok(Kept { u: pointers(&data.kept.u)?, f: pointers(&data.kept.f)? })
+    }
+
+    fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        let _entered = self.device.clone().enter()?;
+        let stream = stream!(self);
+        let start = Instant::now();
+        for &(to, from, count) in copies.iter().filter(|c| !std::ptr::eq(c.0, c.1)) {
+            stream.copy_values(to as u64, from as u64, count)?;
+        }
+        stream.wait()?;
+        self.seconds_transfer = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}

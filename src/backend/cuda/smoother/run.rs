@@ -1,0 +1,563 @@
+//! One call of the `cuda` backend of block smoothers.
+//!
+//! A sweep is one launch for all patches. In a call of several sweeps of patches that are on the device, tiles at the edge of
+//! a patch hand their faces to those beyond, which read them in the next sweep; ghost cells are exchanged before the first
+//! sweep, and filled by the last one. Patches that live on the host have a copy on the device; where more than one sweep
+//! follows or others need their ghost cells, they come and go in groups: the first sweep of a group runs while the next group
+//! comes, the last one while the group before goes.
+
+use super::data::{Data, kind_of};
+use super::lists::{FACE, to_i32};
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{
+    Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+};
+use crate::backend::steps::smoother::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
+use crate::error::{Error, Result, collected, reserve};
+use crate::grid::patches::{Cut, PatchList};
+use crate::runtime::heap::Counted;
+use std::ops::Range;
+use std::time::Instant;
+
+/// 2 / (b + 1) of three inverse transforms of length 8.
+const WEIGHT: f64 = 8.0 / 729.0;
+
+/// What a sweep reads and writes of `faces`; `keep`: it fills ghost cells.
+#[derive(Clone, Copy, Default)]
+struct Handed {
+    arrived: bool,
+    leaving: bool,
+    keep: bool,
+}
+
+/// One call.
+pub(super) struct Run<'a> {
+    pub(super) data: &'a mut Data,
+    /// The one that all work goes to; another for copies beside it.
+    pub(super) streams: [&'a Stream; 2],
+    pub(super) tables: Address,
+    /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 can be done in stages.
+    pub(super) transforms: bool,
+    pub(super) batches: bool,
+    pub(super) arrays: &'a mut dyn PatchArrays,
+    pub(super) on_device: bool,
+    pub(super) watcher: &'a mut dyn Watcher,
+    pub(super) work: &'a Work,
+    /// Which of the two arrays has the values.
+    pub(super) which: usize,
+    /// Sweeps asked for so far; and of these, done before they were.
+    pub(super) done: usize,
+    pub(super) ahead: usize,
+    /// The device has the values; the caller's host arrays have the result.
+    pub(super) uploaded: bool,
+    pub(super) downloaded: bool,
+    /// The second array has the caller's ghost cells.
+    pub(super) ghosts_copied: bool,
+    /// Ghost cells between patches are to be copied, by the next sweep or before what comes instead.
+    pub(super) pending: bool,
+    /// The sweep before handed its faces over, to the half of `faces` that its number gives.
+    pub(super) arrived: bool,
+    /// The last work on the first stream is one of our kernels: the next one may begin while it ends.
+    pub(super) behind: bool,
+    pub(super) seconds_transfer: f64,
+    pub(super) failed: Option<Error>,
+}
+
+impl Run<'_> {
+    /// Runs `f` unless something failed before.
+    fn attempt<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> T {
+        if self.failed.is_some() {
+            return T::default();
+        }
+        f(self).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            T::default()
+        })
+    }
+
+    fn list(&self) -> Counted<PatchList> {
+        self.data.blocks.list.clone()
+    }
+
+    /// Tells the device where the arrays are.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        let list = self.list();
+        let given = self.arrays.pointers();
+        let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
+        if !self.on_device {
+            if data.staging.u.len() != patches.len() {
+                data.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+            }
+            if !given.r.is_empty() && data.residuals.u.len() != patches.len() {
+                data.residuals.lay_out(stream, patches, false, "residuals")?;
+            }
+        }
+        let mut rows = std::mem::take(&mut data.rows);
+        let mut changed = rows.len() != patches.len();
+        let more = patches.len().saturating_sub(rows.len());
+        reserve(&mut rows, more, "lists of patches")?;
+        rows.resize(patches.len(), BlockPatch::default());
+        for (p, row) in rows.iter_mut().enumerate() {
+            let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
+            let other = data.other.u.get(p).copied().unwrap_or(0);
+            let (u, f, r) = if self.on_device {
+                let f = given.f.get(p).map_or(0, |f| *f as u64);
+                (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
+            } else {
+                let r = if given.r.is_empty() { 0 } else { data.residuals.u[p] };
+                (data.staging.u[p], data.staging.f[p], r)
+            };
+            let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
+            changed |= *row != new;
+            *row = new;
+        }
+        if changed && !rows.is_empty() {
+            stream.send(data.table.address(), &rows)?;
+            stream.wait()?;
+        }
+        data.rows = rows;
+        Ok(())
+    }
+
+    fn all(&self) -> Range<usize> {
+        0..self.data.rows.len()
+    }
+
+    /// Copies patches of the host to the device.
+    fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
+        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        for p in patches {
+            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
+            self.streams[stream].copy_values(row.u[self.which], given.u[p] as u64, patch.ghosted())?;
+            if let (true, Some(f)) = (with_f, given.f.get(p)) {
+                self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
+            }
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The reverse, u only.
+    fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
+        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        for p in patches {
+            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
+            self.streams[stream].copy_values(given.u[p] as u64, row.u[which], patch.ghosted())?;
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Waits for both streams.
+    fn join(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.streams[0].wait()?;
+        self.streams[1].wait()?;
+        if !self.on_device {
+            self.seconds_transfer += start.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+
+    fn ensure_uploaded(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.uploaded, true) {
+            self.upload(self.all(), true, 0)?;
+            self.join()?;
+        }
+        Ok(())
+    }
+
+    /// Ghost cells of the caller's go along when Jacobi changes arrays: once, since nothing writes them in between but
+    /// the caller's function.
+    fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
+        self.copy_values(patches, from, to, true, stream)
+    }
+
+    fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
+        let data = &*self.data;
+        let (first, last) = (data.segments_before[patches.start], data.segments_before[patches.end]);
+        if first == last {
+            return Ok(());
+        }
+        let arguments = BlockCopyArgs {
+            patches: data.table.address(),
+            segments: data.segments.address() + (first * size_of::<BlockSegment>()) as u64,
+            from: from as i32,
+            to: to as i32,
+            ghosts: i32::from(ghosts),
+            count: (last - first) as u32,
+        };
+        launch::copy_patches(self.streams[stream], &arguments)
+    }
+
+    /// One launch of a plan: for the group, or for all patches.
+    fn launch(
+        &mut self,
+        (plan, group): (usize, Option<usize>),
+        (from, to): (usize, usize),
+        handed: Handed,
+        stream: usize,
+    ) -> Result<()> {
+        let data = &mut *self.data;
+        let faces = data.faces.address();
+        let plan = &mut data.plans[plan];
+        let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
+        let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
+        if launch.items.is_empty() {
+            return Ok(());
+        }
+        let next = launch.launches.wrapping_add(1);
+        let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
+        let place = (4 * launch.progress.start) as u64;
+        let mut arguments = RelaxArgs {
+            patches: data.table.address(),
+            items: 0,
+            tables: self.tables,
+            progress: progress + place,
+            totals: totals + place,
+            launches: next,
+            from: from as i32,
+            to: to as i32,
+            own_chunk: i32::from(asynchronous),
+            omega: self.work.omega,
+            legs: data.blocks.stencil.legs,
+            count: 0,
+            eigenvalues: data.eigenvalues,
+            weight: WEIGHT,
+            points: data.blocks.stencil.points as i32,
+            dense: i32::from(!self.transforms),
+            arrived: 0,
+            leaving: 0,
+            partners: plan.partners.address(),
+            keep: i32::from(handed.keep),
+            behind: false,
+            processors: self.streams[stream].device().processors,
+        };
+        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
+        if handed.arrived {
+            arguments.arrived = half(self.done - 1);
+        }
+        if handed.leaving {
+            arguments.leaving = half(self.done);
+        }
+        let behind = &mut self.behind;
+        let chained = stream == 0;
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
+        let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
+        let start = launch.items.start;
+        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs) -> Result<()>| {
+            if range.is_empty() {
+                return Ok(());
+            }
+            arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
+            arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
+            arguments.behind = std::mem::replace(behind, chained) && chained;
+            kernel(stream, &arguments)
+        };
+        if launch.stages.is_empty() {
+            let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
+            run(0..launch.items.len(), kernel)?;
+        }
+        for [cubes, others] in &launch.stages {
+            run(cubes.clone(), launch::relax_dense)?;
+            run(others.clone(), any)?;
+        }
+        launch.launches = next;
+        Ok(())
+    }
+
+    /// One sweep, with the copies of patches that live on the host.
+    fn sweep(&mut self, cut: &Cut) -> Result<()> {
+        let both = self.to_both();
+        self.done += 1;
+        let jacobi = self.work.method == Method::Jacobi;
+        if self.ahead > 0 {
+            self.ahead -= 1;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        let plan = self.plan_of(cut)?;
+        let count = self.data.plans[plan].groups.len();
+        let (first, watched) = (!self.uploaded, self.watcher.watched());
+        let last = self.done == self.work.sweeps && !watched;
+        if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
+            self.ensure_uploaded()?;
+            if jacobi && self.ghosts_wanted() {
+                self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
+            }
+            let last = self.done == self.work.sweeps;
+            let arrived = std::mem::take(&mut self.arrived);
+            if arrived {
+                self.pending = false;
+                let plan = &self.data.plans[plan];
+                self.exchange_boxes(plan.rest.address(), plan.rest_counts[usize::from(last)], both)?;
+            } else {
+                self.exchange_now(both)?;
+            }
+            // The next sweep is one of all patches at once too, and nobody looks at ghost cells before.
+            let next_is_whole =
+                self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
+            let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
+            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
+            self.launch((plan, None), self.ways(jacobi, 0), Handed { arrived, leaving, keep: arrived && last }, 0)?;
+            self.arrived = leaving;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        // Patches that need nothing from each other do all their sweeps while they are there.
+        let alone = first && !watched && !self.watcher.fills() && self.data.copy_count == 0;
+        let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
+        let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
+        let leave = last || alone;
+        self.exchange_now(both)?;
+        let ghosts = jacobi && self.ghosts_wanted();
+        self.join()?;
+        for g in 0..self.data.groups.len() {
+            let (group, stream) = (self.data.groups[g].clone(), g % 2);
+            if first {
+                self.upload(group.clone(), true, stream)?;
+            }
+            if ghosts {
+                self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
+            }
+            for sweep in 0..sweeps {
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), Handed::default(), stream)?;
+            }
+            if leave {
+                let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
+                self.download(group, which, stream)?;
+            }
+        }
+        self.join()?;
+        self.ahead = sweeps - 1;
+        self.which ^= usize::from(jacobi);
+        (self.uploaded, self.downloaded) = (true, leave);
+        Ok(())
+    }
+
+    /// The arrays that the sweep reads and writes, so many sweeps from now.
+    fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
+        let from = if jacobi { self.which ^ (later % 2) } else { self.which };
+        (from, if jacobi { 1 - from } else { from })
+    }
+
+    fn ghosts_wanted(&mut self) -> bool {
+        !std::mem::replace(&mut self.ghosts_copied, true) || self.watcher.fills()
+    }
+
+    fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
+        // Made in `prepare`, and here for options that came another way.
+        let kind = kind_of(!self.transforms, self.batches, cut);
+        self.data.plan(self.streams[0], cut, self.work, kind)
+    }
+
+    fn look(&self) -> LookArgs {
+        let data = &*self.data;
+        LookArgs {
+            patches: data.table.address(),
+            regions: data.regions.address(),
+            which: self.which as i32,
+            sums: data.sums.address(),
+            bad: data.answers.address,
+            legs: data.blocks.stencil.legs,
+            scale: 1.0,
+            count: data.region_count,
+        }
+    }
+
+    fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
+        if self.data.region_count == 0 {
+            return Ok(None);
+        }
+        self.ensure_uploaded()?;
+        let (stream, answers) = (self.streams[0], self.data.answers.address);
+        stream.fill(answers, 0xff, 8)?;
+        launch::inspect_patches(stream, &self.look())?;
+        let mut number = [u64::MAX];
+        stream.fetch(&mut number, answers)?;
+        stream.wait()?;
+        let [number] = number.map(|n| n as usize);
+        if number == usize::MAX {
+            return Ok(None);
+        }
+        let list = self.list();
+        let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
+        let (patch, row) = (&list.patches[p], &self.data.rows[p]);
+        let inside = number - 2 * list.cells_before[p];
+        let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
+        let [nx, ny, _] = patch.size;
+        let cell_at = [cell % nx, cell / nx % ny, cell / nx / ny];
+        let (stride, plane) = patch.strides();
+        let [i, j, k] = cell_at;
+        let address = match name {
+            "u" => row.u[self.which] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
+            _ => row.f + 8 * cell as u64,
+        };
+        let mut value = [0.0f64];
+        stream.fetch(&mut value, address)?;
+        stream.wait()?;
+        Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
+    }
+
+    /// Copies ghost cells that are to be copied.
+    fn exchange_now(&mut self, both: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.pending, false) {
+            return Ok(());
+        }
+        self.exchange_boxes(self.data.copies.address(), self.data.copy_count, both)
+    }
+
+    fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = ExchangeArgs {
+            patches: self.data.table.address(),
+            copies,
+            which: self.which as i32,
+            both: i32::from(both),
+            count,
+            behind: std::mem::replace(&mut self.behind, true),
+        };
+        launch::exchange(self.streams[0], &arguments)
+    }
+
+    /// The last sweep of Jacobi follows: its result has the ghost cells that it saw.
+    fn to_both(&self) -> bool {
+        self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
+    }
+
+    /// Ghost cells of patches that are on the host still.
+    fn exchange_on_host(&mut self) {
+        let list = self.list();
+        let mut part = [0.0; 256];
+        for copy in &list.copies {
+            let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
+            let ([x, y, z], [nx, ny, nz]) = (copy.cells.lower, copy.cells.size);
+            for row in 0..ny * nz {
+                for first in (0..nx).step_by(part.len()) {
+                    let cell = [x + first as i64, y + (row % ny) as i64, z + (row / ny) as i64];
+                    let part = &mut part[..nx.min(first + 256) - first];
+                    part.copy_from_slice(&self.arrays.u(copy.from)[from.place(cell)..][..part.len()]);
+                    self.arrays.u_mut(copy.to)[to.place(cell)..][..part.len()].copy_from_slice(part);
+                }
+            }
+        }
+    }
+}
+
+impl BlockSteps for Run<'_> {
+    fn bad_cell(&mut self) -> Option<BadCell> {
+        self.attempt(Self::find_bad_cell)
+    }
+
+    fn exchange(&mut self) {
+        if self.data.copy_count == 0 || self.ahead > 0 {
+            return;
+        }
+        if !self.uploaded {
+            self.exchange_on_host();
+            return;
+        }
+        self.pending = true;
+        if self.watcher.fills() || self.work.sweeps == self.done {
+            self.attempt(|run| run.exchange_now(run.to_both()));
+        }
+    }
+
+    fn fill(&mut self, sweep: i32) -> bool {
+        if !self.watcher.fills() {
+            return self.failed.is_some();
+        }
+        self.attempt(|run| {
+            run.join()?;
+            // What it starts may come before what we start next.
+            run.behind = false;
+            if run.on_device {
+                let current = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = collected(current, "addresses of patches")?;
+                return Ok(run.watcher.fill(sweep, &current));
+            }
+            if run.uploaded {
+                run.download(run.all(), run.which, 0)?;
+                run.join()?;
+            }
+            let stop = run.watcher.fill(sweep, run.arrays.pointers().u);
+            if run.uploaded {
+                run.upload(run.all(), false, 0)?;
+                run.join()?;
+            }
+            Ok(stop)
+        }) || self.failed.is_some()
+    }
+
+    fn colours(&self) -> usize {
+        colours(&self.data.blocks.stencil)
+    }
+
+    fn jacobi(&mut self, cut: &Cut, _: f64) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn colour(&mut self, _: &Cut, _: f64, _: usize) {
+        self.failed = Some(Error::Internal("a device does all colours in one launch".to_owned()));
+    }
+
+    fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.attempt(|run| run.sweep(cut));
+    }
+
+    fn residual(&mut self, scale: f64) -> f64 {
+        self.attempt(|run| {
+            if run.data.region_count == 0 {
+                return Ok(0.0);
+            }
+            run.ensure_uploaded()?;
+            run.exchange_now(false)?;
+            let (stream, answers) = (run.streams[0], run.data.answers.address);
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() })?;
+            let count = i64::from(run.data.region_count);
+            let norm = answers + 8;
+            launch::norm_patches(stream, &NormArgs { sums: run.data.sums.address(), count, norm })?;
+            let mut value = [0.0f64];
+            stream.fetch(&mut value, norm)?;
+            if !run.on_device {
+                let (list, start) = (run.list(), Instant::now());
+                for (p, r) in run.arrays.pointers().r.iter().enumerate() {
+                    stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())?;
+                }
+                run.seconds_transfer += start.elapsed().as_secs_f64();
+            }
+            stream.wait()?;
+            Ok(value[0])
+        })
+    }
+
+    fn watched(&self) -> bool {
+        self.watcher.watched()
+    }
+
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.failed.is_some() || self.watcher.show(sweep, relative_residual)
+    }
+
+    fn settle(&mut self) {
+        self.attempt(|run| {
+            run.exchange_now(false)?;
+            if run.on_device {
+                if run.which == 1 {
+                    run.copy_values(run.all(), 1, 0, false, 0)?;
+                    run.which = 0;
+                }
+            } else if run.uploaded && !run.downloaded {
+                run.download(run.all(), run.which, 0)?;
+            }
+            run.join()
+        });
+    }
+}

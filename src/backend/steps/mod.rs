@@ -1,0 +1,5 @@
+//! The steps of each family as traits, with provided bodies: the textbook.
+
+pub mod cycle;
+pub mod rrb;
+pub mod smoother;

@@ -1,0 +1,11 @@
+//! What all families run on, without mathematics: threads, memory, sums of fixed shape, loops over lanes, the floating-point
+//! mode.
+
+pub mod heap;
+pub mod lanes;
+pub mod memory;
+pub mod number;
+pub mod reduce;
+pub mod shared;
+pub mod team;
+pub mod traps;

@@ -1,0 +1,96 @@
+//! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
+
+use crate::runtime::number::Real;
+
+/// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
+const LANES: usize = 16;
+
+/// <a, b> in the type of b: lane l sums the products at l, l + 16, ...; lanes are added by halves, the tail last.
+#[inline(always)]
+pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
+    let n = a.len().min(b.len());
+    let (a, b) = (&a[..n], &b[..n]);
+    let product = |x: &A, y: &B| B::narrow(x.wide()) * *y;
+    let mut lanes = [B::default(); LANES];
+    let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let mut tail = B::default();
+    for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
+        tail += product(x, y);
+    }
+    for (x, y) in ca.zip(cb) {
+        for l in 0..LANES {
+            lanes[l] += product(&x[l], &y[l]);
+        }
+    }
+    (add_lanes(&lanes) + tail).wide()
+}
+
+/// Sum of a.
+#[inline(always)]
+pub fn sum<R: Real>(a: &[R]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let tail: f64 = chunks.remainder().iter().map(|v| v.wide()).sum();
+    for x in chunks {
+        for l in 0..LANES {
+            lanes[l] += x[l].wide();
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
+/// Not inlined: its pairs would make the compiler keep lanes in vectors of two. One array for each halving: in place, the
+/// compiler reads across the vectors just written, and waits for them to arrive in memory.
+#[inline(never)]
+fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
+    fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
+        std::array::from_fn(|l| lanes[l] + lanes[l + HALF])
+    }
+    let lanes: [R; 8] = halve(lanes);
+    let lanes: [R; 4] = halve(&lanes);
+    let lanes: [R; 2] = halve(&lanes);
+    lanes[0] + lanes[1]
+}
+
+/// Sum by halves: error growth log n, shape fixed by the length alone.
+pub fn pairwise(a: &[f64]) -> f64 {
+    match a.len() {
+        0..=64 => sum(a),
+        n => {
+            let (low, high) = a.split_at(n / 2);
+            pairwise(low) + pairwise(high)
+        }
+    }
+}
+
+/// max |a|, NaN if any entry is NaN. By bit patterns, whose order is that of the magnitudes with NaN on top.
+#[inline(always)]
+pub fn max_abs(a: &[f64]) -> f64 {
+    const MAGNITUDE: u64 = !(1 << 63);
+    f64::from_bits(a.iter().fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_awkward_lengths() {
+        for n in [0, 1, 2, 7, 8, 9, 64, 65, 1000] {
+            // Whole numbers below 2^53: every order gives the same sum.
+            let a: Vec<f64> = (0..n).map(|k| f64::from(k % 17)).collect();
+            let b: Vec<f64> = (0..n).map(|k| f64::from(k % 5)).collect();
+            let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
+            assert_eq!(dot(&a, &b), expected);
+            assert_eq!(sum(&a), a.iter().sum::<f64>());
+            assert_eq!(pairwise(&a), a.iter().sum::<f64>());
+        }
+    }
+
+    #[test]
+    fn largest_magnitude_keeps_nan() {
+        assert_eq!(max_abs(&[1.0, -3.0, 2.0]), 3.0);
+        assert!(max_abs(&[1.0, f64::NAN, 7.0]).is_nan());
+        assert_eq!(max_abs(&[-f64::INFINITY]), f64::INFINITY);
+    }
+}

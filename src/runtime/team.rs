@@ -1,0 +1,432 @@
+//! A team of threads that run one text together. The calling thread is member 0, so that callbacks happen on
+//! it; the others wait between runs and are neither made nor ended inside one. A general-purpose pool would
+//! take memory to enter, and would keep the caller outside.
+
+use crate::error::{Error, Result, collected, reserve};
+use crate::runtime::heap::Counted;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread was made by a team.
+pub fn is_team_thread() -> bool {
+    IS_MEMBER.get()
+}
+
+/// Cores of this process, asked for once: the answer is read from files, which takes memory that cannot be refused.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Offers this thread's core to others that are ready.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
+/// Polls before a waiting member offers its core to others: about ten microseconds, longer than members differ in a step.
+const POLLS: usize = 400;
+/// How long it goes on polling between such offers before it sleeps: longer than what one member does alone in an iteration
+/// (small grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
+const PATIENCE: Duration = Duration::from_micros(500);
+
+/// The polls of one wait.
+struct Polls {
+    until: Option<Instant>,
+    done: usize,
+    may_spin: bool,
+}
+
+impl Polls {
+    /// Whether to poll again at once.
+    fn again(&mut self) -> bool {
+        if self.may_spin && self.done < POLLS {
+            self.done += 1;
+            std::hint::spin_loop();
+        } else if self.may_spin {
+            give_way();
+            let now = Instant::now();
+            self.may_spin = now < *self.until.get_or_insert(now + PATIENCE);
+        }
+        self.may_spin
+    }
+}
+
+/// One member of a running team.
+#[derive(Clone, Copy)]
+pub struct Me<'a> {
+    /// 0 for the calling thread.
+    pub index: usize,
+    /// Members.
+    pub members: usize,
+    barrier: &'a Barrier,
+}
+
+impl Me<'_> {
+    /// Waits until every member has come here; what any of them wrote before is then visible to all.
+    pub fn barrier(&self) {
+        if self.members > 1 {
+            self.barrier.wait();
+        }
+    }
+
+    /// Tells the members next to this one that it has come to `point` of stage `stage`.
+    pub fn post(&self, point: Point, stage: usize) {
+        self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
+    }
+
+    /// Waits until `member` has come to `point` of stage `stage`; what it wrote before is then visible.
+    pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
+        let post = &self.barrier.posts[member].0[point as usize];
+        let mut polls = self.barrier.polls();
+        while post.load(Ordering::Acquire) < stage {
+            if self.barrier.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            if !polls.again() {
+                give_way();
+            }
+        }
+    }
+
+    /// The part of 0..n that is this member's: contiguous, the same in every step.
+    pub fn share(&self, n: usize) -> std::ops::Range<usize> {
+        share(n, self.index, self.members)
+    }
+}
+
+/// The part of 0..n that is a member's.
+pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> {
+    n * member / members..n * (member + 1) / members
+}
+
+/// Where a member can be in a stage, as far as its neighbours ask.
+#[derive(Clone, Copy)]
+pub enum Point {
+    /// Its first row is done.
+    First = 0,
+    /// Its last row is done.
+    Last = 1,
+}
+
+/// Stages in which a member has come to its points, on a cache line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+struct Posts([AtomicUsize; 2]);
+
+/// Marks a panic that only passes on another member's.
+struct Abandoned;
+
+/// Counts members in; the last one lets all go.
+struct Barrier {
+    members: usize,
+    /// With more members than cores, a spinning one keeps another from working.
+    may_spin: bool,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    broken: AtomicBool,
+    posts: Vec<Posts>,
+    asleep: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Barrier {
+    fn polls(&self) -> Polls {
+        Polls { until: None, done: 0, may_spin: self.may_spin }
+    }
+
+    fn wait(&self) {
+        let round = self.round.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.release(round.wrapping_add(1));
+            return;
+        }
+        let mut polls = self.polls();
+        while self.round.load(Ordering::Acquire) == round {
+            if self.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            if polls.again() {
+                continue;
+            }
+            let guard = lock(&self.asleep);
+            if self.round.load(Ordering::Acquire) == round && !self.broken.load(Ordering::Acquire) {
+                drop(self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn release(&self, round: usize) {
+        // Under the lock, so that nobody falls asleep between seeing the old round and the wake-up.
+        let guard = lock(&self.asleep);
+        self.round.store(round, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+
+    fn break_up(&self) {
+        let guard = lock(&self.asleep);
+        self.broken.store(true, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+}
+
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the members other than 0 run, with its lifetime erased; see [`Team::run`].
+#[derive(Clone, Copy)]
+struct Text(*const (dyn Fn(Me) + Sync));
+
+// SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while members use it.
+unsafe impl Send for Text {}
+
+/// What members wait for between runs.
+struct Order {
+    number: usize,
+    text: Option<Text>,
+    end: bool,
+}
+
+struct Shared {
+    barrier: Barrier,
+    order: Mutex<Order>,
+    given: Condvar,
+    /// Members other than 0 that have not finished the current text.
+    running: AtomicUsize,
+    finished: Condvar,
+    /// First panic of a member other than 0.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Shared {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For errors.
+const THREADS: &str = "a team of threads";
+
+/// The team.
+pub struct Team {
+    shared: Counted<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Team {
+    /// Starts `members` - 1 threads.
+    pub fn new(members: usize) -> Result<Self> {
+        let shared = Shared {
+            barrier: Barrier {
+                members,
+                may_spin: members <= cores(),
+                arrived: AtomicUsize::new(0),
+                round: AtomicUsize::new(0),
+                broken: AtomicBool::new(false),
+                posts: collected((0..members).map(|_| Posts::default()), THREADS)?,
+                asleep: Mutex::new(()),
+                wake: Condvar::new(),
+            },
+            order: Mutex::new(Order { number: 0, text: None, end: false }),
+            given: Condvar::new(),
+            running: AtomicUsize::new(0),
+            finished: Condvar::new(),
+            panic: Mutex::new(None),
+        };
+        let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
+        reserve(&mut team.threads, members, THREADS)?;
+        for index in 1..members {
+            let shared = team.shared.clone();
+            let thread = std::thread::Builder::new()
+                .name(format!("rrbsolver-{index}"))
+                .spawn(move || follow(&shared, index))
+                .map_err(|e| Error::Memory(format!("no memory for thread {index} of {members}: {e}")))?;
+            team.threads.push(thread);
+        }
+        // A thread takes memory as it starts, which must not happen within a solve: wait until all have.
+        team.run(|_| {}, |_| ())?;
+        Ok(team)
+    }
+
+    /// Members, the calling thread included.
+    pub fn members(&self) -> usize {
+        self.shared.barrier.members
+    }
+
+    /// Runs `others` on members 1.. and `own` on the calling thread, and waits for all. A panic of any member
+    /// frees the others from their barriers and ends the run; the team is of no use afterwards.
+    pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
+        let shared = &*self.shared;
+        if shared.barrier.broken.load(Ordering::Acquire) {
+            return Err(Error::Internal("a thread of this handle failed earlier: make a new handle".to_owned()));
+        }
+        let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
+        if me.members > 1 {
+            let text: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
+            // SAFETY: only the lifetime changes. Members use the text only until they have counted themselves
+            // out of `running`, and this function does not return or unwind before that count is zero.
+            let text = Text(unsafe {
+                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
+            });
+            for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
+                post.store(0, Ordering::Relaxed);
+            }
+            shared.running.store(me.members - 1, Ordering::Release);
+            let mut order = shared.order();
+            order.number += 1;
+            order.text = Some(text);
+            drop(order);
+            shared.given.notify_all();
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| own(me)));
+        if result.is_err() {
+            shared.barrier.break_up();
+        }
+        shared.wait_until_finished();
+        match result {
+            Ok(value) if !shared.barrier.broken.load(Ordering::Acquire) => Ok(value),
+            Err(payload) if !payload.is::<Abandoned>() => resume_unwind(payload),
+            _ => Err(shared.failure()),
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.order().end = true;
+        self.shared.given.notify_all();
+        for thread in self.threads.drain(..) {
+            // A member never panics outside of its text, which is caught.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn wait_until_finished(&self) {
+        let mut polls = self.barrier.polls();
+        while self.running.load(Ordering::Acquire) > 0 {
+            if polls.again() {
+                continue;
+            }
+            let order = self.order();
+            if self.running.load(Ordering::Acquire) > 0 {
+                drop(self.finished.wait(order).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn failure(&self) -> Error {
+        let payload = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let text = payload.as_deref().map_or("", |p| {
+            p.downcast_ref::<&str>().copied().or_else(|| p.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
+        });
+        Error::Internal(format!("panic in a thread of the team: {text}"))
+    }
+}
+
+/// What a thread of the team does: orders, one after the other.
+fn follow(shared: &Shared, index: usize) {
+    IS_MEMBER.set(true);
+    crate::runtime::traps::on_own_thread();
+    let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
+    let mut done = 0;
+    loop {
+        let mut order = shared.order();
+        while order.number == done && !order.end {
+            order = shared.given.wait(order).unwrap_or_else(PoisonError::into_inner);
+        }
+        if order.end {
+            return;
+        }
+        done = order.number;
+        let text = order.text;
+        drop(order);
+        if let Some(Text(text)) = text {
+            // SAFETY: `Team::run` keeps the closure alive until this member is counted out below.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*text)(me) }));
+            if let Err(payload) = result {
+                if !payload.is::<Abandoned>() {
+                    *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                }
+                shared.barrier.break_up();
+            }
+        }
+        if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Under the lock, so that member 0 does not fall asleep in between.
+            drop(shared.order());
+            shared.finished.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_meet_at_barriers() {
+        for members in [1, 2, 3, 7] {
+            let mut team = Team::new(members).unwrap();
+            let counters: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
+            let work = |me: Me| {
+                for round in 1..=100 {
+                    counters[me.index].store(round, Ordering::Relaxed);
+                    me.barrier();
+                    assert!(counters.iter().all(|c| c.load(Ordering::Relaxed) == round));
+                    me.barrier();
+                }
+                me.share(10)
+            };
+            for _ in 0..20 {
+                let share = team
+                    .run(
+                        |me| {
+                            work(me);
+                        },
+                        work,
+                    )
+                    .unwrap();
+                assert_eq!(share, 0..10 / members);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_cover_everything_once() {
+        let barrier = Team::new(1).unwrap();
+        for members in 1..9 {
+            for n in 0..30 {
+                let share = |index| Me { index, members, barrier: &barrier.shared.barrier }.share(n);
+                let all: Vec<usize> = (0..members).flat_map(share).collect();
+                assert_eq!(all, (0..n).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_member_frees_the_others() {
+        let mut team = Team::new(3).unwrap();
+        let work = |me: Me| {
+            if me.index == 2 {
+                resume_unwind(Box::new("lost".to_owned()));
+            }
+            me.barrier();
+        };
+        let error = team.run(work, work).unwrap_err();
+        assert_eq!(error, Error::Internal("panic in a thread of the team: lost".to_owned()));
+        assert!(team.run(work, work).is_err());
+    }
+}
