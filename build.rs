@@ -1,4 +1,4 @@
-//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver.rs), and names the shared library.
+//! Compiles kernels/ into one fatbin that the library embeds (src/backend/cuda/driver.rs), and names the shared library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
@@ -63,10 +63,10 @@ fn compile(nvcc: &Path, out: &Path) {
         let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
     }
-    command.arg("kernels/rrb.cu").arg("-o").arg(out);
+    command.arg("kernels/rrb/rrb.cu").arg("-o").arg(out);
     match command.status() {
         Ok(status) if status.success() => {}
-        Ok(status) => panic!("{} ended with {status} on kernels/rrb.cu", nvcc.display()),
+        Ok(status) => panic!("{} ended with {status} on kernels/rrb/rrb.cu", nvcc.display()),
         Err(error) => panic!("{} cannot be run: {error}", nvcc.display()),
     }
 }

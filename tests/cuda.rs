@@ -602,7 +602,7 @@ fn loops_on_larger_grids() {
     loops_of_lengths(420, 350, 1.0, "");
 }
 
-/// A handle expects of a solve what it saw in the last one (kernels/ends.cu): whatever it was, the bits are those of a new handle,
+/// A handle expects of a solve what it saw in the last one (kernels/rrb/ends.cuh): whatever it was, the bits are those of a new handle,
 /// and errors those of any backend.
 fn one_solve_after_another() {
     solves_after_another("precision=f64 cycle=v levels=4");

@@ -335,7 +335,7 @@ impl Record {
             text += &format!("\nBeside all steps: {} ms.\n", digits(1e3 * beside));
         }
         if b.device.is_some() {
-            // kernels/uniform.cu; `RRBSOLVER_CUDA_UNIFORM=off` has all of them read.
+            // kernels/rrb/uniform.cuh; `RRBSOLVER_CUDA_UNIFORM=off` has all of them read.
             text += "\nMB are those of a matrix whose rows all differ; rows that are the same are read once.\n";
         }
         if !b.by_grid.is_empty() {

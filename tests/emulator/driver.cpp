@@ -15,7 +15,7 @@
 #include <chrono>
 #define RRB_EMULATED
 #include "device.h"
-#include "rrb.cu"
+#include "rrb/rrb.cu"
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

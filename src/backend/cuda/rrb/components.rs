@@ -1,4 +1,4 @@
-//! Components of a matrix with coasts, as far as one without singular components needs them (kernels/components.cu).
+//! Components of a matrix with coasts, as far as one without singular components needs them (kernels/rrb/components.cuh).
 
 use super::packed::Source;
 use crate::backend::cuda::driver::{Memory, Stream};

@@ -77,7 +77,7 @@ pub struct Source {
     pub g: Geometry,
     pub m: Matrix,
     pub excess: Address,
-    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/uniform.cu).
+    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/rrb/uniform.cuh).
     pub same: Address,
     pub uniform: Address,
     /// They are those of A still.
@@ -204,7 +204,7 @@ pub struct RemainderPlaces {
     pub natural: Address,
     pub r: Address,
     pub z: Address,
-    /// Of its lines, while they are eliminated: kernels/remainder.cu.
+    /// Of its lines, while they are eliminated: kernels/rrb/remainder.cuh.
     pub own: Address,
     pub left: Address,
     pub right: Address,

@@ -214,7 +214,7 @@ pub struct Programs {
     pub rho_count: usize,
 }
 
-/// Grids in the shared memory of the first cluster: kernels/crew.cu.
+/// Grids in the shared memory of the first cluster: kernels/rrb/cluster.cuh.
 #[derive(Clone, Copy, Default)]
 struct Crew {
     /// The first of them.

@@ -1,5 +1,5 @@
 //! Means over singular components on the device: runs of consecutive nodes of one component and colour, found on the host
-//! at `factorize`, summed and shifted by kernels/projection.cu.
+//! at `factorize`, summed and shifted by kernels/rrb/projection.cuh.
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;

@@ -1,4 +1,4 @@
-//! The factorization on the device (kernels/setup.cu, kernels/remainder.cu), and the first look at the matrix.
+//! The factorization on the device (kernels/rrb/setup.cuh, kernels/rrb/remainder.cuh), and the first look at the matrix.
 
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
@@ -482,7 +482,7 @@ impl Packed {
         Ok(Some((largest, center)))
     }
 
-    /// The sentence about the first refused pivot; kernels/setup.cu left its value and center in place of its inverse.
+    /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its inverse.
     fn bad_pivot(&self, stream: &Stream, key: u64, a: &StencilView) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % a.grid.nx, node / a.grid.nx);

@@ -1,7 +1,7 @@
 //! The steps of RRB-PCG on the device, and the loop that runs there by itself.
 //!
 //! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded into a graph whose
-//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/common.cuh, `turn` and
+//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/rrb/scalars.cuh, `turn` and
 //! `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is read when the
 //! loop ends or pauses.
 
@@ -101,7 +101,7 @@ pub struct Expected {
 }
 
 /// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the next would else
-/// be begun with anew each time that it passes a power of two. (So in kernels/ends.cu.)
+/// be begun with anew each time that it passes a power of two. (So in kernels/rrb/ends.cuh.)
 const NEAR_SCALE: f64 = 256.0;
 
 /// What a start from the caller's arrays has found.

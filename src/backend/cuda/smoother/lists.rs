@@ -1,4 +1,4 @@
-//! What a device does in a sweep, as lists: tiles in the order of kernels/block_smoother.cu, faces that they hand each other
+//! What a device does in a sweep, as lists: tiles in the order of kernels/smoother/smoother.cu, faces that they hand each other
 //! across patches, and ghost cells in boxes.
 
 use crate::backend::cuda::launch::{BlockCopy, BlockItem};

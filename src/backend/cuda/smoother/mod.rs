@@ -1,4 +1,4 @@
-//! Block relaxation on a CUDA device: kernels/block_smoother.cu has the tiles and the order in which they are done,
+//! Block relaxation on a CUDA device: kernels/smoother/smoother.cu has the tiles and the order in which they are done,
 //! `block_lists` the lists of them, `block_data` what stays on the device, `block_run` what a call does.
 
 mod data;
@@ -43,7 +43,7 @@ fn place_of([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
-/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/block_dense.cuh).
+/// Place in the rows of a dense inverse of 8^3 blocks of its packed value number p (kernels/smoother/dense.cuh).
 fn packed_place(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
     let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);

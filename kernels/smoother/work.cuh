@@ -1,4 +1,4 @@
-// What a launch of block relaxation is given (kernels/block_smoother.cu has the layout and the order), and how its items wait
+// What a launch of block relaxation is given (kernels/smoother/smoother.cu has the layout and the order), and how its items wait
 // for each other.
 namespace blocks {
 

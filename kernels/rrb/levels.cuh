@@ -11,7 +11,10 @@
 // memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and the next grid,
 // the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16 couplings less 4 with an
 // edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 // Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be swept again each time
 // that a loop which is over goes round. That is known once the first tile's values are on their way, not before, so that it costs no time.

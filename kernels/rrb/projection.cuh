@@ -1,6 +1,9 @@
 // Means over singular components: sums over runs of consecutive nodes of one component and colour, one warp a run, then
 // added component by component, one block each, in a fixed order.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 struct Run {
     int32_t colour, row, start, len, component;

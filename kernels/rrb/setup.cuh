@@ -1,7 +1,10 @@
 // The factorization (report 16-06, section 2.2; docs/method.md, excess form), colour by colour: the formulas of
 // src/backend/cpu/rrb/setup/mod.rs. One launch a step; a step writes each value from one thread and reads what no thread of it
-// writes. Launch: common.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
-#include "common.cuh"
+// writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 // Grids whose remains are looked at for weak couplings.
 constexpr int MOST_LEFT = 16;
@@ -17,13 +20,13 @@ struct Findings {
     uint64_t first_outward;  // as `not_finite`
     uint64_t excess;      // coupled rows with a row sum that counts
     uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
-    uint64_t components, regular_components;  // of two nodes or more: kernels/components.cu
+    uint64_t components, regular_components;  // of two nodes or more: kernels/rrb/components.cuh
     uint64_t remainder_inverse, remainder_pivot;  // largest value of the remainder's inverse, largest of its pivots, bits
-    uint64_t uniform[MOST_LEFT];   // of each grid, tiles where all rows are the same: kernels/uniform.cu
+    uint64_t uniform[MOST_LEFT];   // of each grid, tiles where all rows are the same: kernels/rrb/uniform.cuh
     uint64_t coupling[MOST_LEFT];  // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
 };
 
-#include "uniform.cu"
+#include "uniform.cuh"
 
 struct Matrix {
     double *center;   // 4 planes

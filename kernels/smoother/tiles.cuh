@@ -1,5 +1,5 @@
 // Items of the relaxation, a tile of at most 8 x 8 x 8 cells by 64 threads each: one block of 8^3 (`relax_cube`), smaller blocks that
-// fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared memory: kernels/block_smoother.cu.
+// fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared memory: kernels/smoother/smoother.cu.
 namespace blocks {
 
 __device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }

@@ -1,10 +1,13 @@
 // The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
-// and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/steps.cu). Bytes per point: 56 at
+// and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes per point: 56 at
 // the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x. And what the host
 // would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
-// UNIFORM: of matrices with uniform tiles (common.cuh); `m` is where the couplings of a place are.
+// UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
 
 struct EndArgs {
     Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes

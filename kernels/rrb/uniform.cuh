@@ -3,7 +3,10 @@
 // to the bit, so is it. On a grid a number comes from rows of the grid's matrix at most three places away, couplings that the
 // next grid has from at most four. So a look at A is enough; each grid then takes it from the one before.
 #pragma once
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 __device__ inline int patches(int extent) { return (extent + PATCH - 1) / PATCH; }
 __device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PATCH * patches(g.cx) + i / PATCH; }

@@ -3,9 +3,12 @@
 // components implementation for GPUs, HPDC 2018): the smaller root wins, by compare-and-swap; paths are shortened on the
 // way, at nodes that are roots no more and that nobody else hooks. Tiles first, each in shared memory, then the
 // couplings across their edges (O. Stava, B. Benes, Connected component labeling in CUDA, GPU Computing Gems, 2011). Who hooks
-// whom is another from run to run; the counts are not. Launch: common.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than
+// whom is another from run to run; the counts are not. Launch: storage.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than
 // half of that again.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 struct ComponentArgs {
     Geometry g;

@@ -13,7 +13,10 @@
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 where Q is P).
 //
 // Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and five for Z.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 constexpr int MOST_REMAINDER = 992;
 // Nodes of a line at most. A warp has a row, a lane a value of it.

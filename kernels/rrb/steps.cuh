@@ -1,7 +1,10 @@
 // The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to S1
 // and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i, j), and no
 // kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 struct InspectArgs {
     const double *input, *output;  // output may be null

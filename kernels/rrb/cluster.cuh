@@ -1,13 +1,16 @@
 // Small grids in the shared memory of a cluster. The blocks of the first cluster, its crew, have the rows of each such grid
 // among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and the values of a neighbouring
 // block's nearest rows are written there too (distributed shared memory) by who computes them. The steps are those of
-// levels.cu. The remainder is multiplied by the other blocks, which have its rows at hand; its vectors go by slots that hold
+// levels.cuh. The remainder is multiplied by the other blocks, which have its rows at hand; its vectors go by slots that hold
 // a value and the number of the visit, so that neither side waits for more than the values.
 //
 // Rows: block b of the crew has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the next grid
 // first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the next block's.
 #pragma once
-#include "common.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
 
 // Grids at most that one kernel goes over.
 constexpr int MOST_GRIDS = 10;

@@ -3,9 +3,12 @@
 // nobody, may do x += alpha p of the iteration before meanwhile. Where a device has clusters, the blocks of the first one do
 // the steps on grids that have as many tiles at most, and meet by the barrier of the cluster; the others come to the next step
 // of all, which for the remainder means that they have its rows at hand. Grids that have a place for each of its threads are
-// in its shared memory then (crew.cu).
-#include "common.cuh"
-#include "crew.cu"
+// in its shared memory then (cluster.cuh).
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
+#include "storage.cuh"
+#include "cluster.cuh"
 
 template <class F> struct CycleArgs {
     const Op *ops;          // those to do

@@ -35,10 +35,11 @@
 // Faces between patches are read from one set and written to the other, each value by one thread.
 // The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by relaxed loads and
 // stores of eight bytes.
-#include "block_work.cuh"
-#include "block_transforms.cuh"
-#include "block_tiles.cuh"
-#include "block_dense.cuh"
+#include "../common/device.cuh"
+#include "work.cuh"
+#include "transforms.cuh"
+#include "tiles.cuh"
+#include "dense.cuh"
 
 namespace blocks {
 

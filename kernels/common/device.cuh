@@ -1,0 +1,128 @@
+// What kernels of all families share: loads and stores with a cache policy, sums of fixed shape, blocks that share work.
+#pragma once
+#ifndef RRB_EMULATED
+#include <cuda_runtime.h>
+#endif
+#include <cstddef>
+#include <cstdint>
+
+// A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
+template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
+
+// A value that a pass reads or writes once, when ONCE is set: its line is the first that the L2 cache gives up. Reads of `fixed_once`
+// need not keep their place among writes, as those of `fixed`.
+#if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
+__device__ inline uint64_t given_up_first() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    return policy;
+}
+template <bool ONCE> __device__ inline double fixed_once(const double &v) {
+    if (!ONCE) return fixed(v);
+    double r;
+    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
+    return r;
+}
+template <bool ONCE> __device__ inline double read_once(const double &v) {
+    if (!ONCE) return v;
+    double r;
+    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    return r;
+}
+template <bool ONCE> __device__ inline void write_once(double &to, double v) {
+    if (!ONCE) to = v;
+    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(given_up_first()) : "memory");
+}
+#else
+template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
+template <bool> __device__ inline double read_once(const double &v) { return v; }
+template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
+#endif
+
+// A line is on its way to the L2 cache.
+__device__ inline void prefetch(const void *place) {
+#ifndef RRB_EMULATED
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
+#endif
+}
+
+// Sum over the block of THREADS threads: by halves in a warp, warps in order. The same on every thread.
+__device__ inline double block_sum(double v) {
+    __shared__ double warps[32];
+    const int t = threadIdx.x + blockDim.x * threadIdx.y;
+    const int count = (blockDim.x * blockDim.y + 31) / 32;
+    for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    __syncthreads();
+    if (t % 32 == 0) warps[t / 32] = v;
+    __syncthreads();
+    double sum = 0.0;
+    for (int k = 0; k < count; ++k) sum += warps[k];
+    return sum;
+}
+
+// The blocks of a launch that do some of its work: those from `first` to `end`.
+struct Team {
+    int first, end;
+    __device__ int place() const { return int(blockIdx.x) - first; }
+    __device__ int size() const { return end - first; }
+    __device__ bool is_mine() const { return unsigned(place()) < unsigned(size()); }
+};
+__device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
+
+__device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
+
+// Says whether this block is the last of the launch to come here: then all that the others wrote can be read. Which block
+// it is changes from run to run; what it does with fixed arrays does not.
+__device__ inline bool last_block(unsigned *ticket) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (thread_of_block() == 0) last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
+// Sum of this thread's places of an array, in order; eight loads at once.
+__device__ inline double part_of(const double *values, int count) {
+    const int step = blockDim.x * blockDim.y;
+    double sum = 0.0;
+    for (int first = thread_of_block(); first < count; first += 8 * step) {
+        double v[8];
+#pragma unroll
+        for (int u = 0; u < 8; ++u) v[u] = first + u * step < count ? __ldcg(values + first + u * step) : 0.0;
+#pragma unroll
+        for (int u = 0; u < 8; ++u) sum += v[u];
+    }
+    return sum;
+}
+
+// Sum of an array by one block.
+__device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
+
+// Order of magnitudes by their bits, NaN on top.
+__device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
+
+__device__ inline void atomic_max(uint64_t *place, uint64_t v) {
+    if (v) atomicMax(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+}
+__device__ inline void atomic_min(uint64_t *place, uint64_t v) {
+    atomicMin(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+}
+
+__device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff0000000000000ull; }
+
+__device__ inline double sum4(double a, double b, double c, double d) { return (a + b) + (c + d); }
+__device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
+
+// n / d of small numbers, in fewer steps than a division.
+__device__ inline int quotient(int n, int d) {
+#ifdef RRB_EMULATED
+    return n / d;
+#else
+    int q = int(__fdividef(float(n), float(d)));
+    if (q * d > n) --q;
+    else if ((q + 1) * d <= n) ++q;
+    return q;
+#endif
+}

@@ -1,0 +1,142 @@
+// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov.rs.
+#pragma once
+#include "../common/device.cuh"
+
+// How the loop of PCG stands; numbers as in src/backend/cuda/rrb/steps.rs.
+enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
+
+// Entries of the ring of iterations; the loop pauses when it is full.
+constexpr int RING = 1024;
+
+struct Step {
+    double norm, alpha, beta;
+};
+
+// The scalars of a solve, on the device. The host, or rrb_set_out, writes the first part before the loop.
+struct Standing {
+    double per_unit;          // short formats keep M / unit
+    double threshold;
+    double vanishing;         // residuals of at most this 2-norm may have squares that vanish
+    int64_t iteration;
+    int64_t max_iter;
+    int64_t pause_at;
+    int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
+    int32_t preconditioned;   // the tested norm
+    int32_t code;
+    double rho, sigma, alpha, beta, norm2, norm;
+    int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
+    int32_t ring_used;
+    int32_t parity;           // which of the two r of b1 is current; from here on they only read
+    double sum;               // of the last dot product
+    int64_t direction;        // which of the two p is current, and alpha that of
+    int64_t waits;            // the step of x along it is done with that along the next p
+    int64_t behind;           // so x lacks the step along the other p
+    double alpha_before;      // whose alpha this is
+    double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
+    uint64_t largest, largest_guess;
+    uint64_t not_finite;      // complement of the first place; 0: none
+    unsigned ticket;
+    unsigned unused;
+};
+struct Scalars : Standing {
+    Step ring[RING];
+};
+
+// What a turn and the end of an iteration change, at once: field by field, each write would make the next read wait. By the first
+// threads of a block.
+__device__ inline void copy_standing(Standing &to, const Standing &from) {
+    const int t = threadIdx.x + blockDim.x * threadIdx.y;
+    if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t))) reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
+}
+
+// What a kernel does with its sums.
+// CONFIRM: as START, after a loop that does not go on.
+enum Turn { NOTHING, START, LOOP, CONFIRM };
+
+// From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
+// src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
+__device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, int how) {
+    if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
+    s.norm2 = norm2;
+    if (how != LOOP) {
+        s.rho = rho;
+        return;
+    }
+    s.iteration += 1;
+    if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
+    s.norm = sqrt(s.preconditioned ? rho : norm2);
+    if (ring) {
+        Step &step = ring[s.ring_used];
+        step.norm = s.norm;
+        step.alpha = s.alpha;
+        step.beta = s.beta;
+    }
+    s.ring_used += 1;
+    s.sum = rho;
+    if (s.preconditioned && !(rho >= 0.0 && is_finite(rho))) s.code = RHO_NEGATIVE;
+    else if (s.met || s.norm <= s.threshold) s.code = MET;
+    else if (s.iteration >= s.max_iter) s.code = MAX_ITER;
+    else if (rho <= 0.0 && sqrt(norm2) <= s.vanishing) s.code = SPENT;
+    else if (!(rho > 0.0 && is_finite(rho))) s.code = RHO_BAD;
+    else {
+        s.beta = rho / s.rho;
+        s.rho = rho;
+    }
+}
+
+// The end of the way up, by one thread: <p, A p> is known. `pairs`: x may take two steps at once, every other iteration; not in one
+// that is the last before the host looks, or may be.
+__device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool pairs = false) {
+    s.sigma = sigma;
+    s.direction = s.parity;
+    s.behind = how == LOOP && s.waits;
+    s.alpha_before = s.alpha;
+    if (how == LOOP) {
+        if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
+        else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
+        else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        if (s.code != RUNNING) s.done = 1;
+    } else {
+        s.beta = 0.0;
+    }
+    s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter && s.iteration + 1 < s.pause_at;
+    s.alpha = s.rho / sigma;
+}
+
+// The end of the way down: what makes <r, M^-1 r> and <r, r>.
+struct TurnArgs {
+    Scalars *scalars;
+    const double *rho_partial, *norm_partial;
+    int rho_count, norm_count;
+    int how;
+};
+
+// By one block, when the parts are there; or by all, each for itself.
+__device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
+    if (a.how == LOOP && s.done) return;
+    double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
+    rho = block_sum(rho);
+    norm2 = block_sum(norm2);
+    if (thread_of_block() == 0) {
+        // The way down of the loop has written the other r of b1.
+        if (a.how == LOOP) s.parity ^= 1;
+        turn(s, ring, rho * s.per_unit, norm2, a.how);
+    }
+}
+
+__device__ inline void turn_of(const TurnArgs &a) {
+    __shared__ Standing now;
+    copy_standing(now, *a.scalars);
+    __syncthreads();
+    turn_of(a, now, a.scalars->ring);
+    __syncthreads();
+    copy_standing(*a.scalars, now);
+}
+
+// By one block, once the parts of <r, r> are there: whether the turn will end the loop. The small grids are left out then.
+__device__ inline void foresee(const TurnArgs &a) {
+    Standing &s = *a.scalars;
+    if (a.how == LOOP && s.done) return;
+    const double norm2 = sum_of(a.norm_partial, a.norm_count);
+    if (thread_of_block() == 0) s.met = a.how == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
+}

@@ -1,0 +1,252 @@
+// The r1/r2/b1/b2 storage on a device: geometry, formats, couplings of a colour, loops over the nodes.
+//
+// Storage (src/grid/layout.rs): a colour of a grid is a plane of (cy + 2) rows of `stride` values; entry (I, J) lies at
+// (J + 1) * stride + block + I. Everything outside of the nodes is zero and stays zero, so that no kernel asks for an
+// edge. Planes of one array lie one after the other, in the order of the enumerations below.
+//
+//     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...       i' = i + shift_x = 2 I or 2 I + 1
+//     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
+//
+// Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks over
+// tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the finest grid and
+// 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
+#pragma once
+#include "../common/device.cuh"
+
+// A warp reads 256 consecutive bytes of a row; eight rows share what they read of the rows between them.
+constexpr int TILE_X = 32;
+constexpr int TILE_Y = 8;
+constexpr int THREADS = TILE_X * TILE_Y;
+// Places across and down, for which a byte says whether their rows of the matrix are the same (kernels/uniform.cu).
+constexpr int PATCH = 8;
+// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all at
+// once (RESIDENT), so that none waits for a second turn.
+constexpr int MOST_BLOCKS = 528;
+constexpr int RESIDENT = 4;
+// A tile of a sweep with the row and column of b1 beyond it, and a thread for each value of it.
+constexpr int HALO = (TILE_X + 1) * (TILE_Y + 1);
+constexpr int SWEEP_THREADS = (HALO + 31) / 32 * 32;
+enum Colour { R1, R2, B1, B2 };
+enum Straight { W, E, S, N };
+enum Diagonal { SW, SE, NW, NE };
+// Planes of couplings at distance two.
+enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
+
+struct Geometry {
+    int nx, ny;
+    int cx, cy;
+    int shift_x, shift_y;
+    int stride, block;
+    int64_t plane;
+    // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by colour. Null
+    // where they are few.
+    const uint8_t *uniform;
+
+    __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
+    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which stays at hand.
+    __device__ int64_t rows_at(int i, int j) const {
+        if (!uniform || !uniform[j / TILE_Y * ((cx + TILE_X - 1) / TILE_X) + i / TILE_X]) return at(i, j);
+        return at(i / TILE_X * TILE_X, j / TILE_Y * TILE_Y);
+    }
+};
+
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The short
+// ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
+struct Double {
+    using Stored = double;
+    using Real = double;
+    static __device__ double read(const double &v) { return fixed(v); }
+    static __device__ double widen(double v) { return v; }
+};
+struct Single {
+    using Stored = float;
+    using Real = float;
+    static __device__ float read(const float &v) { return fixed(v); }
+    static __device__ float widen(float v) { return v; }
+};
+// The upper half of a float.
+struct Brain {
+    struct Stored {
+        uint16_t bits;
+    };
+    using Real = float;
+    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
+    static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
+};
+
+// One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
+// nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
+struct Grid {
+    Geometry g;
+    double *h;        // 1 / d of r1, r2, b1; beyond the first grid and of b2, 1 / center of what the grid leaves
+    double *s;        // straight couplings
+    double *d;        // diagonal couplings between black nodes, after the odd level
+    double *excess;   // row sums; of eliminated nodes excess / d
+    double *corners;  // diagonal couplings between red nodes, kept with r1
+    double *far;      // couplings at distance two, after the odd level
+    // What sweeps read, in short formats; null with double precision, where they read the above.
+    float *short_h;
+    void *short_s, *short_d;
+    // Where a cycle recurses, the matrix before the levels change it, in the format of M: 4 planes each.
+    void *kept_excess, *kept_corners, *kept_black;
+};
+
+// Where the kept values of a grid go and come from: the four colours of the next grid, or of the remainder's vectors. What
+// lies beside the nodes there is zero, so that `get` asks for no edge.
+template <class Real> struct Kept {
+    Geometry g;
+    Real *to;
+    const Real *from;
+    int nx, ny;
+
+    __device__ int at(int i, int j) const {
+        const int ii = i + g.shift_x, jj = j + g.shift_y;
+        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+        return colour * int(g.plane) + ((jj >> 1) + 1) * g.stride + g.block + (ii >> 1);
+    }
+    __device__ void put(int i, int j, Real value) const {
+        if (i < nx && j < ny) to[at(i, j)] = value;
+    }
+    __device__ Real get(int i, int j) const { return from[at(i, j)]; }
+};
+
+// One grid as sweeps and cycles work on it.
+template <class F> struct Level {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    Geometry g;
+    const Real *h;                          // 1 / d of r1, r2, b1, and of b2 where ALONE is said of the grid
+    const Stored *s, *d;                    // couplings, as in Grid
+    Real *z;                                // right-hand side on the way down, solution on the way up
+    Real *y;                                // b1 on the way down
+    const Stored *excess, *corners, *black; // where a cycle recurses: its matrix, in excess form
+    Real *r, *direction, *q, *u;            // and the vectors of the iteration
+    Kept<Real> kept;
+};
+
+// b - (center v_0 + sum of a_j v_j), from differences (sums, for positive couplings), as src/backend/residual.rs has it.
+template <int N> __device__ inline double residual_of_row(double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
+    double excess = center, lost = 0.0, flow = 0.0;
+    for (int j = 0; j < N; ++j) {
+        const double to = -fabs(a[j]), sum = excess + to, added = sum - excess;
+        lost += (excess - (sum - added)) + (to - added);
+        excess = sum;
+        flow += a[j] * (v[j] + copysign(1.0, a[j]) * v_0);
+    }
+    return b - (excess * v_0 + (lost * v_0 + flow));
+}
+
+// The passes of an iteration go over their tiles in turns forwards and backwards, each beginning with what the one before it
+// has left in the L2 cache.
+enum Way { FORWARDS, BACKWARDS };
+
+// The same by blocks: the last one of a block's tiles, from which it goes back; -1: it has none.
+__device__ inline int last_tile(int tiles, Team team) {
+    const int place = team.is_mine() ? team.place() : tiles;
+    return place < tiles ? place + quotient(tiles - 1 - place, team.size()) * team.size() : -1;
+}
+
+// Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since whoever waits for it tile
+// by tile takes longer. Those beyond count as others.
+struct UniformTiles {
+    static constexpr int MOST = 512;
+    const uint8_t *of;
+    __device__ bool operator[](int k) const { return k < MOST && of[k]; }
+};
+struct NoUniformTiles {
+    __device__ bool operator[](int) const { return false; }
+};
+
+template <bool UNIFORM, class IsUniform> __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
+    if constexpr (UNIFORM) {
+        __shared__ uint8_t known[UniformTiles::MOST];
+        const int threads = blockDim.x * blockDim.y;
+        for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads) known[k] = is_uniform(first + k * step);
+        __syncthreads();
+        return UniformTiles{known};
+    } else {
+        return NoUniformTiles{};
+    }
+}
+
+// Calls f(I, J) for the compute area, by the first THREADS threads of each block.
+template <Way WAY = FORWARDS, class F>
+__device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks()) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
+    for (int k = team.is_mine() ? team.place() : tiles; k < tiles; k += team.size()) {
+        const int tile = WAY == FORWARDS ? k : tiles - 1 - k, row = quotient(tile, across);
+        const int i = (tile - row * across) * TILE_X + ti, j = row * TILE_Y + tj;
+        if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
+    }
+}
+
+__device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {
+    const int64_t p = k.g.plane, n = k.g.stride;
+    const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
+    return (r2[E * p + c - 1] * v2[c - 1] + r2[W * p + c] * v2[c]) + (r1[N * p + c - n] * v1[c - n] + r1[S * p + c] * v1[c]);
+}
+
+__device__ inline double straight_b2(const Grid &k, const double *v, int64_t c) {
+    const int64_t p = k.g.plane, n = k.g.stride;
+    const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
+    return (r1[E * p + c] * v1[c] + r1[W * p + c + 1] * v1[c + 1]) + (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
+}
+
+__device__ inline double straight_r1(const Grid &k, const double *v, int64_t c) {
+    const int64_t p = k.g.plane, n = k.g.stride;
+    const double *a = k.s, *v1 = v + B1 * p, *v2 = v + B2 * p;
+    return (a[W * p + c] * v2[c - 1] + a[E * p + c] * v2[c]) + (a[S * p + c] * v1[c] + a[N * p + c] * v1[c + n]);
+}
+
+__device__ inline double straight_r2(const Grid &k, const double *v, int64_t c) {
+    const int64_t p = k.g.plane, n = k.g.stride;
+    const double *a = k.s + 4 * p, *v1 = v + B1 * p, *v2 = v + B2 * p;
+    return (a[W * p + c] * v1[c] + a[E * p + c] * v1[c + 1]) + (a[S * p + c] * v2[c - n] + a[N * p + c] * v2[c]);
+}
+
+// Couplings of a colour to its straight neighbours, as they are stored.
+template <class T> __device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = s, *r2 = s + 4 * p;
+    switch (colour) {
+    case R1: for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c]; break;
+    case R2: for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c]; break;
+    case B1: a[0] = r2[E * p + c - 1]; a[1] = r2[W * p + c]; a[2] = r1[N * p + c - n]; a[3] = r1[S * p + c]; break;
+    default: a[0] = r1[E * p + c]; a[1] = r1[W * p + c + 1]; a[2] = r2[N * p + c]; a[3] = r2[S * p + c + n]; break;
+    }
+}
+
+// To its diagonal ones. `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
+template <class T> __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T a[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    switch (colour) {
+    case R1: case B1: for (int k = 0; k < 4; ++k) a[k] = of[k * p + c]; break;
+    case R2: a[0] = of[NE * p + c - n]; a[1] = of[NW * p + c - n + 1]; a[2] = of[SE * p + c]; a[3] = of[SW * p + c + 1]; break;
+    default: a[0] = of[NE * p + c]; a[1] = of[NW * p + c + 1]; a[2] = of[SE * p + c + n]; a[3] = of[SW * p + c + n + 1]; break;
+    }
+}
+
+// v at the straight neighbours of a colour, in the order of its couplings.
+template <class T> __device__ inline void straight_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    switch (colour) {
+    case R1: w[0] = b2[-1]; w[1] = b2[0]; w[2] = b1[0]; w[3] = b1[n]; break;
+    case R2: w[0] = b1[0]; w[1] = b1[1]; w[2] = b2[-n]; w[3] = b2[0]; break;
+    case B1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r1[-n]; w[3] = r1[0]; break;
+    default: w[0] = r1[0]; w[1] = r1[1]; w[2] = r2[0]; w[3] = r2[n]; break;
+    }
+}
+
+// And at the diagonal ones.
+template <class T> __device__ inline void diagonal_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+    const int64_t p = g.plane, n = g.stride;
+    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    switch (colour) {
+    case R1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r2[n - 1]; w[3] = r2[n]; break;
+    case R2: w[0] = r1[-n]; w[1] = r1[1 - n]; w[2] = r1[0]; w[3] = r1[1]; break;
+    case B1: w[0] = b2[-n - 1]; w[1] = b2[-n]; w[2] = b2[-1]; w[3] = b2[0]; break;
+    default: w[0] = b1[0]; w[1] = b1[1]; w[2] = b1[n]; w[3] = b1[n + 1]; break;
+    }
+}
