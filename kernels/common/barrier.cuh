@@ -2,11 +2,11 @@
 #pragma once
 #include "device.cuh"
 
-// Where the blocks of a launch meet: counts of one launch, zero before and after it.
-struct Meeting {
+// Counts of a barrier of all blocks of a launch; zero before and after it.
+struct BarrierCounts {
     unsigned arrived;
-    unsigned visit;   // of the remainder by a crew, from the first launch on
-    unsigned summed;  // blocks whose parts of a turn are there
+    unsigned epoch;   // products with the inverse of the remainder by a cluster, from the first launch on
+    unsigned summed;  // blocks whose parts of the sums are there
 };
 
 #ifdef RRB_EMULATED
@@ -27,7 +27,7 @@ __device__ inline unsigned look(const unsigned *place) {
 #endif
 
 // All `count` blocks come here before any goes on.
-__device__ inline void meet(Meeting *m, unsigned &phase, unsigned count) {
+__device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
     if (thread_of_block() == 0) {
@@ -38,7 +38,7 @@ __device__ inline void meet(Meeting *m, unsigned &phase, unsigned count) {
 }
 
 // The blocks of a cluster, all of which come here before any goes on, in a third of the time.
-__device__ inline void meet_crew() {
+__device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");
 #else
@@ -46,22 +46,22 @@ __device__ inline void meet_crew() {
 #endif
 }
 
-// This block's parts of turn number `turns` are there. The last block waits for those of all.
-__device__ inline void bring_parts(Meeting *m, unsigned turns, unsigned count) {
+// This block's parts of scalar update number `updates` are there. The last block waits for those of all.
+__device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->summed);
-        while (blockIdx.x == count - 1 && look(&m->summed) < count * turns) {}
+        while (blockIdx.x == count - 1 && look(&m->summed) < count * updates) {}
     }
     __syncthreads();
 }
 
 // The last thing a block does: nobody waits any more when all have come.
-__device__ inline void leave(Meeting *m, unsigned phase, unsigned visit, unsigned count) {
+__device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {
         m->arrived = 0;
         m->summed = 0;
-        m->visit = visit;
+        m->epoch = epoch;
     }
 }

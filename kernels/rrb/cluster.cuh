@@ -1,10 +1,10 @@
-// Small grids in the shared memory of a cluster. The blocks of the first cluster, its crew, have the rows of each such grid
+// Small grids in the shared memory of a cluster. The blocks of the first cluster have the rows of each such grid
 // among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and the values of a neighbouring
 // block's nearest rows are written there too (distributed shared memory) by who computes them. The steps are those of
-// levels.cuh. The remainder is multiplied by the other blocks, which have its rows at hand; its vectors go by slots that hold
-// a value and the number of the visit, so that neither side waits for more than the values.
+// levels.cuh. The remainder is multiplied by the other blocks, which have its rows in registers; its vectors go by slots that hold
+// a value and its epoch, so that neither side waits for more than the values.
 //
-// Rows: block b of the crew has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the next grid
+// Rows: block b of the cluster has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the next grid
 // first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the next block's.
 #pragma once
 #include "../common/barrier.cuh"
@@ -14,29 +14,29 @@
 
 // Grids at most that one kernel goes over.
 constexpr int MOST_GRIDS = 10;
-// Blocks of a crew at most, and threads of kernels that have one.
-constexpr int MOST_CREW = 16;
-constexpr int CREW_THREADS = 512;
+// Blocks of a cluster at most, and threads of kernels that have one.
+constexpr int MOST_CLUSTER_BLOCKS = 16;
+constexpr int CLUSTER_THREADS = 512;
 
 #ifdef RRB_EMULATED
-alignas(16) static unsigned char crew_memory[16];  // no crews there
+alignas(16) static unsigned char cluster_memory[16];  // no clusters there
 #else
-extern __shared__ __align__(16) unsigned char crew_memory[];
+extern __shared__ __align__(16) unsigned char cluster_memory[];
 #endif
 
-// A value and the number of the visit that it belongs to, in words that are written as one.
+// A value and the epoch that it belongs to, in words that are written as one.
 template <class Real> struct Slot;
 #ifdef RRB_EMULATED
 template <class Real> struct Slot {
     Real value;
-    unsigned visit;
+    unsigned epoch;
     __device__ void put(Real v, unsigned now) {
         value = v;
-        visit = now;
+        epoch = now;
     }
     __device__ bool get(unsigned now, Real &v) const {
         v = value;
-        return visit == now;
+        return epoch == now;
     }
 };
 #else
@@ -46,10 +46,10 @@ template <> struct Slot<float> {
         asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" : : "l"(this), "r"(__float_as_uint(v)), "r"(now) : "memory");
     }
     __device__ bool get(unsigned now, float &v) const {
-        unsigned bits, visit;
-        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(bits), "=r"(visit) : "l"(this) : "memory");
+        unsigned bits, epoch;
+        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(bits), "=r"(epoch) : "l"(this) : "memory");
         v = __uint_as_float(bits);
-        return visit == now;
+        return epoch == now;
     }
 };
 template <> struct Slot<double> {
@@ -58,7 +58,7 @@ template <> struct Slot<double> {
         const unsigned low = __double2loint(v), high = __double2hiint(v);
         asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};" : : "l"(this), "r"(low), "r"(now), "r"(high) : "memory");
     }
-    // Either half has the number of its visit.
+    // Either half has its epoch.
     __device__ bool get(unsigned now, double &v) const {
         unsigned low, first, high, second;
         asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(low), "=r"(first), "=r"(high), "=r"(second) : "l"(this) : "memory");
@@ -71,7 +71,7 @@ template <> struct Slot<double> {
 // Where this block's shared memory lies in that of another block of the cluster, in bytes from here.
 __device__ inline unsigned way_to(int block) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const unsigned here = unsigned(__cvta_generic_to_shared(crew_memory));
+    const unsigned here = unsigned(__cvta_generic_to_shared(cluster_memory));
     unsigned there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     return there - here;
@@ -91,9 +91,9 @@ template <class T> __device__ inline void put_there(T *place, unsigned way, T v)
 
 // Where a grid lies in shared memory, the same in all blocks: planes have a row before those of the block and one after them,
 // and a column on either side.
-struct CrewPlace {
+struct ClusterGrid {
     int offset, plane;
-    int first[MOST_CREW + 1];
+    int first[MOST_CLUSTER_BLOCKS + 1];
 };
 
 // What this block has of a grid. Entry (I, J) lies at (J - first + 1) * stride + 1 + I.
@@ -135,19 +135,19 @@ __device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x +
 
 template <class F> struct CycleArgs;
 
-template <class F> struct Crew {
+template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const CrewPlace *places;  // of the grids from a.crew_base on
+    const ClusterGrid *places;  // of the grids from a.cluster_base on
     int block, members;       // members: blocks that have rows
     int w;                    // where b1 values of a step go
 
     __device__ bool mine() const { return block < members; }
-    __device__ Real *step() const { return reinterpret_cast<Real *>(crew_memory + w); }
+    __device__ Real *step() const { return reinterpret_cast<Real *>(cluster_memory + w); }
 
     __device__ Window<F> window(int grid) const {
-        const CrewPlace &at = places[grid - a.crew_base];
+        const ClusterGrid &at = places[grid - a.cluster_base];
         const Level<F> &level = a.grids[grid - a.base];
         Window<F> k;
         k.cx = columns_of(level.g);
@@ -158,7 +158,7 @@ template <class F> struct Crew {
         k.rows = at.first[block + 1] - k.first;
         k.rows_before = block > 0 ? k.first - at.first[block - 1] : 0;
         k.rows_after = block + 1 < members ? at.first[block + 2] - at.first[block + 1] : 0;
-        Real *real = reinterpret_cast<Real *>(crew_memory + at.offset);
+        Real *real = reinterpret_cast<Real *>(cluster_memory + at.offset);
         const int p = at.plane;
         k.h = real;
         k.z = real + 3 * p;
@@ -180,20 +180,20 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Places of all grids, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it (Crew::of).
-template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
+// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it (Cluster::of).
+template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
-    __shared__ CrewPlace places[MOST_GRIDS];
+    __shared__ ClusterGrid places[MOST_GRIDS];
     __shared__ int end;
-    const int t = thread_of_block(), threads = blockDim.x, count = a.last + 1 - a.crew_base;
+    const int t = thread_of_block(), threads = blockDim.x, count = a.last + 1 - a.cluster_base;
     const int members = min(a.members, a.team());
-    Crew<F> crew{a, places, int(blockIdx.x), members, 0};
-    if (!crew.mine()) return crew;
+    Cluster<F> cluster{a, places, int(blockIdx.x), members, 0};
+    if (!cluster.mine()) return cluster;
     if (t <= members) {
         int first = 0;
         for (int q = 0; q < count; ++q) {
-            const Geometry &g = a.grids[a.crew_base + q - a.base].g;
+            const Geometry &g = a.grids[a.cluster_base + q - a.base].g;
             first = q == 0 ? t * g.cy / members : (first + g.shift_y) / 2;
             places[q].first[t] = t == members ? g.cy : first;
         }
@@ -202,7 +202,7 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
     if (t == 0) {
         int at = 0, largest = 0;
         for (int q = 0; q < count; ++q) {
-            const Level<F> &level = a.grids[a.crew_base + q - a.base];
+            const Level<F> &level = a.grids[a.cluster_base + q - a.base];
             int rows = 0;
             for (int b = 0; b < members; ++b) rows = max(rows, places[q].first[b + 1] - places[q].first[b]);
             const int plane = (rows + 2) * (columns_of(level.g) + 2);
@@ -215,10 +215,10 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
         end = at;
     }
     __syncthreads();
-    crew.w = end;
+    cluster.w = end;
     for (int q = 0; q < count; ++q) {
-        const Level<F> &level = a.grids[a.crew_base + q - a.base];
-        const Window<F> k = crew.window(a.crew_base + q);
+        const Level<F> &level = a.grids[a.cluster_base + q - a.base];
+        const Window<F> k = cluster.window(a.cluster_base + q);
         const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
         for (int e = t; e < size; e += threads) {
             const int c = k.in_grid(level.g, e);
@@ -230,7 +230,7 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
             for (int u = 0; u < 3; ++u) k.h[u * p + e] = h[u];
             for (int u = 0; u < 12; ++u) k.s[u * p + e] = s[u];
             for (int u = 0; u < 5; ++u) k.z[u * p + e] = 0;
-            crew.step()[e] = 0;
+            cluster.step()[e] = 0;
             if (!level.r) continue;
             for (int u = 0; u < 4; ++u) {
                 s[u] = raw(level.excess[u * from + c]);
@@ -242,23 +242,23 @@ template <class F> __device__ inline Crew<F> board(const CycleArgs<F> &a) {
         }
     }
     __syncthreads();
-    return crew;
+    return cluster;
 }
 
 // The same; nobody writes to a block that is not ready.
-template <class F> __device__ inline Crew<F> come_aboard(const CycleArgs<F> &a) {
-    const Crew<F> crew = board(a);
-    if (a.members > 0 && int(blockIdx.x) < a.crew) meet_crew();
-    return crew;
+template <class F> __device__ inline Cluster<F> join_cluster(const CycleArgs<F> &a) {
+    const Cluster<F> cluster = lay_out_cluster(a);
+    if (a.members > 0 && int(blockIdx.x) < a.cluster) cluster_barrier();
+    return cluster;
 }
 
-// z of the first grid of the crew, which steps on the grid before it have written.
-template <class F> __device__ inline void enter(const Crew<F> &crew) {
-    const Level<F> &level = crew.a.grids[crew.a.crew_base - crew.a.base];
-    const Window<F> k = crew.window(crew.a.crew_base);
+// z of the first grid of the cluster, which steps on the grid before it have written.
+template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
+    const Level<F> &level = cluster.a.grids[cluster.a.cluster_base - cluster.a.base];
+    const Window<F> k = cluster.window(cluster.a.cluster_base);
     const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
 #pragma unroll 2
-    for (int e = thread_of_block(); e < size; e += CREW_THREADS) {
+    for (int e = thread_of_block(); e < size; e += CLUSTER_THREADS) {
         const int c = k.in_grid(level.g, e);
         typename F::Real z[4];
         for (int u = 0; u < 4; ++u) z[u] = __ldcg(level.z + (u * from + c));
@@ -268,13 +268,13 @@ template <class F> __device__ inline void enter(const Crew<F> &crew) {
 }
 
 // As `descend`.
-template <class F> __device__ inline double descend_in_crew(const Crew<F> &crew, const Op &op, unsigned visit) {
+template <class F> __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
-    const CycleArgs<F> &a = crew.a;
-    const Window<F> k = crew.window(op.grid);
+    const CycleArgs<F> &a = cluster.a;
+    const Window<F> k = cluster.window(op.grid);
     const int p = k.plane, n = k.stride, t = thread_of_block();
     const int row = quotient(t, k.cx), i = t - row * k.cx, c = (row + 1) * n + 1 + i;
-    Real *w = crew.step() + c;
+    Real *w = cluster.step() + c;
     double rho = 0.0;
     Real kept = 0;
     if (row <= k.rows) {
@@ -301,7 +301,7 @@ template <class F> __device__ inline double descend_in_crew(const Crew<F> &crew,
     }
     const Kept<Real> &to = a.grids[op.grid - a.base].kept;
     const bool last = op.grid == a.last;
-    const Window<F> next = crew.window(last ? op.grid : op.grid + 1);
+    const Window<F> next = cluster.window(last ? op.grid : op.grid + 1);
     const int j = k.first + row, ii = i + to.g.shift_x, jj = j + to.g.shift_y;
     const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
     __syncthreads();
@@ -310,25 +310,25 @@ template <class F> __device__ inline double descend_in_crew(const Crew<F> &crew,
         const Real out = kept - ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
                                  (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
         if (last) {
-            static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, visit);
+            static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, epoch);
         } else {
             const int there = (jj >> 1) - next.first + 1;
-            next.template put<1>(next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, crew.block);
+            next.template put<1>(next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, cluster.block);
         }
     }
     return rho;
 }
 
 // As `ascend`.
-template <class F> __device__ inline double ascend_in_crew(const Crew<F> &crew, const Op &op, unsigned visit) {
+template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
-    const CycleArgs<F> &a = crew.a;
-    const Window<F> k = crew.window(op.grid);
+    const CycleArgs<F> &a = cluster.a;
+    const Window<F> k = cluster.window(op.grid);
     const Level<F> &level = a.grids[op.grid - a.base];
     const int p = k.plane, n = k.stride, t = thread_of_block();
     const int row = quotient(t, k.cx), i = t - row * k.cx, j = k.first + row, c = (row + 1) * n + 1 + i;
     const Kept<Real> &from = level.kept;
-    Real *w = crew.step() + c;
+    Real *w = cluster.step() + c;
     // Southwest, south, west, here.
     Real known[4] = {0, 0, 0, 0};
     Real left1 = 0, left2 = 0;
@@ -343,11 +343,11 @@ template <class F> __device__ inline double ascend_in_crew(const Crew<F> &crew, 
             do {
                 all = true;
                 for (int u = 0; u < 4; ++u) {
-                    if (is[u]) all &= slots[at[u]].get(visit, known[u]);
+                    if (is[u]) all &= slots[at[u]].get(epoch, known[u]);
                 }
             } while (!all);
         } else {
-            const Window<F> next = crew.window(op.grid + 1);
+            const Window<F> next = cluster.window(op.grid + 1);
             const int x = i + from.g.shift_x, y = j + from.g.shift_y;
             const auto get = [&](int ii, int jj) {
                 const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
@@ -386,25 +386,25 @@ template <class F> __device__ inline double ascend_in_crew(const Crew<F> &crew, 
             }
         }
         if (!(op.flags & TAKE)) {
-            k.template put<4>(k.direction + c, row + 1, v, crew.block);
+            k.template put<4>(k.direction + c, row + 1, v, cluster.block);
             return rho;
         }
     }
-    if (op.grid == a.crew_base) {
+    if (op.grid == a.cluster_base) {
         for (int colour = 0; colour < 4; ++colour) {
             k.z[colour * p + c] = v[colour];
             level.z[colour * int(level.g.plane) + (j + 1) * level.g.stride + level.g.block + i] = v[colour];
         }
     } else {
-        k.template put<4>(k.z + c, row + 1, v, crew.block);
+        k.template put<4>(k.z + c, row + 1, v, cluster.block);
     }
     return rho;
 }
 
 // As `multiply_inner`, `direct_inner` and `advance_inner`.
-template <class F> __device__ inline void iterate_in_crew(const Crew<F> &crew, const Op &op) {
+template <class F> __device__ inline void iterate_in_cluster(const Cluster<F> &cluster, const Op &op) {
     using Real = typename F::Real;
-    const Window<F> k = crew.window(op.grid);
+    const Window<F> k = cluster.window(op.grid);
     const int p = k.plane, t = thread_of_block();
     const int row = quotient(t, k.cx), c = (row + 1) * k.stride + 1 + t - row * k.cx;
     if (row >= k.rows) return;
@@ -415,7 +415,7 @@ template <class F> __device__ inline void iterate_in_crew(const Crew<F> &crew, c
             r[colour] = k.z[colour * p + c];
             if (op.flags & WITH_BETA) r[colour] += Real(op.beta) * k.direction[colour * p + c];
         }
-        k.template put<4>(k.direction + c, row + 1, r, crew.block);
+        k.template put<4>(k.direction + c, row + 1, r, cluster.block);
         return;
     }
     if (op.kind == MULTIPLY_INNER) {
@@ -435,5 +435,5 @@ template <class F> __device__ inline void iterate_in_crew(const Crew<F> &crew, c
         r[colour] = k.r[colour * p + c] - alpha * q[colour];
         k.r[colour * p + c] = r[colour];
     }
-    k.template put<4>(k.z + c, row + 1, r, crew.block);
+    k.template put<4>(k.z + c, row + 1, r, cluster.block);
 }

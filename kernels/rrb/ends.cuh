@@ -133,7 +133,7 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     double sum = 0.0, whole = 0.0;
     const int all = across * down - int(blockIdx.x), step = gridDim.x;
     const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += step, ++turn) {
+    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         __syncthreads();
         const auto keep = [&](Red &red, int e, double center, double b, double near, double x) {
@@ -163,7 +163,7 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
             look(R2, i + 1, j, b_r2, x_r2);
             look(R1, i, j + 1, b_r1, x_r1);
             look(B2, i + 1, j + 1, b2, x2);
-            const int64_t m = uniform[turn] ? g.at(I0, J0) : c;
+            const int64_t m = uniform[nth] ? g.at(I0, J0) : c;
             const double *center = a.center + m;
             v[3] = fixed(to_r1[S * p + m]);
             v[4] = fixed(to_r1[E * p + m]);
@@ -286,7 +286,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     uint64_t largest = 0;
     const int all = across * down - int(blockIdx.x), step = gridDim.x;
     const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += step, ++turn) {
+    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
@@ -296,7 +296,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         Red r1{}, r2{};
         // All reads of this place before it waits for those of others.
         if (own) {
-            const int64_t m = uniform[turn] ? g.at(I0, J0) : c;
+            const int64_t m = uniform[nth] ? g.at(I0, J0) : c;
             b_b1 = scaled(a, i, j);
             b_b2 = scaled(a, i + 1, j + 1);
             center_b1 = fixed(a.center[B1 * p + m]);
@@ -323,7 +323,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             Red beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
                 const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
-                beside = red(first ? R1 : R2, g.at(I, J), uniform[turn] ? g.at(I0, J0) : g.at(I, J), of);
+                beside = red(first ? R1 : R2, g.at(I, J), uniform[nth] ? g.at(I0, J0) : g.at(I, J), of);
             }
             const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
             (first ? red1 : red2)[to] = beside.x;

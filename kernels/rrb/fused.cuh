@@ -68,7 +68,7 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
     const bool update = a.how == LOOP, over = update && s.done;
     const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
-    // The loop's turn flips the parity after this kernel.
+    // The loop's scalar update flips the parity after this kernel.
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
     double *out1 = a.v.r_b1[parity ^ 1];
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
@@ -125,9 +125,9 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
     const int last = last_tile(across * down, all_blocks()), step = gridDim.x;
     const auto uniform = uniform_big_tiles<UNIFORM>(g, last, -step, (last + step) / step, rows);
-    for (int tile = last, turn = 0; tile >= 0; tile -= step, ++turn) {
+    for (int tile = last, nth = 0; tile >= 0; tile -= step, ++nth) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + ti;
-        const int64_t all = uniform[turn] ? g.at(i - ti, row * rows) : -1;
+        const int64_t all = uniform[nth] ? g.at(i - ti, row * rows) : -1;
         for (int j = (row + 1) * rows - TILE_Y + tj; j >= row * rows; j -= TILE_Y) {
             const bool inside = i < g.cx && j < g.cy;
             Place v;
@@ -232,9 +232,9 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     double sigma = 0.0;
     const int left = across * down - int(blockIdx.x);
     const auto known = uniform_big_tiles<UNIFORM>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
-    for (int tile = blockIdx.x, turn = 0; tile < across * down; tile += gridDim.x, ++turn) {
+    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += gridDim.x, ++nth) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * rows;
-        const bool uniform = known[turn];
+        const bool uniform = known[nth];
         const int64_t all = g.at(i0, j0);
         const auto one = [&](int di, int dj, bool own) {
             const int i = i0 + di, j = j0 + dj;
@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_firs
 // PAIR: first the step along the p before.
 template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
-    // The turn may be under way: what it changes is not read here.
+    // The scalar update may run meanwhile: what it changes is not read here.
     const Scalars &s = *a.scalars;
     const double alpha = s.alpha, alpha_before = PAIR ? s.alpha_before : 0.0;
     const int64_t current = s.direction;

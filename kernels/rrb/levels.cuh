@@ -28,13 +28,13 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(const 
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     const int first = team.is_mine() ? team.place() : across * down, count = (across * down - first + team.size() - 1) / team.size();
     const auto uniform = uniform_tiles<UNIFORM>(first, team.size(), count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = first, turn = 0; tile < across * down; tile += team.size(), ++turn) {
+    for (int tile = first, nth = 0; tile < across * down; tile += team.size(), ++nth) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y && !over;
         const int c = (j + 1) * n + g.block + i;
         Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
         if (inside) {
-            const int m = uniform[turn] ? c - dj * n - di : c;
+            const int m = uniform[nth] ? c - dj * n - di : c;
             const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + m, *h2 = k.h + (R2 * p + m);
             const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
             const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1], in2_north = z2[n];
@@ -128,7 +128,7 @@ template <bool UNIFORM = false, class F> __device__ inline double ascend(const L
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     const int last = last_tile(across * down, team), count = (last + team.size()) / team.size();
     const auto uniform = uniform_tiles<UNIFORM>(last, -team.size(), count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = last, turn = 0; tile >= 0; tile -= team.size(), ++turn) {
+    for (int tile = last, nth = 0; tile >= 0; tile -= team.size(), ++nth) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
         const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
         const int c = (j + 1) * n + g.block + i;
@@ -138,7 +138,7 @@ template <bool UNIFORM = false, class F> __device__ inline double ascend(const L
             for (int colour = 0; colour < 4; ++colour) had[colour] = before(k, op, colour * p + c);
         }
         if (inside) {
-            const int m = uniform[turn] ? c - dj * n - di : c;
+            const int m = uniform[nth] ? c - dj * n - di : c;
             const Real *z = k.z + c, *h = k.h + m;
             const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
             const Real southwest = k.kept.get(i - 1, j - 1), south = k.kept.get(i, j - 1), west = k.kept.get(i - 1, j);
@@ -265,31 +265,31 @@ template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
     double *partial;  // of rho
-    TurnArgs turn;    // when the last part of rho is there; `how` may say nothing
-    int beside;       // 1: block 0 leaves the grid to the others; down it foresees the end of the loop, up it takes the turn
+    ScalarArgs scalar;    // when the last part of rho is there; `how` may say nothing
+    int beside;       // 1: block 0 leaves the grid to the others; down it checks ahead whether the loop ends, up it updates the scalars
 };
 
 // The end of a step that has a part of rho.
 template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, const Op &op, double rho) {
-    if (!(op.flags & RHO) || a.turn.how == NOTHING) return;
+    if (!(op.flags & RHO) || a.scalar.how == NOTHING) return;
     rho = block_sum(rho);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = rho;
-    if ((op.flags & TURN) && last_block(&a.turn.scalars->ticket)) turn_of(a.turn);
+    if ((op.flags & UPDATE) && last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
 
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (a.beside && blockIdx.x == 0 && a.turn.how != NOTHING) foresee(a.turn);
-    part_of_rho(a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && a.turn.scalars->done));
+    if (a.beside && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
+    part_of_rho(a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && a.scalar.scalars->done));
 }
 
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0) {
-        if (a.turn.how != NOTHING) turn_of(a.turn);
+        if (a.scalar.how != NOTHING) update_scalars(a.scalar);
         return;
     }
-    part_of_rho(a, op, ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.turn.how == LOOP && (a.turn.scalars->done || a.turn.scalars->met)));
+    part_of_rho(a, op, ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met)));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {

@@ -8,7 +8,7 @@ enum Flag {
     KEEP = 1,        // down: r = right-hand side
     KEEP_TOO = 2,    // down: and q
     RHO = 4,         // a part of <r, M^-1 r>
-    TURN = 8,        // the last such part
+    UPDATE = 8,        // the last such part
     DIRECTED = 16,   // up, or as a step: d = z, with WITH_BETA + beta d
     WITH_BETA = 32,
     FIRST_STEP = 64, // u = alpha d, else u + alpha d
@@ -17,11 +17,11 @@ enum Flag {
     GO_ON = 512,     // product, step: r -= alpha q, z = r
     ADVANCED = 1024, // up: u as above
     // In a kernel of several steps (cycle.cu):
-    CREW = 2048,        // the blocks of the first cluster alone do it
-    CREW_MEETS = 4096,  // and they alone meet after it
-    UNMET = 8192,       // no meeting after it: the step that follows has one
+    CLUSTER_ONLY = 2048,        // the blocks of the first cluster alone do it
+    CLUSTER_BARRIER = 4096,  // and a barrier of them alone follows
+    NO_BARRIER = 8192,       // no barrier after it: the step that follows has one
     PART = 16384,       // the last part of rho of this kernel
-    IN_CREW = 65536,    // in the shared memory of the crew (crew.cu)
+    IN_CLUSTER = 65536,    // in the shared memory of the cluster (cluster.cu)
     ENTERS = 131072,    // the first such step: z is in device memory
     ALONE = 262144,     // down: z of b2 by its pivot, its couplings are left out
 };

@@ -285,17 +285,17 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 template <class Real, class Stored = Real> struct RemainderArgs {
     Rest<Real, Stored> rest;
     double *partial;  // r' z, a value a block
-    TurnArgs turn;    // to the way up, unless `how` says nothing
+    ScalarArgs scalar;    // to the way up, unless `how` says nothing
 };
 
-// z = M^-1 r of the remainder; then the turn from the way down to the way up.
+// z = M^-1 r of the remainder; then the scalar update between the way down and the way up.
 template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
-    if (a.turn.how == LOOP && a.turn.scalars->done) return;
+    if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
     double product = multiply_remainder(a.rest, all_blocks(), [] {});
-    if (a.turn.how == NOTHING) return;
+    if (a.scalar.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
-    if (last_block(&a.turn.scalars->ticket)) turn_of(a.turn);
+    if (last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }

@@ -24,7 +24,7 @@ struct Standing {
     int32_t preconditioned;   // the tested norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t met;              // the test of this iteration is met: the way down has found it, and its turn will say so
+    int64_t met;              // the test of this iteration is met: the way down has found it, and the scalar update will say so
     int32_t ring_used;
     int32_t parity;           // which of the two r of b1 is current; from here on they only read
     double sum;               // of the last dot product
@@ -42,20 +42,20 @@ struct Scalars : Standing {
     Step ring[RING];
 };
 
-// What a turn and the end of an iteration change, at once: field by field, each write would make the next read wait. By the first
+// What a scalar update and the end of an iteration change, at once: field by field, each write would make the next read wait. By the first
 // threads of a block.
 __device__ inline void copy_standing(Standing &to, const Standing &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t))) reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
-// What a kernel does with its sums.
+// What a kernel does with its sums, by the stage of the solve.
 // CONFIRM: as START, after a loop that does not go on.
-enum Turn { NOTHING, START, LOOP, CONFIRM };
+enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
 // src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
-__device__ inline void turn(Standing &s, Step *ring, double rho, double norm2, int how) {
+__device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
@@ -104,7 +104,7 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool
 }
 
 // The end of the way down: what makes <r, M^-1 r> and <r, r>.
-struct TurnArgs {
+struct ScalarArgs {
     Scalars *scalars;
     const double *rho_partial, *norm_partial;
     int rho_count, norm_count;
@@ -112,7 +112,7 @@ struct TurnArgs {
 };
 
 // By one block, when the parts are there; or by all, each for itself.
-__device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
+__device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ring) {
     if (a.how == LOOP && s.done) return;
     double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
@@ -120,21 +120,21 @@ __device__ inline void turn_of(const TurnArgs &a, Standing &s, Step *ring) {
     if (thread_of_block() == 0) {
         // The way down of the loop has written the other r of b1.
         if (a.how == LOOP) s.parity ^= 1;
-        turn(s, ring, rho * s.per_unit, norm2, a.how);
+        update(s, ring, rho * s.per_unit, norm2, a.how);
     }
 }
 
-__device__ inline void turn_of(const TurnArgs &a) {
+__device__ inline void update_scalars(const ScalarArgs &a) {
     __shared__ Standing now;
     copy_standing(now, *a.scalars);
     __syncthreads();
-    turn_of(a, now, a.scalars->ring);
+    update_scalars(a, now, a.scalars->ring);
     __syncthreads();
     copy_standing(*a.scalars, now);
 }
 
-// By one block, once the parts of <r, r> are there: whether the turn will end the loop. The small grids are left out then.
-__device__ inline void foresee(const TurnArgs &a) {
+// By one block, once the parts of <r, r> are there: whether the convergence check will end the loop. The small grids are left out then.
+__device__ inline void check_ahead(const ScalarArgs &a) {
     Standing &s = *a.scalars;
     if (a.how == LOOP && s.done) return;
     const double norm2 = sum_of(a.norm_partial, a.norm_count);

@@ -118,9 +118,9 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how;                // NOTHING: to `to`; else the turn with rho = <a, b>
+    int how;                // NOTHING: to `to`; else the scalar update with rho = <a, b>
     double *to;
-    double factor;          // of the product; in a turn 1 / unit is
+    double factor;          // of the product; in a scalar update 1 / unit is
 };
 
 // factor <a, b> over some planes; b in double precision or in the type of sweeps.
@@ -138,7 +138,7 @@ template <class Real> __device__ inline void dot(const DotArgs &a) {
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
         if (a.how == NOTHING) *a.to = sum;
-        else turn(*a.scalars, a.scalars->ring, sum, norm2, a.how);
+        else update(*a.scalars, a.scalars->ring, sum, norm2, a.how);
     }
 }
 

@@ -20,7 +20,7 @@ constexpr int THREADS = TILE_X * TILE_Y;
 // Places across and down, for which a byte says whether their rows of the matrix are the same (kernels/uniform.cu).
 constexpr int PATCH = 8;
 // Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all at
-// once (RESIDENT), so that none waits for a second turn.
+// once (RESIDENT), so that none starts after another has ended.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 // A tile of a sweep with the row and column of b1 beyond it, and a thread for each value of it.
@@ -43,7 +43,7 @@ struct Geometry {
     const uint8_t *uniform;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
-    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which stays at hand.
+    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which stays in a cache.
     __device__ int64_t rows_at(int i, int j) const {
         if (!uniform || !uniform[j / TILE_Y * ((cx + TILE_X - 1) / TILE_X) + i / TILE_X]) return at(i, j);
         return at(i / TILE_X * TILE_X, j / TILE_Y * TILE_Y);
@@ -51,7 +51,7 @@ struct Geometry {
 };
 
 // Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The short
-// ones keep M / unit. `read`: from device memory, as above; `widen`: of a value at hand.
+// ones keep M / unit. `read`: from device memory, as above; `widen`: of a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -136,7 +136,7 @@ template <int N> __device__ inline double residual_of_row(double b, double cente
     return b - (excess * v_0 + (lost * v_0 + flow));
 }
 
-// The passes of an iteration go over their tiles in turns forwards and backwards, each beginning with what the one before it
+// The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one before it
 // has left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
 
