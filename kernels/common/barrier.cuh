@@ -5,8 +5,8 @@
 // Counts of a barrier of all blocks of a launch; zero before and after it.
 struct BarrierCounts {
     unsigned arrived;
-    unsigned epoch;   // products with the inverse of the remainder by a cluster, from the first launch on
-    unsigned summed;  // blocks whose parts of the sums are there
+    unsigned epoch;  // products with the inverse of the remainder by a cluster, from the first launch on
+    unsigned summed; // blocks whose parts of the sums are there
 };
 
 #ifdef RRB_EMULATED

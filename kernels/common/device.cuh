@@ -1,4 +1,5 @@
-// What kernels of all families share: loads and stores with a cache policy, sums of fixed shape, blocks that share work.
+// What kernels of all families share: loads and stores with a cache policy, sums of fixed shape, blocks that share
+// work.
 #pragma once
 #ifndef RRB_EMULATED
 #include <cuda_runtime.h>
@@ -9,8 +10,8 @@
 // A value in device memory that no kernel of a solve writes: reads of it need not keep their place among writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
-// A value that a pass reads or writes once, when ONCE is set: its line is the first that the L2 cache gives up. Reads of `fixed_once`
-// need not keep their place among writes, as those of `fixed`.
+// A value that a pass reads or writes once, when ONCE is set: its line is the first that the L2 cache gives up. Reads
+// of `fixed_once` need not keep their place among writes, as those of `fixed`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
 __device__ inline uint64_t given_up_first() {
     uint64_t policy;
@@ -31,7 +32,11 @@ template <bool ONCE> __device__ inline double read_once(const double &v) {
 }
 template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     if (!ONCE) to = v;
-    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(given_up_first()) : "memory");
+    else
+        asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;"
+            :
+            : "l"(&to), "d"(v), "l"(given_up_first())
+            : "memory");
 }
 #else
 template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
@@ -71,8 +76,8 @@ __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
-// Says whether this block is the last of the launch to come here: then all that the others wrote can be read. Which block
-// it is changes from run to run; what it does with fixed arrays does not.
+// Says whether this block is the last of the launch to come here: then all that the others wrote can be read. Which
+// block it is changes from run to run; what it does with fixed arrays does not.
 __device__ inline bool last_block(unsigned *ticket) {
     __shared__ bool last;
     __threadfence();

@@ -1,11 +1,13 @@
 // Small grids in the shared memory of a cluster. The blocks of the first cluster have the rows of each such grid
-// among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and the values of a neighbouring
-// block's nearest rows are written there too (distributed shared memory) by who computes them. The steps are those of
-// levels.cuh. The remainder is multiplied by the other blocks, which have its rows in registers; its vectors go by slots that hold
-// a value and its epoch, so that neither side waits for more than the values.
+// among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and
+// the values of a neighbouring block's nearest rows are written there too (distributed shared memory) by who computes
+// them. The steps are those of levels.cuh. The remainder is multiplied by the other blocks, which have its rows in
+// registers; its vectors go by slots that hold a value and its epoch, so that neither side waits for more than the
+// values.
 //
-// Rows: block b of the cluster has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the next grid
-// first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the next block's.
+// Rows: block b of the cluster has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the
+// next grid first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the
+// next block's.
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
@@ -19,7 +21,7 @@ constexpr int MOST_CLUSTER_BLOCKS = 16;
 constexpr int CLUSTER_THREADS = 512;
 
 #ifdef RRB_EMULATED
-alignas(16) static unsigned char cluster_memory[16];  // no clusters there
+alignas(16) static unsigned char cluster_memory[16]; // no clusters there
 #else
 extern __shared__ __align__(16) unsigned char cluster_memory[];
 #endif
@@ -43,7 +45,10 @@ template <class Real> struct Slot {
 template <> struct Slot<float> {
     unsigned words[2];
     __device__ void put(float v, unsigned now) {
-        asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" : : "l"(this), "r"(__float_as_uint(v)), "r"(now) : "memory");
+        asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};"
+            :
+            : "l"(this), "r"(__float_as_uint(v)), "r"(now)
+            : "memory");
     }
     __device__ bool get(unsigned now, float &v) const {
         unsigned bits, epoch;
@@ -56,12 +61,18 @@ template <> struct Slot<double> {
     unsigned words[4];
     __device__ void put(double v, unsigned now) {
         const unsigned low = __double2loint(v), high = __double2hiint(v);
-        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};" : : "l"(this), "r"(low), "r"(now), "r"(high) : "memory");
+        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};"
+            :
+            : "l"(this), "r"(low), "r"(now), "r"(high)
+            : "memory");
     }
     // Either half has its epoch.
     __device__ bool get(unsigned now, double &v) const {
         unsigned low, first, high, second;
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(low), "=r"(first), "=r"(high), "=r"(second) : "l"(this) : "memory");
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(low), "=r"(first), "=r"(high), "=r"(second)
+            : "l"(this)
+            : "memory");
         v = __hiloint2double(high, low);
         return first == now && second == now;
     }
@@ -89,8 +100,8 @@ template <class T> __device__ inline void put_there(T *place, unsigned way, T v)
 #endif
 }
 
-// Where a grid lies in shared memory, the same in all blocks: planes have a row before those of the block and one after them,
-// and a column on either side.
+// Where a grid lies in shared memory, the same in all blocks: planes have a row before those of the block and one after
+// them, and a column on either side.
 struct ClusterGrid {
     int offset, plane;
     int first[MOST_CLUSTER_BLOCKS + 1];
@@ -101,7 +112,7 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after;  // blocks; rows of the neighbouring ones, 0: there is none
+    int members, rows_before, rows_after; // blocks; rows of the neighbouring ones, 0: there is none
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 
@@ -130,7 +141,8 @@ template <class F> struct Window {
     }
 };
 
-// Columns that have nodes. Rows in device memory are padded beyond them (Geometry::cx): those places have none on the next grid.
+// Columns that have nodes. Rows in device memory are padded beyond them (Geometry::cx): those places have none on the
+// next grid.
 __device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x + 1) / 2; }
 
 template <class F> struct CycleArgs;
@@ -139,9 +151,9 @@ template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const ClusterGrid *places;  // of the grids from a.cluster_base on
-    int block, members;       // members: blocks that have rows
-    int w;                    // where b1 values of a step go
+    const ClusterGrid *places; // of the grids from a.cluster_base on
+    int block, members;        // members: blocks that have rows
+    int w;                     // where b1 values of a step go
 
     __device__ bool mine() const { return block < members; }
     __device__ Real *step() const { return reinterpret_cast<Real *>(cluster_memory + w); }
@@ -180,7 +192,8 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it (Cluster::of).
+// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it
+// (Cluster::of).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
@@ -268,7 +281,8 @@ template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
 }
 
 // As `descend`.
-template <class F> __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
+template <class F>
+__device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
     const CycleArgs<F> &a = cluster.a;
     const Window<F> k = cluster.window(op.grid);
@@ -281,12 +295,14 @@ template <class F> __device__ inline double descend_in_cluster(const Cluster<F> 
         const Real *z1 = k.z + c, *z2 = z1 + p, *h1 = k.h + c, *h2 = h1 + p;
         const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
         const Real in1 = z1[0], in2 = z2[0], b1 = z1[B1 * p], b2 = z1[B2 * p], own1 = h1[0] * in1, own2 = h2[0] * in2;
-        const Real y = b1 - ((F::widen(r2[E * p - 1]) * (h2[-1] * z2[-1]) + F::widen(r2[W * p]) * own2) +
-                             (F::widen(r1[N * p - n]) * (h1[-n] * z1[-n]) + F::widen(r1[S * p]) * own1));
+        const Real y = b1 -
+            ((F::widen(r2[E * p - 1]) * (h2[-1] * z2[-1]) + F::widen(r2[W * p]) * own2) +
+                (F::widen(r1[N * p - n]) * (h1[-n] * z1[-n]) + F::widen(r1[S * p]) * own1));
         const Real scaled = h1[B1 * p] * y;
         if (row < k.rows) {
-            kept = b2 - ((F::widen(r1[E * p]) * own1 + F::widen(r1[W * p + 1]) * (h1[1] * z1[1])) +
-                         (F::widen(r2[N * p]) * own2 + F::widen(r2[S * p + n]) * (h2[n] * z2[n])));
+            kept = b2 -
+                ((F::widen(r1[E * p]) * own1 + F::widen(r1[W * p + 1]) * (h1[1] * z1[1])) +
+                    (F::widen(r2[N * p]) * own2 + F::widen(r2[S * p + n]) * (h2[n] * z2[n])));
             rho = (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
             if (op.flags & KEEP) {
                 const Real all[4] = {in1, in2, b1, b2};
@@ -307,13 +323,15 @@ template <class F> __device__ inline double descend_in_cluster(const Cluster<F> 
     __syncthreads();
     if (row < k.rows && i < to.nx && j < to.ny) {
         const typename F::Stored *d = k.d + c;
-        const Real out = kept - ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
-                                 (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
+        const Real out = kept -
+            ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
+                (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
         if (last) {
             static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, epoch);
         } else {
             const int there = (jj >> 1) - next.first + 1;
-            next.template put<1>(next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, cluster.block);
+            next.template put<1>(
+                next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, cluster.block);
         }
     }
     return rho;
@@ -360,7 +378,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
         }
         const typename F::Stored *d = k.d + c, *r1 = k.s + c, *r2 = r1 + 4 * p;
         const Real near = (F::widen(d[SW * p]) * known[0] + F::widen(d[SE * p]) * known[1]) +
-                          (F::widen(d[NW * p]) * known[2] + F::widen(d[NE * p]) * known[3]);
+            (F::widen(d[NW * p]) * known[2] + F::widen(d[NE * p]) * known[3]);
         w[0] = k.h[B1 * p + c] * (k.y[c] - near);
         // Those of the row after this block's are being written.
         if (row < k.rows) {
@@ -372,7 +390,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     if (row >= k.rows) return 0.0;
     const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
     Real v[4] = {k.h[c] * (left1 - (F::widen(r1[S * p]) * w[0] + F::widen(r1[N * p]) * w[n])),
-                 k.h[R2 * p + c] * (left2 - (F::widen(r2[W * p]) * w[0] + F::widen(r2[E * p]) * w[1])), w[0], known[3]};
+        k.h[R2 * p + c] * (left2 - (F::widen(r2[W * p]) * w[0] + F::widen(r2[E * p]) * w[1])), w[0], known[3]};
     double rho = 0.0;
     if (op.flags & DIRECTED) {
         for (int colour = 0; colour < 4; ++colour) {

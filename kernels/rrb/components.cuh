@@ -1,10 +1,10 @@
-// How many components A's graph has, and how many of them have a row with a sum that counts: all that is asked of a matrix none of
-// whose components is singular. Union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance connected
-// components implementation for GPUs, HPDC 2018): the smaller root wins, by compare-and-swap; paths are shortened on the
-// way, at nodes that are roots no more and that nobody else hooks. Tiles first, each in shared memory, then the
-// couplings across their edges (O. Stava, B. Benes, Connected component labeling in CUDA, GPU Computing Gems, 2011). Who hooks
-// whom is another from run to run; the counts are not. Launch: storage.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than
-// half of that again.
+// How many components A's graph has, and how many of them have a row with a sum that counts: all that is asked of a
+// matrix none of whose components is singular. Union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A
+// high-performance connected components implementation for GPUs, HPDC 2018): the smaller root wins, by
+// compare-and-swap; paths are shortened on the way, at nodes that are roots no more and that nobody else hooks. Tiles
+// first, each in shared memory, then the couplings across their edges (O. Stava, B. Benes, Connected component labeling
+// in CUDA, GPU Computing Gems, 2011). Who hooks whom is another from run to run; the counts are not. Launch:
+// storage.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than half of that again.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -13,14 +13,15 @@
 struct ComponentArgs {
     Geometry g;
     Matrix m;
-    const double *excess;  // row sums; 0 where they count as zero
+    const double *excess; // row sums; 0 where they count as zero
     // 4 planes each. A node's number is colour * plane + place; parents are of the same component, and none is larger.
     uint32_t *parent, *marks;
     Findings *findings;
 };
 
 namespace components {
-// What is known of a component, at its root: two nodes or more; a row has a sum that counts. Lower bits: of the part in a tile.
+// What is known of a component, at its root: two nodes or more; a row has a sum that counts. Lower bits: of the part in
+// a tile.
 enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3, ROOT_OF_TILE = 4 };
 constexpr int WHOLE = 3;
 
@@ -47,8 +48,8 @@ __device__ inline void unite(uint32_t *parent, uint32_t a, uint32_t b) {
     }
 }
 
-// Calls f(coupling, from, to, di, dj) for what is kept at a place of A: colours of both ends, and how far from there the place of
-// the other end is.
+// Calls f(coupling, from, to, di, dj) for what is kept at a place of A: colours of both ends, and how far from there
+// the place of the other end is.
 template <class F> __device__ inline void couplings_at(const Matrix &m, int64_t p, int64_t c, F f) {
     const double *r1 = m.straight + c, *r2 = r1 + 4 * p;
     f(r1[W * p], R1, B2, -1, 0);
@@ -73,7 +74,7 @@ template <class F> __device__ inline void couplings_at(const Matrix &m, int64_t 
 
 // Whether a neighbour is in the tile.
 __device__ inline bool in_tile(int ti, int tj) { return unsigned(ti) < TILE_X && unsigned(tj) < TILE_Y; }
-}  // namespace components
+} // namespace components
 
 // Components of each tile by itself.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_components_f64(ComponentArgs a) {
@@ -95,7 +96,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
         __syncthreads();
         if (inside) {
             couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
-                if (in_tile(ti + di, tj + dj) && coupling != 0.0) unite(parent, from * THREADS + t, to * THREADS + t + dj * TILE_X + di);
+                if (in_tile(ti + di, tj + dj) && coupling != 0.0)
+                    unite(parent, from * THREADS + t, to * THREADS + t + dj * TILE_X + di);
             });
         }
         __syncthreads();
@@ -111,7 +113,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
         for (int colour = 0; colour < 4 && inside; ++colour) {
             const int own = colour * THREADS + t, r = root[colour], there = r % THREADS;
             a.parent[colour * p + c] = r / THREADS * p + g.at(i0 + there % TILE_X, j0 + there / TILE_X);
-            a.marks[colour * p + c] = r != own ? 0 : ROOT_OF_TILE | (coupled[own] ? COUPLED : 0) | (regular[own] ? REGULAR : 0);
+            a.marks[colour * p + c] =
+                r != own ? 0 : ROOT_OF_TILE | (coupled[own] ? COUPLED : 0) | (regular[own] ? REGULAR : 0);
         }
     }
 }
@@ -126,12 +129,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_join_compone
         if (ti > 0 && ti < TILE_X - 1 && tj > 0 && tj < TILE_Y - 1) return;
         const int64_t c = g.at(i, j);
         couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
-            if (!in_tile(ti + di, tj + dj) && coupling != 0.0) unite(a.parent, from * p + c, to * p + c + dj * g.stride + di);
+            if (!in_tile(ti + di, tj + dj) && coupling != 0.0)
+                unite(a.parent, from * p + c, to * p + c + dj * g.stride + di);
         });
     });
 }
 
-// Counts them. The roots of tiles hand what they know to those of the whole; who is the first to bring it there counts it.
+// Counts them. The roots of tiles hand what they know to those of the whole; who is the first to bring it there counts
+// it.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_components_f64(ComponentArgs a) {
     using namespace components;
     __shared__ unsigned count, with_sums;
@@ -154,5 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_compon
     __syncthreads();
     if (thread_of_block() > 0) return;
     if (count) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->components), (unsigned long long)count);
-    if (with_sums) atomicAdd(reinterpret_cast<unsigned long long *>(&a.findings->regular_components), (unsigned long long)with_sums);
+    if (with_sums)
+        atomicAdd(
+            reinterpret_cast<unsigned long long *>(&a.findings->regular_components), (unsigned long long)with_sums);
 }

@@ -1,9 +1,9 @@
-// A run of steps of the preconditioner on small grids, or the whole iteration of a small problem, in one kernel whose blocks
-// all run at once, with a grid-wide barrier between the steps: it takes a microsecond, a launch several. Further blocks,
-// which pass no barrier, may do x += alpha p of the iteration before meanwhile. Where a device has clusters, the blocks of the first one do
-// the steps on grids that have as many tiles at most, with the barrier of the cluster; the others go on to the next step
-// of all, and have the rows of the remainder in their registers then. Grids that have a place for each of its threads are
-// in its shared memory then (cluster.cuh).
+// A run of steps of the preconditioner on small grids, or the whole iteration of a small problem, in one kernel whose
+// blocks all run at once, with a grid-wide barrier between the steps: it takes a microsecond, a launch several. Further
+// blocks, which pass no barrier, may do x += alpha p of the iteration before meanwhile. Where a device has clusters,
+// the blocks of the first one do the steps on grids that have as many tiles at most, with the barrier of the cluster;
+// the others go on to the next step of all, and have the rows of the remainder in their registers then. Grids that have
+// a place for each of its threads are in its shared memory then (cluster.cuh).
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -11,17 +11,17 @@
 #include "cluster.cuh"
 
 template <class F> struct CycleArgs {
-    const Op *ops;          // those to do
+    const Op *ops; // those to do
     int count;
-    int base;               // grid of the first of `grids`
+    int base; // grid of the first of `grids`
     Level<F> grids[MOST_GRIDS];
     Rest<typename F::Real> rest;
-    double *rho_partial;    // parts of rho, at Op::partial
+    double *rho_partial; // parts of rho, at Op::partial
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
     BarrierCounts *barrier;
-    int cluster;               // blocks of a cluster; 1: there are none
-    int cluster_base, last;    // grids that the cluster has in its shared memory
+    int cluster;            // blocks of a cluster; 1: there are none
+    int cluster_base, last; // grids that the cluster has in its shared memory
     int members;            // blocks of it that have rows; 0: it has no grids
     void *slots;            // of r of the remainder, then of z
     int for_x;              // the last blocks, which do x += alpha p meanwhile
@@ -58,11 +58,12 @@ template <class F> __device__ inline KeptSteps keep_steps(const CycleArgs<F> &a)
     return {a.ops, kept};
 }
 
-// What a block remembers from step to step. `whole`: the loop is this kernel, and each block keeps the scalars for itself.
+// What a block remembers from step to step. `whole`: the loop is this kernel, and each block keeps the scalars for
+// itself.
 struct State {
     unsigned phase, updates, epoch;
-    double rho;  // this thread's parts
-    bool due;    // the scalar update, by this block
+    double rho; // this thread's parts
+    bool due;   // the scalar update, by this block
     bool whole;
 };
 
@@ -81,8 +82,8 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     }
 }
 
-// The product with the inverse of the remainder, by the blocks beside the cluster, or by the cluster where there are none.
-// Cluster and blocks wait for each other by slots alone.
+// The product with the inverse of the remainder, by the blocks beside the cluster, or by the cluster where there are
+// none. Cluster and blocks wait for each other by slots alone.
 template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
     const Team team{a.team() > a.cluster ? a.cluster : 0, a.team()};
@@ -114,8 +115,9 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
     __syncthreads();
 }
 
-// The grid-wide barrier. A scalar update that nobody waits for comes after this block's arrival: it takes as long as several
-// steps. Where all wait for it, all do it after the barrier: one read of the parts, not three of what one block has made of them.
+// The grid-wide barrier. A scalar update that nobody waits for comes after this block's arrival: it takes as long as
+// several steps. Where all wait for it, all do it after the barrier: one read of the parts, not three of what one block
+// has made of them.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -134,10 +136,10 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
     __syncthreads();
 }
 
-// One step but those of the first grid, and the barrier after it. `rho` gathers this thread's parts, and once this kernel has
-// its last one goes to `rho_partial`, a value a block. The last block, or all, update the scalars.
-template <class F>
-__device__ inline void take_step(const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, Standing &now) {
+// One step but those of the first grid, and the barrier after it. `rho` gathers this thread's parts, and once this
+// kernel has its last one goes to `rho_partial`, a value a block. The last block, or all, update the scalars.
+template <class F> __device__ inline void take_step(
+    const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, Standing &now) {
     const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;
     const bool mine = in_cluster ? cluster.mine() : !(op.flags & CLUSTER_ONLY) || int(blockIdx.x) < a.cluster;
     double part = 0.0;
@@ -215,7 +217,8 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & NO_BARRIER)) grid_barrier(c.barrier, state.phase, c.team());
             } else if (op.kind == ADVANCE_FIRST) {
-                const double part = block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, now, p1, p2));
+                const double part =
+                    block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, now, p1, p2));
                 if (how == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 grid_barrier(c.barrier, state.phase, c.team());
@@ -237,9 +240,27 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
 }
 
 // One block for each multiprocessor: with two, registers are spilled, and barriers take longer.
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) { cycle(a); }
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) { solve(a); }
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1) rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) { solve(a); }
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) {
+    cycle(a);
+}
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) {
+    cycle(a);
+}
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) {
+    cycle(a);
+}
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) {
+    solve(a);
+}
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) {
+    solve(a);
+}
+extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
+    rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) {
+    solve(a);
+}

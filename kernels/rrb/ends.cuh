@@ -1,7 +1,8 @@
-// The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect, rrb_load
-// and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes per point: 56 at
-// the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for the caller's x. And what the host
-// would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
+// The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect,
+// rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
+// per point: 56 at the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for
+// the caller's x. And what the host would be waited for between the two: the loop's test is set here, and the scalars
+// go to it without a copy.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -10,16 +11,16 @@
 // UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
 
 struct EndArgs {
-    Grid k;                 // `s`: couplings of A; `h`: 1 / center of red nodes
-    const double *center;   // of A
-    double *b, *x;          // 4 planes; black values of b are those of S1
-    double *r_b1, *r_b2;    // of S1
-    const double *input;    // the caller's b
-    double *output;         // and x
+    Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
+    const double *center; // of A
+    double *b, *x;        // 4 planes; black values of b are those of S1
+    double *r_b1, *r_b2;  // of S1
+    const double *input;  // the caller's b
+    double *output;       // and x
     int64_t input_ld, output_ld;
-    double scale;           // of b and x in the planes; a power of two
-    double least, limit;    // of max |x| there, where it is the caller's without a look of the host
-    int guess;              // the caller's x counts
+    double scale;        // of b and x in the planes; a power of two
+    double least, limit; // of max |x| there, where it is the caller's without a look of the host
+    int guess;           // the caller's x counts
     int how;
     double *partial, *whole_partial;
     Scalars *scalars;
@@ -59,8 +60,8 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
     }
 }
 
-// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b - A_br D_r^-1 b_r
-// (report, 2.10), and r = b1.
+// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b -
+// A_br D_r^-1 b_r (report, 2.10), and r = b1.
 template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -93,11 +94,13 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
         }
         double t[4];
         straight_couplings(g, a.k.s, B1, m, t);
-        const double b_b1 = b[B1] - ((t[0] * (scaled(a, i - 1, j) * h2[m - 1]) + t[1] * (b[R2] * h2[m])) +
-                                     (t[2] * (scaled(a, i, j - 1) * h1[m - n]) + t[3] * (b[R1] * h1[m])));
+        const double b_b1 = b[B1] -
+            ((t[0] * (scaled(a, i - 1, j) * h2[m - 1]) + t[1] * (b[R2] * h2[m])) +
+                (t[2] * (scaled(a, i, j - 1) * h1[m - n]) + t[3] * (b[R1] * h1[m])));
         straight_couplings(g, a.k.s, B2, m, t);
-        const double b_b2 = b[B2] - ((t[0] * (b[R1] * h1[m]) + t[1] * (scaled(a, i + 2, j + 1) * h1[m + 1])) +
-                                     (t[2] * (b[R2] * h2[m]) + t[3] * (scaled(a, i + 1, j + 2) * h2[m + n])));
+        const double b_b2 = b[B2] -
+            ((t[0] * (b[R1] * h1[m]) + t[1] * (scaled(a, i + 2, j + 1) * h1[m + 1])) +
+                (t[2] * (b[R2] * h2[m]) + t[3] * (scaled(a, i + 1, j + 2) * h2[m + n])));
         a.b[R1 * p + c] = b[R1];
         a.b[R2 * p + c] = b[R2];
         a.b[B1 * p + c] = b_b1;
@@ -111,8 +114,9 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
 // Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
 constexpr int END_RESIDENT = 3;
 
-// The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red node's row three
-// numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not depend on it.
+// The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red
+// node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not
+// depend on it.
 template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -132,7 +136,8 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0, whole = 0.0;
     const int all = across * down - int(blockIdx.x), step = gridDim.x;
-    const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
+    const auto uniform =
+        uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
     for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         __syncthreads();
@@ -171,11 +176,13 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
             v[6] = fixed(to_r2[N * p + m]);
             const double t1[4] = {fixed(to_r1[W * p + m]), v[4], v[3], fixed(to_r1[N * p + m])};
             const double t2[4] = {v[1], fixed(to_r2[E * p + m]), fixed(to_r2[S * p + m]), v[6]};
-            const double u1[4] = {guess(i - 1, j + 1), x2, x1, guess(i, j + 2)}, u2[4] = {x1, guess(i + 2, j), guess(i + 1, j - 1), x2};
+            const double u1[4] = {guess(i - 1, j + 1), x2, x1, guess(i, j + 2)},
+                         u2[4] = {x1, guess(i + 2, j), guess(i + 1, j - 1), x2};
             const double near1 = (t1[0] * u1[0] + t1[1] * u1[1]) + (t1[2] * u1[2] + t1[3] * u1[3]);
             const double near2 = (t2[0] * u2[0] + t2[1] * u2[1]) + (t2[2] * u2[2] + t2[3] * u2[3]);
             const double center_r1 = fixed(center[R1 * p]), center_r2 = fixed(center[R2 * p]);
-            const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1), on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
+            const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1),
+                         on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
             keep(red1, (tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
             keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
@@ -207,8 +214,9 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
             const int i = 2 * I - g.shift_x + !first, j = 2 * J - g.shift_y + first;
             const double *s = first ? to_r1 : to_r2;
             const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
-                                (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
-            keep(red, to, fixed(a.center[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
+                (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
+            keep(red, to, fixed(a.center[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near,
+                guess(i, j));
         }
         __syncthreads();
         if (!own) continue;
@@ -239,22 +247,24 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) { begin_at<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) {
+    begin_at<true>(a);
+}
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
 
-// r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to
-// the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb x_b) comes first, to the
-// planes, and max |x| to the scalars, which held zero; not if the loop goes on.
+// r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br
+// D_r^-1 r_r, to the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb
+// x_b) comes first, to the planes, and max |x| to the scalars, which held zero; not if the loop goes on.
 template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
-    // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and a column
-    // to the left.
+    // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and
+    // a column to the left.
     constexpr int ACROSS = TILE_X + 1;
     // D_r^-1 r_r likewise.
     constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
@@ -277,7 +287,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         }
         const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
         Red red;
-        red.x = SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
+        red.x =
+            SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
         red.on = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
         red.left = h * red.on;
         return red;
@@ -285,7 +296,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     double norm2 = 0.0;
     uint64_t largest = 0;
     const int all = across * down - int(blockIdx.x), step = gridDim.x;
-    const auto uniform = uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
+    const auto uniform =
+        uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
     for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
         const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
@@ -331,12 +343,16 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         }
         __syncthreads();
         if (!own) continue;
-        const double u1[4] = {red2[at2 - 1], r2.x, red1[at1 - ACROSS], r1.x}, u2[4] = {r1.x, red1[at1 + 1], r2.x, red2[at2 + ACROSS]};
-        const double on_b1 = residual_of_row(b_b1, center_b1, x_b1, t1, u1), on_b2 = residual_of_row(b_b2, center_b2, x_b2, t2, u2);
+        const double u1[4] = {red2[at2 - 1], r2.x, red1[at1 - ACROSS], r1.x},
+                     u2[4] = {r1.x, red1[at1 + 1], r2.x, red2[at2 + ACROSS]};
+        const double on_b1 = residual_of_row(b_b1, center_b1, x_b1, t1, u1),
+                     on_b2 = residual_of_row(b_b2, center_b2, x_b2, t2, u2);
         if (GIVES == ELIMINATED) {
             norm2 += r1.on * r1.left + r2.on * r2.left;
-            const double of_b1 = (t1[0] * left2[at2 - 1] + t1[1] * r2.left) + (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.left);
-            const double of_b2 = (t2[0] * r1.left + t2[1] * left1[at1 + 1]) + (t2[2] * r2.left + t2[3] * left2[at2 + ACROSS]);
+            const double of_b1 =
+                (t1[0] * left2[at2 - 1] + t1[1] * r2.left) + (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.left);
+            const double of_b2 =
+                (t2[0] * r1.left + t2[1] * left1[at1 + 1]) + (t2[2] * r2.left + t2[3] * left2[at2 + ACROSS]);
             a.r_b1[c] = on_b1 - of_b1;
             a.r_b2[c] = on_b2 - of_b2;
         } else {
@@ -359,15 +375,27 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) { whole_residual<false, SQUARE, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) { whole_residual<false, ELIMINATED, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) { whole_residual<true, SQUARE, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) { whole_residual<true, SQUARE, true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) { whole_residual<true, ELIMINATED, false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) { whole_residual<true, ELIMINATED, true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {
+    whole_residual<false, SQUARE, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) {
+    whole_residual<false, ELIMINATED, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) {
+    whole_residual<true, SQUARE, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) {
+    whole_residual<true, SQUARE, true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) {
+    whole_residual<true, ELIMINATED, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) {
+    whole_residual<true, ELIMINATED, true>(a);
+}
 
-// output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes too, or has
-// come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
+// output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes
+// too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
@@ -396,7 +424,7 @@ __device__ inline void report(const Scalars &s, uint64_t *found, int steps) {
 
 struct SetOutArgs {
     Scalars *scalars;
-    uint64_t *found;        // all but the ring for the host, in its memory
+    uint64_t *found; // all but the ring for the host, in its memory
     // Those of `Criterion` (src/backend/steps/rrb.rs); abs_tol scaled.
     double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
@@ -404,18 +432,21 @@ struct SetOutArgs {
     int guess;
 };
 
-// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would not begin the
-// loop, it is over. By one warp.
+// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would
+// not begin the loop, it is over. By one warp.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
     const double initial = a.preconditioned ? norm : a.guess ? sqrt(s.whole_norm2) : b;
     const double reference = a.preconditioned || a.of_initial ? initial : b;
-    const double asked = fmax(a.rel_tol * reference, a.abs_tol), threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
+    const double asked = fmax(a.rel_tol * reference, a.abs_tol),
+                 threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in `sum`.
+    // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in
+    // `sum`.
     const double largest = a.scale * s.sum;
-    const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && (s.largest_guess != 0) == (a.guess != 0) && s.not_finite == 0;
+    const bool expected =
+        largest >= 1.0 && largest < 2.0 * NEAR_SCALE && (s.largest_guess != 0) == (a.guess != 0) && s.not_finite == 0;
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
     const bool begins = expected && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
@@ -440,7 +471,9 @@ extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
 struct ReportArgs {
     const Scalars *scalars;
     uint64_t *found;
-    int steps;              // of the ring, at most
+    int steps; // of the ring, at most
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) { report(*a.scalars, a.found, a.steps); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) {
+    report(*a.scalars, a.found, a.steps);
+}

@@ -1,9 +1,9 @@
-// The first grid where CG runs on S1: the fused stages F0 and B0 (shared/design of the method; src/backend/cpu/rrb/fused.rs) and
-// the plain steps on b1 and b2.
+// The first grid where CG runs on S1: the fused stages F0 and B0 (shared/design of the method;
+// src/backend/cpu/rrb/fused.rs) and the plain steps on b1 and b2.
 //
-// r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the scalars
-// says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and computes their new
-// one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x.
+// r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the
+// scalars says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and
+// computes their new one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -16,13 +16,13 @@ constexpr int MOST_ROWS = 24;
 template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);
 
 struct SchurArrays {
-    Geometry g;             // of the first grid
-    const double *d, *far;  // couplings of S1
-    const double *center;   // planes of b1, b2
+    Geometry g;            // of the first grid
+    const double *d, *far; // couplings of S1
+    const double *center;  // planes of b1, b2
     double *r_b1[2], *r_b2;
     double *x_b1, *x_b2;
     double *q_b1, *q_b2;
-    double *p_b1[2], *p_b2[2];  // the plain steps have the first alone; a start leaves p there
+    double *p_b1[2], *p_b2[2]; // the plain steps have the first alone; a start leaves p there
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
@@ -30,19 +30,20 @@ struct SchurArrays {
 template <class F> struct FirstArgs {
     SchurArrays v;
     Level<F> k;
-    const double *in_b1, *in_b2;  // for the plain steps; null: the current r
-    double *partial, *norm_partial;  // of rho and of <r, r>; null: none
+    const double *in_b1, *in_b2;    // for the plain steps; null: the current r
+    double *partial, *norm_partial; // of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;                      // START: r as it is; LOOP: r - alpha q first
-    int once;                     // the L2 cache holds what an iteration reads, but not with what it reads once too
-    int rows, rows_down;          // of a tile of B0, of F0
-    int with_x;                   // B0 advances x too
-    int pairs;                    // x takes two steps at once
-    uint64_t conditional;         // handle of the WHILE node; 0: none
+    int how;              // START: r as it is; LOOP: r - alpha q first
+    int once;             // the L2 cache holds what an iteration reads, but not with what it reads once too
+    int rows, rows_down;  // of a tile of B0, of F0
+    int with_x;           // B0 advances x too
+    int pairs;            // x takes two steps at once
+    uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
 // Of the tiles first, first + step, ... of so many rows, those in which all parts that have a byte are uniform.
-template <bool UNIFORM> __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
+template <bool UNIFORM>
+__device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
     return uniform_tiles<UNIFORM>(first, step, count, [=](int tile) {
         const int row = quotient(tile, across), j = row * rows;
@@ -56,12 +57,14 @@ template <bool UNIFORM> __device__ inline auto uniform_big_tiles(const Geometry 
     });
 }
 
-// UNIFORM, here and below: a kernel for matrices that have tiles with the same rows; in such a tile the first place has the couplings of all.
+// UNIFORM, here and below: a kernel for matrices that have tiles with the same rows; in such a tile the first place has
+// the couplings of all.
 
-// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers for all values of a place
-// at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from the last to the first: what it has left in the L2
-// cache, where it has few.
-template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
+// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers
+// for all values of a place at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from
+// the last to the first: what it has left in the L2 cache, where it has few.
+template <bool SPARE, bool UNIFORM, class F>
+__device__ inline void descend_first(const FirstArgs<F> &a, const Standing &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
@@ -110,7 +113,8 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
         const Real scaled = v.h[0] * Real(v.r[0]);
         rho += v.r[0] * scaled;
         norm2 += v.r[0] * v.r[0] + v.r[4] * v.r[4];
-        const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) + (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
+        const Real near = (v.d[0] * scaled + v.d[1] * (v.h[1] * Real(v.r[1]))) +
+            (v.d[2] * (v.h[2] * Real(v.r[2])) + v.d[3] * (v.h[3] * Real(v.r[3])));
         a.k.kept.put(i, j, Real(v.r[4]) - near);
     };
     if constexpr (!SPARE) {
@@ -139,13 +143,14 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
 }
 
 // z on b1 from the kept values. `c`: where its couplings are.
-template <class F>
-__device__ inline typename F::Real solve_first(const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
+template <class F> __device__ inline typename F::Real solve_first(
+    const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
     using Real = typename F::Real;
     const int64_t p = a.v.g.plane;
     const typename F::Stored *d = a.k.d;
-    const Real near = (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
-                      (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
+    const Real near =
+        (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
+        (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
     return fixed(a.k.h[B1 * p + c]) * (Real(r) - near);
 }
 
@@ -173,34 +178,51 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) { descend_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) { descend_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) { descend_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) { descend_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) { descend_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) { descend_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) { ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) { ascend_first(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) { ascend_first(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) {
+    descend_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) {
+    descend_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) {
+    descend_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) {
+    descend_first_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) {
+    descend_first_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) {
+    descend_first_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) {
+    ascend_first(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) {
+    ascend_first(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) {
+    ascend_first(a);
+}
 
 // Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
-template <bool ONCE = false>
-__device__ inline void schur_rows(const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1,
-                                  double &q2) {
+template <bool ONCE = false> __device__ inline void schur_rows(
+    const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
     const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
     const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) +
-                        (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
+        (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
     const double ne = fixed(d[NE * p + c]);
     const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) +
-                         (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
+        (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
     q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
     const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) +
-                        (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
+        (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
     const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
-                         (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
+        (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
@@ -212,9 +234,9 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #endif
 }
 
-// B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When the loop has ended,
-// x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around them, which other threads than those have
-// where it has AT_ONCE of them. ONCE: see `read_once`.
+// B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When
+// the loop has ended, x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around
+// them, which other threads than those have where it has AT_ONCE of them. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
 __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s, double *p1, double *p2) {
     constexpr int M = TILE_X + 2;
@@ -231,7 +253,8 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + rows - 1) / rows;
     double sigma = 0.0;
     const int left = across * down - int(blockIdx.x);
-    const auto known = uniform_big_tiles<UNIFORM>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
+    const auto known =
+        uniform_big_tiles<UNIFORM>(g, blockIdx.x, gridDim.x, (left + int(gridDim.x) - 1) / int(gridDim.x), rows);
     for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += gridDim.x, ++nth) {
         const int row = quotient(tile, across), i0 = (tile - row * across) * TILE_X, j0 = row * rows;
         const bool uniform = known[nth];
@@ -242,9 +265,11 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
             if (unsigned(i) < unsigned(g.cx) && unsigned(j) < unsigned(g.cy)) {
                 const int64_t c = g.at(i, j);
                 const double o1 = loops ? read_once<ONCE>(old1[c]) : 0.0, o2 = loops ? read_once<ONCE>(old2[c]) : 0.0;
-                const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0, x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
+                const double x1 = own && with_x ? read_once<ONCE>(a.v.x_b1[c]) : 0.0,
+                             x2 = own && with_x ? read_once<ONCE>(a.v.x_b2[c]) : 0.0;
                 if (!ended) {
-                    const typename F::Real here = a.k.kept.get(i, j), z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
+                    const typename F::Real here = a.k.kept.get(i, j),
+                                           z1 = solve_first(a, i, j, UNIFORM && uniform ? all : c, r1[c], here);
                     v1 = loops ? per_unit * z1 + beta * o1 : per_unit * z1;
                     v2 = loops ? per_unit * here + beta * o2 : per_unit * here;
                 }
@@ -284,7 +309,8 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
 }
 
 // The end of an iteration, once <p, q> is known: by the last block.
-template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma, bool pairs = false) {
+template <class Args>
+__device__ inline void end_by_last(const Args &a, double *partial, double sigma, bool pairs = false) {
     Scalars &s = *a.v.scalars;
     sigma = block_sum(sigma);
     if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
@@ -316,16 +342,28 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) { advance_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) { advance_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) { advance_first_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) { advance_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) { advance_first_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) { advance_first_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) {
+    advance_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) {
+    advance_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) {
+    advance_first_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) {
+    advance_first_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) {
+    advance_first_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) {
+    advance_first_step<true>(a);
+}
 
-// A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the way, of one
-// row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down has left in the L2 cache.
-// PAIR: first the step along the p before.
+// A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of
+// its lanes on the way, of one row. All of it is marked as read once (read_once): the way up the larger grids finds
+// what the way down has left in the L2 cache. PAIR: first the step along the p before.
 template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // The scalar update may run meanwhile: what it changes is not read here.
@@ -334,7 +372,8 @@ template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, T
     const int64_t current = s.direction;
     const double *p[2] = {a.p_b1[current], a.p_b2[current]}, *before[2] = {a.p_b1[current ^ 1], a.p_b2[current ^ 1]};
     double *x[2] = {a.x_b1, a.x_b2};
-    const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH, all = pieces * a.g.cy;
+    const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
+              all = pieces * a.g.cy;
     // From the end, so that the first places of p are the last to be read, before the way up reads them.
     for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
@@ -386,7 +425,7 @@ struct SchurArgs {
     SchurArrays v;
     double *partial;
     int how;
-    uint64_t conditional;         // handle of the WHILE node; 0: none
+    uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
 // q = S1 p, of the plain steps, and the end of an iteration.
@@ -411,7 +450,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     });
     end_by_last(a, a.partial, sigma);
 }
-
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_last_step_f64(SchurArgs a) { last_step(a.v); }
 

@@ -7,18 +7,21 @@
 //
 // Where couplings of what is left are weak (ALONE), z_b2 = kept / d and rho += kept' D^-1 kept end the way down.
 //
-// A block has a tile of TILE_X x TILE_Y and a row and column of b1 values beyond, one thread each: b1 goes through shared
-// memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and the next grid,
-// the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16 couplings less 4 with an
-// edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand before everything else.
+// A block has a tile of TILE_X x TILE_Y and a row and column of b1 values beyond, one thread each: b1 goes through
+// shared memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and
+// the next grid, the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16
+// couplings less 4 with an edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand
+// before everything else.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
 #include "storage.cuh"
 
-// Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be swept again each time
-// that a loop which is over goes round. That is known once the first tile's values are on their way, not before, so that it costs no time.
-template <bool UNIFORM = false, class F> __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+// Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be
+// swept again each time that a loop which is over goes round. That is known once the first tile's values are on their
+// way, not before, so that it costs no time.
+template <bool UNIFORM = false, class F>
+__device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -26,7 +29,8 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(const 
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
     double rho = 0.0;
     const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    const int first = team.is_mine() ? team.place() : across * down, count = (across * down - first + team.size() - 1) / team.size();
+    const int first = team.is_mine() ? team.place() : across * down,
+              count = (across * down - first + team.size() - 1) / team.size();
     const auto uniform = uniform_tiles<UNIFORM>(first, team.size(), count, [&](int tile) { return g.uniform[tile]; });
     for (int tile = first, nth = 0; tile < across * down; tile += team.size(), ++nth) {
         const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
@@ -37,7 +41,8 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(const 
             const int m = uniform[nth] ? c - dj * n - di : c;
             const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + m, *h2 = k.h + (R2 * p + m);
             const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
-            const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1], in2_north = z2[n];
+            const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1],
+                       in2_north = z2[n];
             const Real pivot1 = fixed(h1[0]), pivot1_east = fixed(h1[1]), pivot1_south = fixed(h1[-n]);
             const Real pivot2 = fixed(h2[0]), pivot2_west = fixed(h2[-1]), pivot2_north = fixed(h2[n]);
             const Real b1 = z1[B1 * p], b2 = z1[B2 * p], pivot = fixed(h1[B1 * p]);
@@ -50,10 +55,14 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(const 
             near[2] = F::read(d[SE * p + n]);
             near[3] = F::read(d[SW * p + n + 1]);
             const Real own1 = pivot1 * in1, own2 = pivot2 * in2;
-            const Real y = b1 - ((from_west * (pivot2_west * in2_west) + from_east * own2) + (from_south * (pivot1_south * in1_south) + from_north * own1));
+            const Real y = b1 -
+                ((from_west * (pivot2_west * in2_west) + from_east * own2) +
+                    (from_south * (pivot1_south * in1_south) + from_north * own1));
             scaled = pivot * y;
             if (own) {
-                kept = b2 - ((to_west * own1 + to_east * (pivot1_east * in1_east)) + (to_south * own2 + to_north * (pivot2_north * in2_north)));
+                kept = b2 -
+                    ((to_west * own1 + to_east * (pivot1_east * in1_east)) +
+                        (to_south * own2 + to_north * (pivot2_north * in2_north)));
                 rho += (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
                 k.y[c] = y;
                 if (op.flags & KEEP) {
@@ -83,7 +92,8 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(const 
     return rho;
 }
 
-// What the iteration on a recursion grid has at one place, as far as a step reads it: all of it is read before any is written.
+// What the iteration on a recursion grid has at one place, as far as a step reads it: all of it is read before any is
+// written.
 template <class Real> struct Before {
     Real direction, u, g;
 };
@@ -97,8 +107,8 @@ template <class F> __device__ inline Before<typename F::Real> before(const Level
 }
 
 // What becomes of z at one place on the way up.
-template <class F>
-__device__ inline void finish(const Level<F> &k, const Op &op, int at, typename F::Real v, const Before<typename F::Real> &b, double &rho) {
+template <class F> __device__ inline void finish(
+    const Level<F> &k, const Op &op, int at, typename F::Real v, const Before<typename F::Real> &b, double &rho) {
     using Real = typename F::Real;
     if (!(op.flags & DIRECTED)) {
         k.z[at] = v;
@@ -118,7 +128,8 @@ __device__ inline void finish(const Level<F> &k, const Op &op, int at, typename 
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
-template <bool UNIFORM = false, class F> __device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
+template <bool UNIFORM = false, class F>
+__device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
     const Geometry &g = k.g;
@@ -145,7 +156,8 @@ template <bool UNIFORM = false, class F> __device__ inline double ascend(const L
             here = k.kept.get(i, j);
             const Real y = k.y[c], pivot = fixed(h[B1 * p]), red1 = z[0], red2 = z[R2 * p];
             const Real near[4] = {F::read(d[SW * p]), F::read(d[SE * p]), F::read(d[NW * p]), F::read(d[NE * p])};
-            const Real a1[2] = {F::read(r1[W * p]), F::read(r1[E * p])}, a2[2] = {F::read(r2[S * p]), F::read(r2[N * p])};
+            const Real a1[2] = {F::read(r1[W * p]), F::read(r1[E * p])},
+                       a2[2] = {F::read(r2[S * p]), F::read(r2[N * p])};
             pivot1 = fixed(h[0]);
             pivot2 = fixed(h[R2 * p]);
             to1[0] = F::read(r1[S * p]);
@@ -179,10 +191,11 @@ struct Shared {
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::widen(v); }
 };
 
-// Rows of A_k d in difference form, s d + sum of a (v - d), at a place of planes of p values in rows of n: q of the colours.
-template <class F, class Place>
-__device__ inline void inner_rows(const typename F::Real *r1, const typename F::Stored *s1, const typename F::Stored *red,
-                                  const typename F::Stored *black, const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
+// Rows of A_k d in difference form, s d + sum of a (v - d), at a place of planes of p values in rows of n: q of the
+// colours.
+template <class F, class Place> __device__ inline void inner_rows(const typename F::Real *r1,
+    const typename F::Stored *s1, const typename F::Stored *red, const typename F::Stored *black,
+    const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
     using Real = typename F::Real;
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const Real *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
@@ -199,14 +212,18 @@ __device__ inline void inner_rows(const typename F::Real *r1, const typename F::
     const Real f1[4] = {of(black[SW * p]), of(black[SE * p]), of(black[NW * p]), of(black[NE * p])};
     const Real f2[4] = {f1[NE], of(black[NW * p + 1]), of(black[SE * p + n]), of(black[SW * p + n + 1])};
     const Real s[4] = {of(excess[0]), of(excess[p]), of(excess[2 * p]), of(excess[3 * p])};
-    q[R1] = s[0] * o1 + (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
-                         ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1))));
-    q[R2] = s[1] * o2 + (((w2 * (p1 - o2) + e2 * (b1_e - o2)) + (d2 * (b2_s - o2) + u2 * (p2 - o2))) +
-                         ((c2[0] * (r1_s - o2) + c2[1] * (r1_se - o2)) + (c2[2] * (o1 - o2) + c2[3] * (r1_e - o2))));
-    q[B1] = s[2] * p1 + (((e2_w * (r2_w - p1) + w2 * (o2 - p1)) + (u1_s * (r1_s - p1) + d1 * (o1 - p1))) +
-                         ((f1[0] * (b2_sw - p1) + f1[1] * (b2_s - p1)) + (f1[2] * (b2_w - p1) + f1[3] * (p2 - p1))));
-    q[B2] = s[3] * p2 + (((e1 * (o1 - p2) + w1_e * (r1_e - p2)) + (u2 * (o2 - p2) + d2_n * (r2_n - p2))) +
-                         ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
+    q[R1] = s[0] * o1 +
+        (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
+            ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1))));
+    q[R2] = s[1] * o2 +
+        (((w2 * (p1 - o2) + e2 * (b1_e - o2)) + (d2 * (b2_s - o2) + u2 * (p2 - o2))) +
+            ((c2[0] * (r1_s - o2) + c2[1] * (r1_se - o2)) + (c2[2] * (o1 - o2) + c2[3] * (r1_e - o2))));
+    q[B1] = s[2] * p1 +
+        (((e2_w * (r2_w - p1) + w2 * (o2 - p1)) + (u1_s * (r1_s - p1) + d1 * (o1 - p1))) +
+            ((f1[0] * (b2_sw - p1) + f1[1] * (b2_s - p1)) + (f1[2] * (b2_w - p1) + f1[3] * (p2 - p1))));
+    q[B2] = s[3] * p2 +
+        (((e1 * (o1 - p2) + w1_e * (r1_e - p2)) + (u2 * (o2 - p2) + d2_n * (r2_n - p2))) +
+            ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
 // q = A_k d.
@@ -214,59 +231,69 @@ template <class F> __device__ inline void multiply_inner(const Level<F> &k, cons
     using Real = typename F::Real;
     const int p = int(k.g.plane), n = k.g.stride;
     const Real alpha = Real(op.alpha);
-    over_area(k.g, [&](int i, int j) {
-        const int c = (j + 1) * n + k.g.block + i;
-        Real q[4];
-        inner_rows<F, Global>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, n, q);
-        if (op.flags & STORE) {
-            for (int colour = 0; colour < 4; ++colour) k.q[colour * p + c] = q[colour];
-        }
-        if (op.flags & GO_ON) {
-            Real r[4];
-            for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p + c];
-            for (int colour = 0; colour < 4; ++colour) {
-                r[colour] -= alpha * q[colour];
-                k.r[colour * p + c] = r[colour];
-                k.z[colour * p + c] = r[colour];
+    over_area(
+        k.g,
+        [&](int i, int j) {
+            const int c = (j + 1) * n + k.g.block + i;
+            Real q[4];
+            inner_rows<F, Global>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, n, q);
+            if (op.flags & STORE) {
+                for (int colour = 0; colour < 4; ++colour) k.q[colour * p + c] = q[colour];
             }
-        }
-    }, team);
+            if (op.flags & GO_ON) {
+                Real r[4];
+                for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p + c];
+                for (int colour = 0; colour < 4; ++colour) {
+                    r[colour] -= alpha * q[colour];
+                    k.r[colour * p + c] = r[colour];
+                    k.z[colour * p + c] = r[colour];
+                }
+            }
+        },
+        team);
 }
 
 // d = z or z + beta d, as a step of its own.
 template <class F> __device__ inline void direct_inner(const Level<F> &k, const Op &op, Team team) {
     using Real = typename F::Real;
-    over_area(k.g, [&](int i, int j) {
-        for (int colour = 0; colour < 4; ++colour) {
-            const int64_t at = colour * k.g.plane + k.g.at(i, j);
-            k.direction[at] = op.flags & WITH_BETA ? k.z[at] + Real(op.beta) * k.direction[at] : k.z[at];
-        }
-    }, team);
+    over_area(
+        k.g,
+        [&](int i, int j) {
+            for (int colour = 0; colour < 4; ++colour) {
+                const int64_t at = colour * k.g.plane + k.g.at(i, j);
+                k.direction[at] = op.flags & WITH_BETA ? k.z[at] + Real(op.beta) * k.direction[at] : k.z[at];
+            }
+        },
+        team);
 }
 
 // u, r and z from d and q, as a step of its own.
 template <class F> __device__ inline void advance_inner(const Level<F> &k, const Op &op, Team team) {
     using Real = typename F::Real;
     const Real alpha = Real(op.alpha);
-    over_area(k.g, [&](int i, int j) {
-        for (int colour = 0; colour < 4; ++colour) {
-            const int64_t at = colour * k.g.plane + k.g.at(i, j);
-            k.u[at] = op.flags & FIRST_STEP ? alpha * k.direction[at] : k.u[at] + alpha * k.direction[at];
-            if (op.flags & GO_ON) {
-                const Real r = k.r[at] - alpha * k.q[at];
-                k.r[at] = r;
-                k.z[at] = r;
+    over_area(
+        k.g,
+        [&](int i, int j) {
+            for (int colour = 0; colour < 4; ++colour) {
+                const int64_t at = colour * k.g.plane + k.g.at(i, j);
+                k.u[at] = op.flags & FIRST_STEP ? alpha * k.direction[at] : k.u[at] + alpha * k.direction[at];
+                if (op.flags & GO_ON) {
+                    const Real r = k.r[at] - alpha * k.q[at];
+                    k.r[at] = r;
+                    k.z[at] = r;
+                }
             }
-        }
-    }, team);
+        },
+        team);
 }
 
 template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
-    double *partial;  // of rho
-    ScalarArgs scalar;    // when the last part of rho is there; `how` may say nothing
-    int beside;       // 1: block 0 leaves the grid to the others; down it checks ahead whether the loop ends, up it updates the scalars
+    double *partial;   // of rho
+    ScalarArgs scalar; // when the last part of rho is there; `how` may say nothing
+    int beside; // 1: block 0 leaves the grid to the others; down it checks ahead whether the loop ends, up it updates
+                // the scalars
 };
 
 // The end of a step that has a part of rho.
@@ -280,7 +307,8 @@ template <class F> __device__ inline void part_of_rho(const StepArgs<F> &a, cons
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.beside && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
-    part_of_rho(a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && a.scalar.scalars->done));
+    part_of_rho(
+        a, op, descend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && a.scalar.scalars->done));
 }
 
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
@@ -289,7 +317,9 @@ template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepAr
         if (a.scalar.how != NOTHING) update_scalars(a.scalar);
         return;
     }
-    part_of_rho(a, op, ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)}, a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met)));
+    part_of_rho(a, op,
+        ascend<UNIFORM>(a.k, op, {a.beside, int(gridDim.x)},
+            a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met)));
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
@@ -299,25 +329,49 @@ template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     else advance_inner(a.k, op, all_blocks());
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) { descend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_uniform_f64(StepArgs<Double> a) { descend_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) { descend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_f32(StepArgs<Single> a) { descend_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) { descend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_bf16(StepArgs<Brain> a) { descend_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) { ascend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_uniform_f64(StepArgs<Double> a) { ascend_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) { ascend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_f32(StepArgs<Single> a) { ascend_step<true>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) { ascend_step<false>(a); }
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_bf16(StepArgs<Brain> a) { ascend_step<true>(a); }
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) {
+    descend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_uniform_f64(StepArgs<Double> a) {
+    descend_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) {
+    descend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_f32(StepArgs<Single> a) {
+    descend_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) {
+    descend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_bf16(StepArgs<Brain> a) {
+    descend_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) {
+    ascend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_uniform_f64(StepArgs<Double> a) {
+    ascend_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) {
+    ascend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_f32(StepArgs<Single> a) {
+    ascend_step<true>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) {
+    ascend_step<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_bf16(StepArgs<Brain> a) {
+    ascend_step<true>(a);
+}
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
-    int a, b;         // which vectors: r, z, d, q
+    int a, b; // which vectors: r, z, d, q
     double *partial;
     Scalars *scalars;
 };
@@ -329,7 +383,8 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
     double sum = 0.0;
     over_area(a.k.g, [&](int i, int j) {
         const int64_t c = a.k.g.at(i, j);
-        for (int colour = 0; colour < 4; ++colour) sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
+        for (int colour = 0; colour < 4; ++colour)
+            sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
     });
     sum = block_sum(sum);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
@@ -338,9 +393,15 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
     if (thread_of_block() == 0) a.scalars->sum = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f64(InnerProductArgs<Double> a) { inner_product(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f32(InnerProductArgs<Single> a) { inner_product(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_bf16(InnerProductArgs<Brain> a) { inner_product(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f64(InnerProductArgs<Double> a) {
+    inner_product(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f32(InnerProductArgs<Single> a) {
+    inner_product(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_bf16(InnerProductArgs<Brain> a) {
+    inner_product(a);
+}
 
 // d = a vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies), r = 0.
 template <class F> __device__ inline void draw(const Level<F> &k) {
@@ -356,7 +417,8 @@ template <class F> __device__ inline void draw(const Level<F> &k) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
             const double center = double(F::read(k.excess[at])) - (sum(a) + sum(b));
-            const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x, y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;
+            const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x,
+                      y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;
             const bool node = unsigned(x) < unsigned(k.g.nx) && unsigned(y) < unsigned(k.g.ny);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;
             h = (h ^ (h >> 13) ^ 0x9e3779b9u) * 0x5bd1e995u;

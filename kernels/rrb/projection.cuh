@@ -13,14 +13,14 @@ struct ProjectionArgs {
     Geometry g;
     const Run *runs;
     int count;
-    const uint32_t *by_component;     // runs, sorted by component
-    const uint32_t *component_start;  // and where each begins
-    const double *nodes;              // of each component
-    double *sums;                     // of each run: sum, and sum of magnitudes
-    double *means;                    // of each component: sum, sum of magnitudes, mean, kept mean
-    double *v;                        // 4 planes, in double precision or in the type of sweeps
-    int restore;                      // shift to the kept means
-    const double *center;             // 4 planes: of A
+    const uint32_t *by_component;    // runs, sorted by component
+    const uint32_t *component_start; // and where each begins
+    const double *nodes;             // of each component
+    double *sums;                    // of each run: sum, and sum of magnitudes
+    double *means;                   // of each component: sum, sum of magnitudes, mean, kept mean
+    double *v;                       // 4 planes, in double precision or in the type of sweeps
+    int restore;                     // shift to the kept means
+    const double *center;            // 4 planes: of A
 };
 
 template <class Real> __device__ inline void run_sums(const ProjectionArgs &a) {
@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f32(Projectio
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(ProjectionArgs a) {
     const int component = blockIdx.x;
     double sum = 0.0, magnitudes = 0.0;
-    for (uint32_t k = a.component_start[component] + thread_of_block(); k < a.component_start[component + 1]; k += THREADS) {
+    for (uint32_t k = a.component_start[component] + thread_of_block(); k < a.component_start[component + 1];
+        k += THREADS) {
         sum += a.sums[2 * int64_t(a.by_component[k])];
         magnitudes += a.sums[2 * int64_t(a.by_component[k]) + 1];
     }
@@ -95,5 +96,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f32(Project
 
 // Remembers the means.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_keep_means_f64(ProjectionArgs a) {
-    for (int k = blockIdx.x * THREADS + thread_of_block(); k < a.count; k += gridDim.x * THREADS) a.means[4 * int64_t(k) + 3] = a.means[4 * int64_t(k) + 2];
+    for (int k = blockIdx.x * THREADS + thread_of_block(); k < a.count; k += gridDim.x * THREADS)
+        a.means[4 * int64_t(k) + 3] = a.means[4 * int64_t(k) + 2];
 }

@@ -1,18 +1,20 @@
-// What the eliminations leave, at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in excess form, and the
-// product of that with a vector.
+// What the eliminations leave, at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in
+// excess form, and the product of that with a vector.
 //
-// Nodes are numbered along the shorter side; a line is as many rows in that direction as LINE nodes allow, the last one may have fewer.
-// The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P goes with its neighbours L and R
-// among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
+// Nodes are numbered along the shorter side; a line is as many rows in that direction as LINE nodes allow, the last one
+// may have fewer. The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P
+// goes with its neighbours L and R among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
-// (src/backend/coarse/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and Jordan), which leaves
-// G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. From the last line back to the first ones then, Q a line that is known or P itself,
+// (src/backend/coarse/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and
+// Jordan), which leaves G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. From the last line back to the first ones then, Q a
+// line that is known or P itself,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 where Q is P).
 //
-// Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and five for Z.
+// Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and
+// five for Z.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -24,16 +26,17 @@ constexpr int LINE = 32;
 
 struct LinesArgs {
     Rules rules;
-    const double *natural;  // diagonal (excess), east, north, northeast, northwest: nx * ny values each
+    const double *natural; // diagonal (excess), east, north, northeast, northwest: nx * ny values each
     int nx, ny, n;
-    int step;               // lines step - 1, 3 step - 1, ... go; those left are 2 step apart then
-    // n * LINE, the rows of a node. Until its line goes `left` and `right` have what lines on that side have taken from couplings
-    // inside the line, and `onward` couplings to the next line that is left. Then `own` has P^-1, and `left` and `right` G.
+    int step; // lines step - 1, 3 step - 1, ... go; those left are 2 step apart then
+    // n * LINE, the rows of a node. Until its line goes `left` and `right` have what lines on that side have taken from
+    // couplings inside the line, and `onward` couplings to the next line that is left. Then `own` has P^-1, and `left`
+    // and `right` G.
     double *own, *left, *right, *onward;
-    double *left_excess, *right_excess, *inverse_pivot;  // n
-    double *inverse;        // n * n values, symmetric, natural order
-    float *narrow;          // and in single precision, where sweeps are
-    double unit;            // sweeps solve with M / unit
+    double *left_excess, *right_excess, *inverse_pivot; // n
+    double *inverse;                                    // n * n values, symmetric, natural order
+    float *narrow;                                      // and in single precision, where sweeps are
+    double unit;                                        // sweeps solve with M / unit
 
     __device__ int row() const { return min(nx, ny); }
     __device__ int length() const { return LINE / row() * row(); }
@@ -43,7 +46,8 @@ struct LinesArgs {
     __device__ int natural_of(int k) const { return nx <= ny ? k : k % ny * nx + k / ny; }
     // Between nodes k < l.
     __device__ double coupling(int k, int l) const {
-        const double *east = natural + n, *north = natural + 2 * n, *northeast = natural + 3 * n, *northwest = natural + 4 * n;
+        const double *east = natural + n, *north = natural + 2 * n, *northeast = natural + 3 * n,
+                     *northwest = natural + 4 * n;
         const bool along_x = nx <= ny;
         const int w = row(), rows = l / w - k / w, along = l % w - k % w, at = natural_of(k), to = natural_of(l);
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
@@ -56,11 +60,12 @@ struct LinesArgs {
 };
 
 // Every second line of those that are left, one a block.
-extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f64(LinesArgs a) {
+extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64(LinesArgs a) {
     __shared__ double to_left[LINE][LINE], to_right[LINE][LINE], through_left[LINE][LINE], through_right[LINE][LINE];
     __shared__ double before[LINE], pivot_row[2][4][LINE], pivot_inverse[2], pivot_excess[2];
     constexpr unsigned ALL = 0xffffffffu;
-    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(), line = a.step - 1 + 2 * a.step * blockIdx.x;
+    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(),
+              line = a.step - 1 + 2 * a.step * blockIdx.x;
     const int own_nodes = a.nodes(line), left_nodes = a.nodes(line - a.step), right_nodes = a.nodes(line + a.step);
     const bool first = a.step == 1, inside = j < own_nodes && c < own_nodes;
     const int k = line * w + j, to_west = k - a.step * w, to_east = k + a.step * w;
@@ -75,14 +80,15 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f6
         }
         excess = a.natural[a.natural_of(k)];
         if (!first) excess += a.left_excess[k] + (behind ? a.right_excess[k] : 0.0);
-        if (c < left_nodes) left = first ? a.coupling((line - 1) * w + c, k) : a.onward[(int64_t(line - a.step) * w + c) * LINE + j];
+        if (c < left_nodes)
+            left = first ? a.coupling((line - 1) * w + c, k) : a.onward[(int64_t(line - a.step) * w + c) * LINE + j];
         if (c < right_nodes) right = first ? a.coupling(k, (line + 1) * w + c) : a.onward[at];
     }
     to_left[j][c] = left;
     to_right[j][c] = right;
     if (c == 0) before[j] = excess;
     for (int i = 0; i < own_nodes; ++i) {
-        double(*row)[LINE] = pivot_row[i & 1];
+        double (*row)[LINE] = pivot_row[i & 1];
         if (j == i) {
             const double rest = c > i ? own : 0.0;
             const bool coupled = __any_sync(ALL, rest != 0.0 || left != 0.0 || right != 0.0);
@@ -92,7 +98,9 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f6
                 if (!coupled) sum = 0.0;
                 const double d = excess - sum;
                 const int place = a.natural_of(k);
-                inverse = d > 0.0 && is_finite(d) ? 1.0 / d : checked(a.rules, place % a.nx, place / a.nx, excess, sum, excess, d, !coupled).inverse;
+                inverse = d > 0.0 && is_finite(d)
+                    ? 1.0 / d
+                    : checked(a.rules, place % a.nx, place / a.nx, excess, sum, excess, d, !coupled).inverse;
                 a.inverse_pivot[k] = inverse;
                 pivot_inverse[i & 1] = inverse;
                 pivot_excess[i & 1] = excess;
@@ -146,15 +154,17 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_eliminate_lines_f6
     }
 }
 
-// Rows of the inverse of the lines that went with `step`: a block for each of them, P, and each line Q that stayed, or that went
-// too and is not before P. What stands on both sides of the diagonal is written once for both.
-extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_invert_lines_f64(LinesArgs a) {
-    __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE], column_right[LINE][LINE];
+// Rows of the inverse of the lines that went with `step`: a block for each of them, P, and each line Q that stayed, or
+// that went too and is not before P. What stands on both sides of the diagonal is written once for both.
+extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
+    __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
+        column_right[LINE][LINE];
     const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(), step = a.step;
     const int gone = (a.lines() + step) / (2 * step), stayed = a.lines() / (2 * step);
     const int b = blockIdx.x % gone, other = blockIdx.x / gone;
     if (other >= stayed && other - stayed < b) return;
-    const int p = step - 1 + 2 * step * b, q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
+    const int p = step - 1 + 2 * step * b,
+              q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
     const bool has_row = j < a.nodes(p);
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
@@ -214,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(LINE * LINE) rrb_invert_lines_f64(L
 }
 
 template <class Real, class Stored = Real> struct Rest {
-    Geometry g;           // of the vectors, by colour
+    Geometry g; // of the vectors, by colour
     const Stored *inverse;
     const Real *r;
     Real *z;
@@ -228,9 +238,9 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
     return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
 }
 
-// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2 cache.
-// Blocks before `team` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may wait for
-// it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
+// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2
+// cache. Blocks before `team` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may
+// wait for it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
@@ -284,8 +294,8 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 
 template <class Real, class Stored = Real> struct RemainderArgs {
     Rest<Real, Stored> rest;
-    double *partial;  // r' z, a value a block
-    ScalarArgs scalar;    // to the way up, unless `how` says nothing
+    double *partial;   // r' z, a value a block
+    ScalarArgs scalar; // to the way up, unless `how` says nothing
 };
 
 // z = M^-1 r of the remainder; then the scalar update between the way down and the way up.
@@ -300,4 +310,6 @@ template <class Real, class Stored> __device__ inline void remainder_step(const 
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f32(RemainderArgs<float> a) { remainder_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_wide_f32(RemainderArgs<float, double> a) { remainder_step(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_wide_f32(RemainderArgs<float, double> a) {
+    remainder_step(a);
+}

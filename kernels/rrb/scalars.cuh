@@ -14,27 +14,27 @@ struct Step {
 
 // The scalars of a solve, on the device. The host, or rrb_set_out, writes the first part before the loop.
 struct Standing {
-    double per_unit;          // short formats keep M / unit
+    double per_unit; // short formats keep M / unit
     double threshold;
-    double vanishing;         // residuals of at most this 2-norm may have squares that vanish
+    double vanishing; // residuals of at most this 2-norm may have squares that vanish
     int64_t iteration;
     int64_t max_iter;
     int64_t pause_at;
-    int64_t done;             // the loop is over and x is there: what the graph has of it does nothing any more
-    int32_t preconditioned;   // the tested norm
+    int64_t done;           // the loop is over and x is there: what the graph has of it does nothing any more
+    int32_t preconditioned; // the tested norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t met;              // the test of this iteration is met: the way down has found it, and the scalar update will say so
+    int64_t met; // the test of this iteration is met: the way down has found it, and the scalar update will say so
     int32_t ring_used;
-    int32_t parity;           // which of the two r of b1 is current; from here on they only read
-    double sum;               // of the last dot product
-    int64_t direction;        // which of the two p is current, and alpha that of
-    int64_t waits;            // the step of x along it is done with that along the next p
-    int64_t behind;           // so x lacks the step along the other p
-    double alpha_before;      // whose alpha this is
-    double b_norm2, whole_norm2;  // <b, b> and |b - A x|^2
+    int32_t parity;              // which of the two r of b1 is current; from here on they only read
+    double sum;                  // of the last dot product
+    int64_t direction;           // which of the two p is current, and alpha that of
+    int64_t waits;               // the step of x along it is done with that along the next p
+    int64_t behind;              // so x lacks the step along the other p
+    double alpha_before;         // whose alpha this is
+    double b_norm2, whole_norm2; // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;
-    uint64_t not_finite;      // complement of the first place; 0: none
+    uint64_t not_finite; // complement of the first place; 0: none
     unsigned ticket;
     unsigned unused;
 };
@@ -42,11 +42,12 @@ struct Scalars : Standing {
     Step ring[RING];
 };
 
-// What a scalar update and the end of an iteration change, at once: field by field, each write would make the next read wait. By the first
-// threads of a block.
+// What a scalar update and the end of an iteration change, at once: field by field, each write would make the next read
+// wait. By the first threads of a block.
 __device__ inline void copy_standing(Standing &to, const Standing &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
-    if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t))) reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
+    if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t)))
+        reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
 // What a kernel does with its sums, by the stage of the solve.
@@ -54,7 +55,8 @@ __device__ inline void copy_standing(Standing &to, const Standing &from) {
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
-// src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it; else null.
+// src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it;
+// else null.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -84,8 +86,8 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     }
 }
 
-// The end of the way up, by one thread: <p, A p> is known. `pairs`: x may take two steps at once, every other iteration; not in one
-// that is the last before the host looks, or may be.
+// The end of the way up, by one thread: <p, A p> is known. `pairs`: x may take two steps at once, every other
+// iteration; not in one that is the last before the host looks, or may be.
 __device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool pairs = false) {
     s.sigma = sigma;
     s.direction = s.parity;
@@ -99,7 +101,8 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool
     } else {
         s.beta = 0.0;
     }
-    s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter && s.iteration + 1 < s.pause_at;
+    s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter &&
+        s.iteration + 1 < s.pause_at;
     s.alpha = s.rho / sigma;
 }
 
@@ -133,7 +136,8 @@ __device__ inline void update_scalars(const ScalarArgs &a) {
     copy_standing(*a.scalars, now);
 }
 
-// By one block, once the parts of <r, r> are there: whether the convergence check will end the loop. The small grids are left out then.
+// By one block, once the parts of <r, r> are there: whether the convergence check will end the loop. The small grids
+// are left out then.
 __device__ inline void check_ahead(const ScalarArgs &a) {
     Standing &s = *a.scalars;
     if (a.how == LOOP && s.done) return;

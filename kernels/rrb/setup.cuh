@@ -1,6 +1,7 @@
 // The factorization (report 16-06, section 2.2; docs/method.md, excess form), colour by colour: the formulas of
-// src/backend/cpu/rrb/setup/mod.rs. One launch a step; a step writes each value from one thread and reads what no thread of it
-// writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations about 60.
+// src/backend/cpu/rrb/setup/mod.rs. One launch a step; a step writes each value from one thread and reads what no
+// thread of it writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations
+// about 60.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -11,19 +12,21 @@ constexpr int MOST_LEFT = 16;
 
 // What the first look at the matrix and the eliminations find.
 struct Findings {
-    uint64_t not_finite;  // smallest ((j * 5 + array) * nx + i)
-    uint64_t bad_center;  // smallest j * nx + i; below the normal numbers (src/grid/inspection.rs)
-    uint64_t positive;    // couplings above zero
-    uint64_t center_max, center_min, coupling_max;  // bits
-    uint64_t uncoupled;   // east or north couplings that are zero
-    uint64_t outward[4];  // couplings that point out of the grid and are not zero (or NaN), array by array (src/grid/outward.rs)
-    uint64_t first_outward;  // as `not_finite`
-    uint64_t excess;      // coupled rows with a row sum that counts
-    uint64_t bad_pivot;   // smallest level << 40 | node of the finest grid
-    uint64_t components, regular_components;  // of two nodes or more: kernels/rrb/components.cuh
-    uint64_t remainder_inverse, remainder_pivot;  // largest value of the remainder's inverse, largest of its pivots, bits
-    uint64_t uniform[MOST_LEFT];   // of each grid, tiles where all rows are the same: kernels/rrb/uniform.cuh
-    uint64_t coupling[MOST_LEFT];  // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
+    uint64_t not_finite; // smallest ((j * 5 + array) * nx + i)
+    uint64_t bad_center; // smallest j * nx + i; below the normal numbers (src/grid/inspection.rs)
+    uint64_t positive;   // couplings above zero
+    uint64_t center_max, center_min, coupling_max; // bits
+    uint64_t uncoupled;                            // east or north couplings that are zero
+    uint64_t outward[4];    // couplings that point out of the grid and are not zero (or NaN), array by array
+                            // (src/grid/outward.rs)
+    uint64_t first_outward; // as `not_finite`
+    uint64_t excess;        // coupled rows with a row sum that counts
+    uint64_t bad_pivot;     // smallest level << 40 | node of the finest grid
+    uint64_t components, regular_components; // of two nodes or more: kernels/rrb/components.cuh
+    uint64_t remainder_inverse,
+        remainder_pivot;          // largest value of the remainder's inverse, largest of its pivots, bits
+    uint64_t uniform[MOST_LEFT];  // of each grid, tiles where all rows are the same: kernels/rrb/uniform.cuh
+    uint64_t coupling[MOST_LEFT]; // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
 };
 
 #include "uniform.cuh"
@@ -37,7 +40,7 @@ struct Matrix {
 
 // Puts the half stencil of natural node (i, j) where its entries are kept; null arrays are left out.
 __device__ inline void spread(const Geometry &g, int i, int j, double *diagonal, double *s, double *red, double *black,
-                              double center, double east, double north, double northeast, double northwest) {
+    double center, double east, double north, double northeast, double northwest) {
     const int ii = i + g.shift_x, jj = j + g.shift_y;
     const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
     double *r1 = s, *r2 = s + 4 * p;
@@ -83,8 +86,8 @@ __device__ inline void spread(const Geometry &g, int i, int j, double *diagonal,
 struct CopyArgs {
     Geometry g;
     Matrix m;
-    const double *center, *east, *north, *northeast, *northwest;  // of row `first_row` on
-    int64_t ld[5];     // theirs: arrays of the host come without what lies between rows
+    const double *center, *east, *north, *northeast, *northwest; // of row `first_row` on
+    int64_t ld[5]; // theirs: arrays of the host come without what lies between rows
     int first_row, rows;
     Findings *findings;
 };
@@ -115,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         const auto at = [&](int e) { return row * a.ld[e] + i; };
         const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny, corners = a.northeast != nullptr;
         const double v[5] = {a.center[at(0)], east_is ? a.east[at(1)] : 0.0, north_is ? a.north[at(2)] : 0.0,
-                             corners && east_is && north_is ? a.northeast[at(3)] : 0.0,
-                             corners && i > 0 && north_is ? a.northwest[at(4)] : 0.0};
+            corners && east_is && north_is ? a.northeast[at(3)] : 0.0,
+            corners && i > 0 && north_is ? a.northwest[at(4)] : 0.0};
         for (int e = 0; e < 5; ++e) {
             const uint64_t m = magnitude(v[e]);
             if (m >= 0x7ff0000000000000ull) atomic_min(&a.findings->not_finite, (uint64_t(j) * 5 + e) * g.nx + i);
@@ -153,11 +156,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
 struct ExcessArgs {
     Geometry g;
     Matrix m;
-    double *excess;  // 4 planes
+    double *excess; // 4 planes
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    uint8_t *same;   // of patches, ones: zero where a row is not that of the place before it, or below it
+    uint8_t *same; // of patches, ones: zero where a row is not that of the place before it, or below it
 };
 
 // The values of a plane at a place, the one before it and the one below it: zero if they are the same.
@@ -191,8 +194,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(E
         uint64_t differs = 0;
         for (int e = 0; e < 4 && !differs; ++e) {
             differs = difference(a.m.center + e * p, c, g.stride) | difference(a.m.straight + e * p, c, g.stride) |
-                      difference(a.m.straight + (4 + e) * p, c, g.stride);
-            if (a.nine_points) differs |= difference(a.m.red + e * p, c, g.stride) | difference(a.m.black + e * p, c, g.stride);
+                difference(a.m.straight + (4 + e) * p, c, g.stride);
+            if (a.nine_points)
+                differs |= difference(a.m.red + e * p, c, g.stride) | difference(a.m.black + e * p, c, g.stride);
         }
         if (differs) a.same[patch_of(g, i, j)] = 0;
     });
@@ -262,19 +266,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_coupli
 }
 
 struct Rules {
-    double lost;          // 1 - omega
-    double black_keeps;   // of couplings between black nodes: 1 (M1) or 0 (M2)
+    double lost;        // 1 - omega
+    double black_keeps; // of couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
-    int x0, y0, step;     // of the grid's nodes on the finest one
+    int x0, y0, step; // of the grid's nodes on the finest one
     int fine_nx, fine_ny;
-    Geometry fine;        // of the finest grid: for its centers
+    Geometry fine; // of the finest grid: for its centers
     const double *center;
-    const uint32_t *label;   // of singular components; null: a vanishing last pivot is never a defect
+    const uint32_t *label; // of singular components; null: a vanishing last pivot is never a defect
     Findings *findings;
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/steps/rrb.rs, ROW_SUM_WORTH.
+// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/steps/rrb.rs,
+// ROW_SUM_WORTH.
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
@@ -285,7 +290,8 @@ struct Pivoted {
 // Refuses a pivot d = stored - kept <= eps * center, or replaces that of a floating piece (src/backend/steps/rrb.rs,
 // Pivot::checked), then rounds it to what is stored. A refused one leaves d and the center in place of 1 / d and
 // excess / d, for the sentence.
-__device__ inline Pivoted checked(const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
+__device__ inline Pivoted checked(
+    const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
     double d = stored - kept;
     bool fine = d > EPSILON * center && is_finite(d);
@@ -298,7 +304,8 @@ __device__ inline Pivoted checked(const Rules &rules, int i, int j, double store
     if (fine) {
         const double exact = d;
         d = rounded(rules.format, stored) - kept;
-        if (rules.format.storage == F64 || d >= rules.format.unit * 1.1754943508222875e-38) return {1.0 / d, excess * (1.0 / d)};
+        if (rules.format.storage == F64 || d >= rules.format.unit * 1.1754943508222875e-38)
+            return {1.0 / d, excess * (1.0 / d)};
         d = exact;
     }
     atomic_min(&rules.findings->bad_pivot, (uint64_t(rules.level) << 40) | (uint64_t(fj) * rules.fine_nx + fi));
@@ -306,27 +313,34 @@ __device__ inline Pivoted checked(const Rules &rules, int i, int j, double store
 }
 
 // Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/steps/rrb.rs, Pivot).
-__device__ inline Pivoted eliminate(const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
+__device__ inline Pivoted eliminate(
+    const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
     const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.lost * lumped;
-    if (alone && left < ROW_SUM_WORTH * (excess - lumped)) return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
+    if (alone && left < ROW_SUM_WORTH * (excess - lumped))
+        return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
     return checked(rules, i, j, left, sum, left, center, alone);
 }
 
 __device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
-    const int ii = 2 * i + (colour == B2 || colour == R2) - g.shift_x, jj = 2 * j + (colour == B2 || colour == R1) - g.shift_y;
+    const int ii = 2 * i + (colour == B2 || colour == R2) - g.shift_x,
+              jj = 2 * j + (colour == B2 || colour == R1) - g.shift_y;
     return unsigned(ii) < unsigned(g.nx) && unsigned(jj) < unsigned(g.ny);
 }
 
-__device__ inline int column(const Geometry &g, int colour, int i) { return 2 * i + (colour == B2 || colour == R2) - g.shift_x; }
-__device__ inline int line(const Geometry &g, int colour, int j) { return 2 * j + (colour == B2 || colour == R1) - g.shift_y; }
+__device__ inline int column(const Geometry &g, int colour, int i) {
+    return 2 * i + (colour == B2 || colour == R2) - g.shift_x;
+}
+__device__ inline int line(const Geometry &g, int colour, int j) {
+    return 2 * j + (colour == B2 || colour == R1) - g.shift_y;
+}
 
 struct LevelArgs {
     Grid k;
     Rules rules;
-    const double *exact;  // centers of A, where the level is exact; else null
-    int corners;          // there are couplings between red nodes
-    int black;            // between black nodes; else what `d` holds is no input
+    const double *exact; // centers of A, where the level is exact; else null
+    int corners;         // there are couplings between red nodes
+    int black;           // between black nodes; else what `d` holds is no input
 };
 
 // The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
@@ -419,23 +433,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
 struct CoarseArgs {
     Grid k;
     Rules rules;
-    Grid next;          // next.g.nx = 0: to `natural`, five arrays of nx * ny values
+    Grid next; // next.g.nx = 0: to `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
-    int weigh;          // couplings of the next grid against its centers, for `coupling` of this grid; -1: not
+    int weigh; // couplings of the next grid against its centers, for `coupling` of this grid; -1: not
 };
 
 // Sum of |couplings| of a b1 node to its black neighbours.
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
-// The next grid's matrix, spread over its colours, or in plain arrays for the remainder. Its center is in h of b2, inverted: from
-// a node through the b1 node b next to it, whose pivot is d_b, go couplings a_b (sum of the other couplings of b) / d_b.
+// The next grid's matrix, spread over its colours, or in plain arrays for the remainder. Its center is in h of b2,
+// inverted: from a node through the b1 node b next to it, whose pivot is d_b, go couplings a_b (sum of the other
+// couplings of b) / d_b.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
     const Format &format = a.rules.format;
-    const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p, *far_north = a.k.far + B2_NORTH * p;
+    const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p,
+                 *far_north = a.k.far + B2_NORTH * p;
     uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         if (i >= a.nx || j >= a.ny) return;
@@ -447,7 +463,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         const double lumped = sum4(far_east[c - 1], far_east[c], far_north[c - n], far_north[c]);
         const double through_ne = own[3] * h[ne], through_nw = own[2] * h[nw];
         const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - handed;
-        const double east = rounded(format, keeps * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
+        const double east =
+            rounded(format, keeps * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
         const double north = rounded(format, keeps * far_north[c] - through_ne * at(NW, ne) - through_nw * at(NE, nw));
         const double northeast = -through_ne * at(NE, ne), northwest = -through_nw * at(NW, nw);
         if (a.natural) {
@@ -455,12 +472,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
             const double v[5] = {excess, east, north, northeast, northwest};
             for (int e = 0; e < 5; ++e) a.natural[e * m + k] = v[e];
         } else {
-            spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast, northwest);
+            spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast,
+                northwest);
         }
         if (a.weigh < 0) return;
         const int64_t through[4] = {c, se, nw, ne};
         double couplings = keeps * lumped;
-        double weighed = keeps * sum4(fabs(far_east[c - 1]), fabs(far_east[c]), fabs(far_north[c - n]), fabs(far_north[c]));
+        double weighed =
+            keeps * sum4(fabs(far_east[c - 1]), fabs(far_east[c]), fabs(far_north[c - n]), fabs(far_north[c]));
         for (int u = 0; u < 4; ++u) {
             const double v[4] = {at(SW, through[u]), at(SE, through[u]), at(NW, through[u]), at(NE, through[u])};
             const double part = own[u] * h[through[u]];
@@ -482,9 +501,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
 }
 
 struct SchurCenterArgs {
-    Grid k;       // `s`: those of A
+    Grid k; // `s`: those of A
     const double *center;
-    double *schur;  // planes of b1, b2
+    double *schur; // planes of b1, b2
 };
 
 // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9): its diagonal.
@@ -496,8 +515,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_schur_center
         const int64_t c = g.at(i, j);
         double t[4];
         straight_couplings(g, a.k.s, B1, c, t);
-        a.schur[c] = a.center[B1 * p + c] - (t[0] * (t[0] * h2[c - 1]) + t[1] * (t[1] * h2[c]) + (t[2] * (t[2] * h1[c - n]) + t[3] * (t[3] * h1[c])));
+        a.schur[c] = a.center[B1 * p + c] -
+            (t[0] * (t[0] * h2[c - 1]) + t[1] * (t[1] * h2[c]) + (t[2] * (t[2] * h1[c - n]) + t[3] * (t[3] * h1[c])));
         straight_couplings(g, a.k.s, B2, c, t);
-        a.schur[p + c] = a.center[B2 * p + c] - (t[0] * (t[0] * h1[c]) + t[1] * (t[1] * h1[c + 1]) + (t[2] * (t[2] * h2[c]) + t[3] * (t[3] * h2[c + n])));
+        a.schur[p + c] = a.center[B2 * p + c] -
+            (t[0] * (t[0] * h1[c]) + t[1] * (t[1] * h1[c + 1]) + (t[2] * (t[2] * h2[c]) + t[3] * (t[3] * h2[c + n])));
     });
 }

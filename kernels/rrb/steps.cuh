@@ -1,21 +1,21 @@
-// The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to S1
-// and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i, j), and no
-// kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
+// The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to
+// S1 and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i,
+// j), and no kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
 #include "storage.cuh"
 
 struct InspectArgs {
-    const double *input, *output;  // output may be null
+    const double *input, *output; // output may be null
     int64_t ld;
     int nx, rows, first_row;
     Scalars *scalars;
-    double *partial;               // for the sum of squares of the input; null: it is not asked for
+    double *partial; // for the sum of squares of the input; null: it is not asked for
 };
 
-// max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite: row by row, in a row the
-// input before the output.
+// max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite: row by row, in a
+// row the input before the output.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
@@ -30,7 +30,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
             const uint64_t m = magnitude(v);
             largest[k] = max(largest[k], m);
             if (k == 0) sum += v * v;
-            if (m >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
+            if (m >= 0x7ff0000000000000ull)
+                atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
         }
     }
     __shared__ unsigned long long block[2];
@@ -54,12 +55,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
 
 struct TransferArgs {
     Geometry g;
-    double *colours;        // 4 planes
-    double *natural;        // of row `first_row` on
+    double *colours; // 4 planes
+    double *natural; // of row `first_row` on
     int64_t ld;
     int first_row, rows;
     double scale;
-    const Scalars *guard;   // only if the loop has met its test; may be null
+    const Scalars *guard; // only if the loop has met its test; may be null
 };
 
 __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
@@ -68,8 +69,7 @@ __device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
     return colour * g.plane + g.at(ii >> 1, jj >> 1);
 }
 
-template <bool STORE>
-__device__ inline void transfer(const TransferArgs &a) {
+template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != MET) return;
     const int across = (a.g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_store_f64(Tr
 // max |x| over whole planes, padding too: it is zero.
 struct LargestArgs {
     Geometry g;
-    const double *v;  // 4 planes
+    const double *v; // 4 planes
     Scalars *scalars;
 };
 
@@ -113,14 +113,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
 struct DotArgs {
     Geometry g;
     const double *a, *b;
-    int first, count;       // planes
+    int first, count; // planes
     double *partial;
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how;                // NOTHING: to `to`; else the scalar update with rho = <a, b>
+    int how; // NOTHING: to `to`; else the scalar update with rho = <a, b>
     double *to;
-    double factor;          // of the product; in a scalar update 1 / unit is
+    double factor; // of the product; in a scalar update 1 / unit is
 };
 
 // factor <a, b> over some planes; b in double precision or in the type of sweeps.
@@ -147,12 +147,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f32(DotA
 
 struct UpdateArgs {
     Geometry g;
-    int first, count;       // planes
+    int first, count; // planes
     double *target, *other;
     const double *source;
-    double factor;          // where `scalars` is null
-    double per_unit;        // of the source, where `scalars` is null
-    double *partial;        // <target, target>, a value a block; may be null
+    double factor;   // where `scalars` is null
+    double per_unit; // of the source, where `scalars` is null
+    double *partial; // <target, target>, a value a block; may be null
     const Scalars *scalars;
 };
 
@@ -174,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
     if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
 }
 
-// x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone when it
-// ended.
+// x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone
+// when it ended.
 template <class Real> __device__ inline void advance(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
@@ -209,17 +209,23 @@ template <class Target, class Source> __device__ inline void direct(const Update
 }
 
 // Named after the source, the last after the target.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) { direct<double, double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f32(UpdateArgs a) { direct<double, float>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_narrow_f32(UpdateArgs a) { direct<float, double>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) {
+    direct<double, double>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f32(UpdateArgs a) {
+    direct<double, float>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_narrow_f32(UpdateArgs a) {
+    direct<float, double>(a);
+}
 
 struct ProductOfA {
     Geometry g;
     Matrix m;
     int nine_points;
-    const double *v, *b;    // 4 planes
-    double *out;            // null: sums alone
-    double *partial;        // null: no sums
+    const double *v, *b; // 4 planes
+    double *out;         // null: sums alone
+    double *partial;     // null: no sums
     Scalars *scalars;
     int how;
     uint64_t conditional;
@@ -300,7 +306,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 // out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
     // After the loop: not if it goes on; on the caller's matrix only if it has met its test.
-    if (a.how == LOOP && (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET))) return;
+    if (a.how == LOOP &&
+        (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
+        return;
     double norm2 = 0.0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
@@ -344,9 +352,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
 }
 
 struct ReduceArgs {
-    Grid k;         // `s`: couplings of A
-    double *b, *x;  // 4 planes
-    double *r_b1, *r_b2;  // of S1; null: r is to stay
+    Grid k;              // `s`: couplings of A
+    double *b, *x;       // 4 planes
+    double *r_b1, *r_b2; // of S1; null: r is to stay
     Scalars *scalars;
 };
 
@@ -359,9 +367,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(R
         const int64_t c = g.at(i, j);
         double t[4];
         straight_couplings(g, a.k.s, B1, c, t);
-        const double b_b1 = a.b[B1 * p + c] - ((t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) + (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c])));
+        const double b_b1 = a.b[B1 * p + c] -
+            ((t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) +
+                (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c])));
         straight_couplings(g, a.k.s, B2, c, t);
-        const double b_b2 = a.b[B2 * p + c] - ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) + (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
+        const double b_b2 = a.b[B2 * p + c] -
+            ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) +
+                (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
         a.b[B1 * p + c] = b_b1;
         a.b[B2 * p + c] = b_b2;
         if (!a.r_b1) return;
@@ -382,7 +394,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
         const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
         a.x[R1 * p + c] = r1;
         a.x[R2 * p + c] = r2;
-        largest = max(max(largest, max(magnitude(r1), magnitude(r2))), max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
+        largest = max(max(largest, max(magnitude(r1), magnitude(r2))),
+            max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
     });
     note_largest(*a.scalars, largest);
 }

@@ -7,9 +7,9 @@
 //     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...       i' = i + shift_x = 2 I or 2 I + 1
 //     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
 //
-// Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks over
-// tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the finest grid and
-// 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
+// Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks
+// over tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the
+// finest grid and 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
 #pragma once
 #include "../common/device.cuh"
 
@@ -19,8 +19,8 @@ constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
 // Places across and down, for which a byte says whether their rows of the matrix are the same (kernels/uniform.cu).
 constexpr int PATCH = 8;
-// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all at
-// once (RESIDENT), so that none starts after another has ended.
+// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all
+// at once (RESIDENT), so that none starts after another has ended.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 // A tile of a sweep with the row and column of b1 beyond it, and a thread for each value of it.
@@ -38,20 +38,21 @@ struct Geometry {
     int shift_x, shift_y;
     int stride, block;
     int64_t plane;
-    // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by colour. Null
-    // where they are few.
+    // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by
+    // colour. Null where they are few.
     const uint8_t *uniform;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
-    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which stays in a cache.
+    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which
+    // stays in a cache.
     __device__ int64_t rows_at(int i, int j) const {
         if (!uniform || !uniform[j / TILE_Y * ((cx + TILE_X - 1) / TILE_X) + i / TILE_X]) return at(i, j);
         return at(i / TILE_X * TILE_X, j / TILE_Y * TILE_Y);
     }
 };
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The short
-// ones keep M / unit. `read`: from device memory, as above; `widen`: of a value in a register.
+// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The
+// short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -78,12 +79,12 @@ struct Brain {
 // nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;        // 1 / d of r1, r2, b1; beyond the first grid and of b2, 1 / center of what the grid leaves
-    double *s;        // straight couplings
-    double *d;        // diagonal couplings between black nodes, after the odd level
-    double *excess;   // row sums; of eliminated nodes excess / d
-    double *corners;  // diagonal couplings between red nodes, kept with r1
-    double *far;      // couplings at distance two, after the odd level
+    double *h;       // 1 / d of r1, r2, b1; beyond the first grid and of b2, 1 / center of what the grid leaves
+    double *s;       // straight couplings
+    double *d;       // diagonal couplings between black nodes, after the odd level
+    double *excess;  // row sums; of eliminated nodes excess / d
+    double *corners; // diagonal couplings between red nodes, kept with r1
+    double *far;     // couplings at distance two, after the odd level
     // What sweeps read, in short formats; null with double precision, where they read the above.
     float *short_h;
     void *short_s, *short_d;
@@ -91,8 +92,8 @@ struct Grid {
     void *kept_excess, *kept_corners, *kept_black;
 };
 
-// Where the kept values of a grid go and come from: the four colours of the next grid, or of the remainder's vectors. What
-// lies beside the nodes there is zero, so that `get` asks for no edge.
+// Where the kept values of a grid go and come from: the four colours of the next grid, or of the remainder's vectors.
+// What lies beside the nodes there is zero, so that `get` asks for no edge.
 template <class Real> struct Kept {
     Geometry g;
     Real *to;
@@ -124,8 +125,10 @@ template <class F> struct Level {
     Kept<Real> kept;
 };
 
-// b - (center v_0 + sum of a_j v_j), from differences (sums, for positive couplings), as src/backend/residual.rs has it.
-template <int N> __device__ inline double residual_of_row(double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
+// b - (center v_0 + sum of a_j v_j), from differences (sums, for positive couplings), as src/backend/residual.rs has
+// it.
+template <int N> __device__ inline double residual_of_row(
+    double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
     double excess = center, lost = 0.0, flow = 0.0;
     for (int j = 0; j < N; ++j) {
         const double to = -fabs(a[j]), sum = excess + to, added = sum - excess;
@@ -136,8 +139,8 @@ template <int N> __device__ inline double residual_of_row(double b, double cente
     return b - (excess * v_0 + (lost * v_0 + flow));
 }
 
-// The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one before it
-// has left in the L2 cache.
+// The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one
+// before it has left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
 
 // The same by blocks: the last one of a block's tiles, from which it goes back; -1: it has none.
@@ -146,8 +149,8 @@ __device__ inline int last_tile(int tiles, Team team) {
     return place < tiles ? place + quotient(tiles - 1 - place, team.size()) * team.size() : -1;
 }
 
-// Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since whoever waits for it tile
-// by tile takes longer. Those beyond count as others.
+// Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since
+// whoever waits for it tile by tile takes longer. Those beyond count as others.
 struct UniformTiles {
     static constexpr int MOST = 512;
     const uint8_t *of;
@@ -157,11 +160,13 @@ struct NoUniformTiles {
     __device__ bool operator[](int) const { return false; }
 };
 
-template <bool UNIFORM, class IsUniform> __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
+template <bool UNIFORM, class IsUniform>
+__device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
     if constexpr (UNIFORM) {
         __shared__ uint8_t known[UniformTiles::MOST];
         const int threads = blockDim.x * blockDim.y;
-        for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads) known[k] = is_uniform(first + k * step);
+        for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads)
+            known[k] = is_uniform(first + k * step);
         __syncthreads();
         return UniformTiles{known};
     } else {
@@ -184,13 +189,15 @@ __device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks(
 __device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
-    return (r2[E * p + c - 1] * v2[c - 1] + r2[W * p + c] * v2[c]) + (r1[N * p + c - n] * v1[c - n] + r1[S * p + c] * v1[c]);
+    return (r2[E * p + c - 1] * v2[c - 1] + r2[W * p + c] * v2[c]) +
+        (r1[N * p + c - n] * v1[c - n] + r1[S * p + c] * v1[c]);
 }
 
 __device__ inline double straight_b2(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
-    return (r1[E * p + c] * v1[c] + r1[W * p + c + 1] * v1[c + 1]) + (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
+    return (r1[E * p + c] * v1[c] + r1[W * p + c + 1] * v1[c + 1]) +
+        (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
 }
 
 __device__ inline double straight_r1(const Grid &k, const double *v, int64_t c) {
@@ -206,47 +213,118 @@ __device__ inline double straight_r2(const Grid &k, const double *v, int64_t c) 
 }
 
 // Couplings of a colour to its straight neighbours, as they are stored.
-template <class T> __device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T a[4]) {
+template <class T>
+__device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T a[4]) {
     const int64_t p = g.plane, n = g.stride;
     const T *r1 = s, *r2 = s + 4 * p;
     switch (colour) {
-    case R1: for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c]; break;
-    case R2: for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c]; break;
-    case B1: a[0] = r2[E * p + c - 1]; a[1] = r2[W * p + c]; a[2] = r1[N * p + c - n]; a[3] = r1[S * p + c]; break;
-    default: a[0] = r1[E * p + c]; a[1] = r1[W * p + c + 1]; a[2] = r2[N * p + c]; a[3] = r2[S * p + c + n]; break;
+    case R1:
+        for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c];
+        break;
+    case R2:
+        for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c];
+        break;
+    case B1:
+        a[0] = r2[E * p + c - 1];
+        a[1] = r2[W * p + c];
+        a[2] = r1[N * p + c - n];
+        a[3] = r1[S * p + c];
+        break;
+    default:
+        a[0] = r1[E * p + c];
+        a[1] = r1[W * p + c + 1];
+        a[2] = r2[N * p + c];
+        a[3] = r2[S * p + c + n];
+        break;
     }
 }
 
 // To its diagonal ones. `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
-template <class T> __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T a[4]) {
+template <class T>
+__device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T a[4]) {
     const int64_t p = g.plane, n = g.stride;
     switch (colour) {
-    case R1: case B1: for (int k = 0; k < 4; ++k) a[k] = of[k * p + c]; break;
-    case R2: a[0] = of[NE * p + c - n]; a[1] = of[NW * p + c - n + 1]; a[2] = of[SE * p + c]; a[3] = of[SW * p + c + 1]; break;
-    default: a[0] = of[NE * p + c]; a[1] = of[NW * p + c + 1]; a[2] = of[SE * p + c + n]; a[3] = of[SW * p + c + n + 1]; break;
+    case R1:
+    case B1:
+        for (int k = 0; k < 4; ++k) a[k] = of[k * p + c];
+        break;
+    case R2:
+        a[0] = of[NE * p + c - n];
+        a[1] = of[NW * p + c - n + 1];
+        a[2] = of[SE * p + c];
+        a[3] = of[SW * p + c + 1];
+        break;
+    default:
+        a[0] = of[NE * p + c];
+        a[1] = of[NW * p + c + 1];
+        a[2] = of[SE * p + c + n];
+        a[3] = of[SW * p + c + n + 1];
+        break;
     }
 }
 
 // v at the straight neighbours of a colour, in the order of its couplings.
-template <class T> __device__ inline void straight_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+template <class T>
+__device__ inline void straight_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
     const int64_t p = g.plane, n = g.stride;
     const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1: w[0] = b2[-1]; w[1] = b2[0]; w[2] = b1[0]; w[3] = b1[n]; break;
-    case R2: w[0] = b1[0]; w[1] = b1[1]; w[2] = b2[-n]; w[3] = b2[0]; break;
-    case B1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r1[-n]; w[3] = r1[0]; break;
-    default: w[0] = r1[0]; w[1] = r1[1]; w[2] = r2[0]; w[3] = r2[n]; break;
+    case R1:
+        w[0] = b2[-1];
+        w[1] = b2[0];
+        w[2] = b1[0];
+        w[3] = b1[n];
+        break;
+    case R2:
+        w[0] = b1[0];
+        w[1] = b1[1];
+        w[2] = b2[-n];
+        w[3] = b2[0];
+        break;
+    case B1:
+        w[0] = r2[-1];
+        w[1] = r2[0];
+        w[2] = r1[-n];
+        w[3] = r1[0];
+        break;
+    default:
+        w[0] = r1[0];
+        w[1] = r1[1];
+        w[2] = r2[0];
+        w[3] = r2[n];
+        break;
     }
 }
 
 // And at the diagonal ones.
-template <class T> __device__ inline void diagonal_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+template <class T>
+__device__ inline void diagonal_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
     const int64_t p = g.plane, n = g.stride;
     const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1: w[0] = r2[-1]; w[1] = r2[0]; w[2] = r2[n - 1]; w[3] = r2[n]; break;
-    case R2: w[0] = r1[-n]; w[1] = r1[1 - n]; w[2] = r1[0]; w[3] = r1[1]; break;
-    case B1: w[0] = b2[-n - 1]; w[1] = b2[-n]; w[2] = b2[-1]; w[3] = b2[0]; break;
-    default: w[0] = b1[0]; w[1] = b1[1]; w[2] = b1[n]; w[3] = b1[n + 1]; break;
+    case R1:
+        w[0] = r2[-1];
+        w[1] = r2[0];
+        w[2] = r2[n - 1];
+        w[3] = r2[n];
+        break;
+    case R2:
+        w[0] = r1[-n];
+        w[1] = r1[1 - n];
+        w[2] = r1[0];
+        w[3] = r1[1];
+        break;
+    case B1:
+        w[0] = b2[-n - 1];
+        w[1] = b2[-n];
+        w[2] = b2[-1];
+        w[3] = b2[0];
+        break;
+    default:
+        w[0] = b1[0];
+        w[1] = b1[1];
+        w[2] = b1[n];
+        w[3] = b1[n + 1];
+        break;
     }
 }

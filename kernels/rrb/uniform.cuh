@@ -1,7 +1,8 @@
-// Where rows of the matrix are the same, colour by colour: sweeps and the ends of a solve read one of them there (`Geometry::rows_at`).
-// The factorization makes each number from rows of A nearby alone, by the same instructions wherever it is: where those are the same
-// to the bit, so is it. On a grid a number comes from rows of the grid's matrix at most three places away, couplings that the
-// next grid has from at most four. So a look at A is enough; each grid then takes it from the one before.
+// Where rows of the matrix are the same, colour by colour: sweeps and the ends of a solve read one of them there
+// (`Geometry::rows_at`). The factorization makes each number from rows of A nearby alone, by the same instructions
+// wherever it is: where those are the same to the bit, so is it. On a grid a number comes from rows of the grid's
+// matrix at most three places away, couplings that the next grid has from at most four. So a look at A is enough; each
+// grid then takes it from the one before.
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
@@ -13,15 +14,15 @@ __device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PAT
 
 struct UniformArgs {
     Geometry g;
-    const uint8_t *same;  // of its patches
-    uint8_t *uniform;     // of its tiles
-    uint64_t *count;      // of those that are
-    Geometry next;        // its nodes are those of b2 here
-    uint8_t *next_same;   // null: there is none
+    const uint8_t *same; // of its patches
+    uint8_t *uniform;    // of its tiles
+    uint64_t *count;     // of those that are
+    Geometry next;       // its nodes are those of b2 here
+    uint8_t *next_same;  // null: there is none
 };
 
-// One thread for each tile of the grid, and one for each patch of the next. A tile with the patches around it; of the next grid, a patch has
-// two here across and down, less a place for its shift.
+// One thread for each tile of the grid, and one for each patch of the next. A tile with the patches around it; of the
+// next grid, a patch has two here across and down, less a place for its shift.
 __device__ inline void spread_uniform(const UniformArgs &a, int k) {
     const int across = patches(a.g.cx), down = patches(a.g.cy);
     const auto all = [&](int x0, int y0, int x1, int y1) {

@@ -1,29 +1,32 @@
-// Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay and take
-// group after group of COLUMNS blocks. Eight warps multiply, each with 64 rows of the result in registers, two a quarter of a
-// multiprocessor; four others compute right-hand sides, fetch the inverse, and write results. Eight columns of the inverse,
-// 32 KB, and the right-hand sides of a row of eight cells make a step; STAGES of them are in shared memory. The inverse comes by
-// bulk copies: the two blocks of threads of a cluster fetch one half each and get both, so that L2 delivers it once for 64
-// columns, 16 flops a byte. What right-hand sides are made of is asked for steps before, since some of it always comes late.
-// LATER of the 64 results of a thread that multiplies wait in shared memory and are written during the next group, the others
-// at once. Nobody waits for all: barriers in shared memory say what is there and what was read.
+// Dense inverses of blocks of 8^3: 512 x 512 times 512 x COLUMNS by the tensor cores, by blocks of threads that stay
+// and take group after group of COLUMNS blocks. Eight warps multiply, each with 64 rows of the result in registers, two
+// a quarter of a multiprocessor; four others compute right-hand sides, fetch the inverse, and write results. Eight
+// columns of the inverse, 32 KB, and the right-hand sides of a row of eight cells make a step; STAGES of them are in
+// shared memory. The inverse comes by bulk copies: the two blocks of threads of a cluster fetch one half each and get
+// both, so that L2 delivers it once for 64 columns, 16 flops a byte. What right-hand sides are made of is asked for
+// steps before, since some of it always comes late. LATER of the 64 results of a thread that multiplies wait in shared
+// memory and are written during the next group, the others at once. Nobody waits for all: barriers in shared memory say
+// what is there and what was read.
 //
 // The result is u itself, so that nothing is read when it is written: A_b is taken out of the residual,
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - what comes from outside) + (1 - omega) A_b u_b),
 // and with omega = 1 and 7 points (ONE) only f and the faces around a block are read.
 //
-// `packed` of the tables: the inverse in the order in which a warp's lanes take it, 16 bytes a lane: element (row, column) =
-// (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at (((q*32 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: eight values a column.
+// `packed` of the tables: the inverse in the order in which a warp's lanes take it, 16 bytes a lane: element (row,
+// column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at (((q*32 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: eight values
+// a column.
 //
-// Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory, and code for devices before 9.0 wherever it
-// runs, take `relax_any`, which reads the inverse once a block.
+// Devices with less than DENSE_BYTES (src/backend/cuda/launch.rs) of shared memory, and code for devices before 9.0
+// wherever it runs, take `relax_any`, which reads the inverse once a block.
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
-constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40, CLUSTER = 2;
+constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40,
+              CLUSTER = 2;
 // Shared memory, in values: steps, results that wait.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// Results of two threads that a helper writes a step, after the first steps of the next group: those who multiply are not done
-// with theirs before.
+// Results of two threads that a helper writes a step, after the first steps of the next group: those who multiply are
+// not done with theirs before.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -31,25 +34,28 @@ constexpr int AT_ONCE = 4, PAUSE = 2;
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #ifdef RRB_EMULATED
     static double warps_a[WARPS][32][4], warps_b[WARPS][32][2];
-    double(&all_a)[32][4] = warps_a[threadIdx.x / 32];
-    double(&all_b)[32][2] = warps_b[threadIdx.x / 32];
+    double (&all_a)[32][4] = warps_a[threadIdx.x / 32];
+    double (&all_b)[32][2] = warps_b[threadIdx.x / 32];
     const int lane = threadIdx.x % 32;
     for (int e = 0; e < 4; ++e) all_a[lane][e] = a[e];
     for (int e = 0; e < 2; ++e) all_b[lane][e] = b[e];
     __syncwarp();
     for (int e = 0; e < 4; ++e) {
-        for (int k = 0; k < 8; ++k) c[e] += all_a[lane / 4 * 4 + k % 4][e / 2 + 2 * (k / 4)] * all_b[(2 * (lane % 4) + e % 2) * 4 + k % 4][k / 4];
+        for (int k = 0; k < 8; ++k)
+            c[e] +=
+                all_a[lane / 4 * 4 + k % 4][e / 2 + 2 * (k / 4)] * all_b[(2 * (lane % 4) + e % 2) * 4 + k % 4][k / 4];
     }
     __syncwarp();
 #else
-    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
         : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 #endif
 }
 
-// Barriers: for each place of a step one that says it is there (the inverse, and right-hand sides of all helpers) and one that
-// all who multiply, in both blocks of threads, have read it; results are there; they are written.
+// Barriers: for each place of a step one that says it is there (the inverse, and right-hand sides of all helpers) and
+// one that all who multiply, in both blocks of threads, have read it; results are there; they are written.
 constexpr int FULL = 0, EMPTY = STAGES, THERE = 2 * STAGES, GONE = THERE + 1, BARRIERS = GONE + 1;
 
 #ifdef RRB_EMULATED
@@ -86,7 +92,7 @@ struct Pipeline {
 #else
 #define RRB_CLUSTER __cluster_dims__(blocks::CLUSTER, 1, 1)
 struct Pipeline {
-    unsigned memory, barriers, rank;   // addresses in shared memory; of the block in the cluster
+    unsigned memory, barriers, rank; // addresses in shared memory; of the block in the cluster
     const double *packed;
     static constexpr unsigned BYTES = 8 * (STEP + RIGHT);
 
@@ -94,7 +100,10 @@ struct Pipeline {
         : memory(__cvta_generic_to_shared(places)), barriers(__cvta_generic_to_shared(all)), packed(packed) {
         asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
         if (threadIdx.x == 0) {
-            auto begin = [&](int barrier, unsigned count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * barrier), "r"(count) : "memory"); };
+            auto begin = [&](int barrier, unsigned count) {
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * barrier), "r"(count)
+                    : "memory");
+            };
             for (int place = 0; place < STAGES; ++place) {
                 begin(FULL + place, 2);
                 begin(EMPTY + place, CLUSTER * WARPS);
@@ -112,21 +121,22 @@ struct Pipeline {
 
     // Use number `use` of a barrier is over.
     __device__ __forceinline__ void until(int barrier, unsigned use) const {
-        asm volatile(
-            "{\n.reg .pred done;\n"
-            "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-            "@done bra over;\nbra again;\nover:\n}" ::"r"(barriers + 8 * barrier), "r"(use & 1)
+        asm volatile("{\n.reg .pred done;\n"
+                     "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@done bra over;\nbra again;\nover:\n}" ::"r"(barriers + 8 * barrier),
+            "r"(use & 1)
             : "memory");
     }
 
     // Of a warp.
     __device__ __forceinline__ void arrive(int barrier) const {
         __syncwarp();
-        if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
+        if (threadIdx.x % 32 == 0)
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
     }
 
-    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: without it the
-    // compiler sends the message before the reads have come.
+    // This warp has read a place, which both blocks of threads write. `zero` comes of what was read last: without it
+    // the compiler sends the message before the reads have come.
     __device__ __forceinline__ void release(int place, unsigned zero) const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
@@ -144,10 +154,10 @@ struct Pipeline {
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         const unsigned full = barriers + 8 * (FULL + place);
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "n"(8 * STEP) : "memory");
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
-                memory + place * BYTES + rank * HALF),
-            "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full), "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                     "[%0], [%1], %2, [%3], %4;" ::"r"(memory + place * BYTES + rank * HALF),
+            "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full),
+            "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
             : "memory");
     }
 
@@ -157,7 +167,9 @@ struct Pipeline {
 
     // Two neighbouring values of a step, the inverse first.
     __device__ __forceinline__ void load(unsigned, int place, int at, double &first, double &second) const {
-        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(first), "=d"(second) : "r"(memory + place * BYTES + 8 * at));
+        asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
+            : "=d"(first), "=d"(second)
+            : "r"(memory + place * BYTES + 8 * at));
     }
 };
 #endif
@@ -169,15 +181,17 @@ struct Column {
     int64_t row, plane, f_row, f_plane;
 };
 
-// A cell's right-hand side: omega f plus weights times values of u. Of each leg there are two weights: 1 - omega times the leg
-// within the block, minus omega times it outside.
+// A cell's right-hand side: omega f plus weights times values of u. Of each leg there are two weights: 1 - omega times
+// the leg within the block, minus omega times it outside.
 template <int POINTS, bool ONE> struct RightHandSide {
     // f and the values of legs; with ONE and 7 points: f and what lies beyond the block in x, y and z.
     static constexpr int VALUES = POINTS == 7 ? (ONE ? 4 : 8) : 28;
     double v[VALUES];
 
     static __device__ __forceinline__ bool inside(int i) { return unsigned(i) < 8u; }
-    static __device__ __forceinline__ bool own(int q, int i, int j, int k) { return inside(i + q % 3 - 1) && inside(j + q / 3 % 3 - 1) && inside(k + q / 9 - 1); }
+    static __device__ __forceinline__ bool own(int q, int i, int j, int k) {
+        return inside(i + q % 3 - 1) && inside(j + q / 3 % 3 - 1) && inside(k + q / 9 - 1);
+    }
 
     // Asks for what it is made of.
     __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
@@ -189,14 +203,16 @@ template <int POINTS, bool ONE> struct RightHandSide {
             if (j == 0 || j == 7) v[2] = u[j == 0 ? -c.row : c.row];
             if (k == 0 || k == 7) v[3] = u[k == 0 ? -c.plane : c.plane];
         } else if (POINTS == 7) {
-            v[1] = u[0], v[2] = u[-1], v[3] = u[1], v[4] = u[-c.row], v[5] = u[c.row], v[6] = u[-c.plane], v[7] = u[c.plane];
+            v[1] = u[0], v[2] = u[-1], v[3] = u[1], v[4] = u[-c.row], v[5] = u[c.row], v[6] = u[-c.plane],
+            v[7] = u[c.plane];
         } else {
 #pragma unroll
             for (int q = 0; q < 27; ++q) v[q + 1] = u[(q / 9 - 1) * c.plane + (q / 3 % 3 - 1) * c.row + q % 3 - 1];
         }
     }
 
-    __device__ __forceinline__ double end(const RelaxArgs &a, const volatile double (*weights)[2], int i, int j, int k) const {
+    __device__ __forceinline__ double end(
+        const RelaxArgs &a, const volatile double (*weights)[2], int i, int j, int k) const {
         if (POINTS == 7 && ONE) {
             double r = v[0] - (i == 0 ? a.legs[12] : a.legs[14]) * v[1];
             if (j == 0 || j == 7) r -= (j == 0 ? a.legs[10] : a.legs[16]) * v[2];
@@ -215,8 +231,8 @@ template <int POINTS, bool ONE> struct RightHandSide {
     }
 };
 
-// A line of results, along y: those of number 8 n, ..., 8 n + 7 of the thread that has row 64 w + 16 m + 8 e + g of the product,
-// the cell x = g, y = 2 m + e, z = w. NULL beyond the last block.
+// A line of results, along y: those of number 8 n, ..., 8 n + 7 of the thread that has row 64 w + 16 m + 8 e + g of the
+// product, the cell x = g, y = 2 m + e, z = w. NULL beyond the last block.
 struct Line {
     double *out;
     int64_t row, plane;
@@ -229,8 +245,8 @@ struct Line {
     }
 };
 
-template <int POINTS, bool ONE>
-__device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline, const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
+template <int POINTS, bool ONE> __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline,
+    const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
     // All helpers write the same.
     if (lane < 27) weights[lane][0] = -a.omega * a.legs[lane], weights[lane][1] = (1.0 - a.omega) * a.legs[lane];
@@ -263,10 +279,11 @@ __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipelin
             // Those beyond the last one repeat it, so that loops need not ask.
             const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
             const Patch &patch = a.patches[item.patch];
-            const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
+            const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2),
+                          f_plane = int64_t(patch.nx) * patch.ny;
             const int64_t at = (item.z + 1) * plane + (item.y + 1) * stride + item.x + 1;
-            group[lane] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x, patch.u[a.to] + at,
-                           stride,               plane,                                                            patch.nx, f_plane};
+            group[lane] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x,
+                patch.u[a.to] + at, stride, plane, patch.nx, f_plane};
             __syncwarp();
         }
         // A helper has a place, and every fourth row of cells.
@@ -302,14 +319,17 @@ __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipelin
     for (int first = 0; first < LATER; first += AT_ONCE) write(rounds - 1, first);
 }
 
-__device__ __forceinline__ void multiply(const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
+__device__ __forceinline__ void multiply(
+    const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
     double sum[TILES][COLUMNS / 8][4], left[2][4], right[COLUMNS / 8][2];
     // Which the compiler does not know.
     const unsigned zero = rounds >> 31;
     auto load_left = [&](int s, int m) {
 #pragma unroll
-        for (int h = 0; h < 2; ++h) pipeline.load(s, s % STAGES, (((warp * TILES + m) * 2 + h) * 32 + lane) * 2, left[m % 2][2 * h], left[m % 2][2 * h + 1]);
+        for (int h = 0; h < 2; ++h)
+            pipeline.load(s, s % STAGES, (((warp * TILES + m) * 2 + h) * 32 + lane) * 2, left[m % 2][2 * h],
+                left[m % 2][2 * h + 1]);
     };
 #pragma unroll 1
     for (unsigned round = 0; round < rounds; ++round) {
@@ -326,7 +346,8 @@ __device__ __forceinline__ void multiply(const RelaxArgs &a, const Pipeline &pip
             const int place = s % STAGES;
             pipeline.until(FULL + place, round * (STEPS / STAGES) + s / STAGES);
 #pragma unroll
-            for (int c = 0; c < COLUMNS / 8; ++c) pipeline.load(s, place, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
+            for (int c = 0; c < COLUMNS / 8; ++c)
+                pipeline.load(s, place, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
             load_left(s, 0);
 #pragma unroll
             for (int m = 0; m < TILES; ++m) {
@@ -357,7 +378,8 @@ __device__ __forceinline__ void multiply(const RelaxArgs &a, const Pipeline &pip
 }
 
 // Shared memory as PLACES and RESULTS say, the columns of three groups, weights, barriers.
-__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS], double (*weights)[2], unsigned long long *barriers) {
+__device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
+    double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
     const Pipeline pipeline(memory, barriers, a.tables[TILE_CELLS - 1].packed);
     double *const results = memory + PLACES;
@@ -375,4 +397,4 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
 #define RRB_CLUSTER
 #endif
 
-}  // namespace blocks
+} // namespace blocks

@@ -1,40 +1,42 @@
 // Block relaxation on patches: u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches, by colours, all at
-// once, or in an order. Rodriguez et al., algorithms 1 to 3; A_b^-1 = D S Lambda^-1 S^-1 D^-1 (src/grid/block_inverse.rs):
-// three sine transforms, a scale, three transforms; or a dense inverse.
+// once, or in an order. Rodriguez et al., algorithms 1 to 3; A_b^-1 = D S Lambda^-1 S^-1 D^-1
+// (src/grid/block_inverse.rs): three sine transforms, a scale, three transforms; or a dense inverse.
 //
-// Layout: u of a patch u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f[(k*ny + j)*nx + i]; a table of patches. A work item is a tile
-// of at most 8 x 8 x 8 cells: one block of 8^3, or as many smaller ones of one shape as fit, beside each other (with eight
-// colours: every other one). Tables of a shape: weighted 1 / Lambda at (r*by + q)*bx + p, D^-1 and D in the order of cells,
-// dense inverses by columns.
+// Layout: u of a patch u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f[(k*ny + j)*nx + i]; a table of patches. A work item is a
+// tile of at most 8 x 8 x 8 cells: one block of 8^3, or as many smaller ones of one shape as fit, beside each other
+// (with eight colours: every other one). Tables of a shape: weighted 1 / Lambda at (r*by + q)*bx + p, D^-1 and D in the
+// order of cells, dense inverses by columns.
 //
-// Launch: one block of 64 threads an item. A thread holds a line of eight cells in registers, along z, x or y: thread t has
-// the line at (t & 7, t >> 3) of the other two directions. Lines are turned through shared memory, 4 KB a tile, whose places
-// are scrambled so that all turns are free of bank conflicts:
+// Launch: one block of 64 threads an item. A thread holds a line of eight cells in registers, along z, x or y: thread t
+// has the line at (t & 7, t >> 3) of the other two directions. Lines are turned through shared memory, 4 KB a tile,
+// whose places are scrambled so that all turns are free of bank conflicts:
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Rows of eight cells, 64 bytes, are read and written.
 //
-// One launch a sweep. Items come in stages (colours) and chunks (about 64 tiles, whole layers of tiles of a patch): stage 0
-// of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk and of those
-// before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk come from memory
-// once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block along an axis), so that
-// it is not enough to wait for the stage before. Blocks of threads start in the order of their numbers, as CUB's scans rely
-// on too; an item waits only for items before it, so that somebody can always go on.
+// One launch a sweep. Items come in stages (colours) and chunks (about 64 tiles, whole layers of tiles of a patch):
+// stage 0 of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of its own chunk
+// and of those before and after are complete (`progress`, counted up from launch to launch), so that u and f of a chunk
+// come from memory once and from the L2 cache for the later colours. A chunk may lack a stage (patches of one block
+// along an axis), so that it is not enough to wait for the stage before. Blocks of threads start in the order of their
+// numbers, as CUB's scans rely on too; an item waits only for items before it, so that somebody can always go on.
 //
-// Ghost cells are exchanged by a launch of its own before the first sweep of a call. Then whole tiles at the edge of a patch
-// hand their faces over to those beyond, for the next sweep, in two sets of faces that alternate (`around`, `leave`): each
-// tile is relaxed once a sweep, so that these are the values that an exchange before that sweep would copy. The last sweep
-// writes what it reads so to the ghost cells too. A launch begins while the one before ends (`let_next_begin`).
+// Ghost cells are exchanged by a launch of its own before the first sweep of a call. Then whole tiles at the edge of a
+// patch hand their faces over to those beyond, for the next sweep, in two sets of faces that alternate (`around`,
+// `leave`): each tile is relaxed once a sweep, so that these are the values that an exchange before that sweep would
+// copy. The last sweep writes what it reads so to the ghost cells too. A launch begins while the one before ends
+// (`let_next_begin`).
 //
-// Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96 bytes
-// with what shares their sectors, faces are read twice). Faces between patches: 16 a value. West and east faces of all tiles
-// kept apart, 512 contiguous bytes for 64 sectors, took longer: what lies between the colours must stay in L2.
+// Bytes a cell and sweep: f read, u read and written: 24 from memory. Through L2, 8^3 blocks: 37 (rows of u are 96
+// bytes with what shares their sectors, faces are read twice). Faces between patches: 16 a value. West and east faces
+// of all tiles kept apart, 512 contiguous bytes for 64 sectors, took longer: what lies between the colours must stay in
+// L2.
 //
-// Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not touch.
-// What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait` (before one). An
-// item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one array and writes the other.
-// Faces between patches are read from one set and written to the other, each value by one thread.
-// The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by relaxed loads and
-// stores of eight bytes.
+// Races: cells that an item reads are its own, or of blocks of other colours, or ghosts. Blocks of one colour do not
+// touch. What an earlier stage wrote is released by `advance` (after a barrier of the block) and acquired by `wait`
+// (before one). An item of a later stage cannot write what this one reads: it waits for this one. Jacobi reads one
+// array and writes the other. Faces between patches are read from one set and written to the other, each value by one
+// thread. The asynchronous (chaotic) method waits for its own chunk only: across chunks it reads what is there, by
+// relaxed loads and stores of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -48,7 +50,8 @@ constexpr unsigned CUBE = 0x111888;
 
 // Eight cells a side in blocks beside each other, whose sides divide 8.
 __device__ __forceinline__ bool whole(unsigned shape) {
-    const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15}, counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
+    const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15},
+                   counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
     bool all = !(shape & STRIDED);
 #pragma unroll
     for (int d = 0; d < 3; ++d) all = all && lengths[d] * counts[d] == 8;
@@ -87,7 +90,7 @@ struct ExchangeArgs {
     const Patch *patches;
     const Copy *copies;
     int which;
-    int both;          // written to both arrays, so that Jacobi's other one has the same ghost cells
+    int both; // written to both arrays, so that Jacobi's other one has the same ghost cells
 };
 
 // Part of an array of u.
@@ -101,20 +104,20 @@ struct CopyArgs {
     const Patch *patches;
     const Segment *segments;
     int from, to;
-    int ghosts;        // the ghost layer alone
+    int ghosts; // the ghost layer alone
 };
 
 // A tile of at most 8^3 cells of a patch.
 struct Region {
     int patch, x, y, z;
-    int64_t number;    // of its patch's first value: u (cells only), then f
+    int64_t number; // of its patch's first value: u (cells only), then f
 };
 
 struct LookArgs {
     const Patch *patches;
     const Region *regions;
     int which;
-    double *sums;      // of (scale r)^2, one a region
+    double *sums; // of (scale r)^2, one a region
     unsigned long long *bad;
     double legs[27];
     double scale;
@@ -127,10 +130,11 @@ struct NormArgs {
 };
 constexpr int NORM_THREADS = 256;
 
-}  // namespace blocks
+} // namespace blocks
 
 // Blocks of 8^3 and a 7-point stencil.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12) smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
+    smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     __shared__ int partners[6];
     blocks::let_next_begin();
@@ -159,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 }
 
 // Blocks of 8^3 with dense inverses, of one stage.
-extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 1) smoother_relax_dense_f64(const blocks::RelaxArgs a) {
+extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 1)
+    smoother_relax_dense_f64(const blocks::RelaxArgs a) {
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
 #ifdef RRB_EMULATED
     static double memory[blocks::PLACES + blocks::RESULTS];
@@ -176,8 +181,8 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
 #endif
 }
 
-// Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is read
-// is no ghost cell.
+// Ghost cells from other patches: one block of threads a box, x fastest. A ghost cell is written by one thread; what is
+// read is no ghost cell.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
     blocks::let_next_begin();
     blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);

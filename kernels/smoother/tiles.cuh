@@ -1,11 +1,16 @@
-// Items of the relaxation, a tile of at most 8 x 8 x 8 cells by 64 threads each: one block of 8^3 (`relax_cube`), smaller blocks that
-// fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared memory: kernels/smoother/smoother.cu.
+// Items of the relaxation, a tile of at most 8 x 8 x 8 cells by 64 threads each: one block of 8^3 (`relax_cube`),
+// smaller blocks that fill a tile (`relax_tile`), and whatever else there is (`relax_any`). Lines, turns and shared
+// memory: kernels/smoother/smoother.cu.
 namespace blocks {
 
-__device__ __forceinline__ int place(int x, int y, int z) { return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7); }
+__device__ __forceinline__ int place(int x, int y, int z) {
+    return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
+}
 
 // Where the first values of the face on a side begin.
-__device__ __forceinline__ int64_t face_of(unsigned faces, int side) { return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1))); }
+__device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
+    return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
+}
 
 // The six faces around a tile of 8^3, a value of each: of (y, z), (x, z) or (x, y) = (s, t).
 struct Around {
@@ -22,7 +27,8 @@ __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, c
     auto load = [&](int side, int64_t cell) {
         return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
     };
-    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane), load(5, z + 8 * plane)};
+    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane),
+        load(5, z + 8 * plane)};
     if (a.keep && sides) {
         double *ghosts = patch.u[a.to] + corner;
         if (sides & 1) store_relaxed(ghosts + x - 1, v.west);
@@ -37,12 +43,14 @@ __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, c
 
 // Who gets the faces of this tile; read long before they are known. Followed by a barrier of the block before `leave`.
 __device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
-    if (a.leaving && threadIdx.x < bits(item.faces & SIDES)) partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
+    if (a.leaving && threadIdx.x < bits(item.faces & SIDES))
+        partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for their
-// next sweep: each cell is relaxed once a sweep.
-__device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
+// The relaxed values of the line along z at (x, y) = (s, t) go to the tiles of other patches that touch this one, for
+// their next sweep: each cell is relaxed once a sweep.
+__device__ __forceinline__ void leave(
+    const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
     if (!a.leaving || !sides) return;
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -62,12 +70,13 @@ __device__ __forceinline__ void leave(const RelaxArgs &a, const Item &item, cons
 }
 
 // One block of 8 x 8 x 8 and a 7-point stencil. With A_b u_b taken out of the residual,
-//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - the part of A u from outside of the block),
-// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8 + y,
-// south and north at z*8 + x.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264;   // the west and east of one lane in different banks
+//     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - A u outside of the block),
+// so that of u only the six faces around the block are read where omega is 1. West and east faces lie in `halo` at z*8
+// + y, south and north at z*8 + x.
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // the west and east of one lane in different banks
 
-__device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
+__device__ __forceinline__ void relax_cube(
+    const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
@@ -121,8 +130,8 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 #pragma unroll
     for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
     __syncthreads();
-    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a first-level
-    // cache, which every `wait` empties, and would be an eighth of what L2 delivers.
+    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a
+    // first-level cache, which every `wait` empties, and would be an eighth of what L2 delivers.
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
     transform8(v);
@@ -164,15 +173,18 @@ __device__ __forceinline__ void relax_cube(const RelaxArgs &a, const Item &item,
 // Cells of an item along one direction.
 struct Axis {
     int length, cells, pitch;
-    __device__ __forceinline__ Axis(int length, int count, bool strided) : length(length), cells(length * count), pitch(strided ? 2 * length : length) {}
+    __device__ __forceinline__ Axis(int length, int count, bool strided)
+        : length(length), cells(length * count), pitch(strided ? 2 * length : length) {}
     __device__ __forceinline__ int at(int q) const { return q / length * pitch + q % length; }
 };
 
 // Any shape, any stencil. RELAXED: neighbours may be written at the same time.
-template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
+template <int POINTS, bool RELAXED>
+__device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
     const Patch &patch = a.patches[item.patch];
     const bool strided = item.shape & STRIDED;
-    const Axis x(item.shape & 15, item.shape >> 12 & 15, strided), y(item.shape >> 4 & 15, item.shape >> 16 & 15, strided),
+    const Axis x(item.shape & 15, item.shape >> 12 & 15, strided),
+        y(item.shape >> 4 & 15, item.shape >> 16 & 15, strided),
         z(item.shape >> 8 & 15, item.shape >> 20 & 15, strided);
     const Tables &tables = a.tables[((z.length - 1) * 8 + y.length - 1) * 8 + x.length - 1];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -207,7 +219,8 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
             r -= a.legs[22] * load(c + plane);
         } else {
 #pragma unroll
-            for (int q = 0; q < 27; ++q) r -= a.legs[q] * (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
+            for (int q = 0; q < 27; ++q)
+                r -= a.legs[q] * (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
         }
         v[k] = r;
     }
@@ -245,7 +258,8 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
                 double sum = 0.0;
                 for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
                     for (int jj = 0; jj < y.length; ++jj) {
-                        for (int ii = 0; ii < x.length; ++ii, column += cells) sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
+                        for (int ii = 0; ii < x.length; ++ii, column += cells)
+                            sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
                     }
                 }
                 v[k] = sum;
@@ -271,7 +285,10 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
 #pragma unroll
                 for (int j = 0; j < 8; ++j) {
                     const bool there = s < x.cells && j < y.cells && t < z.cells;
-                    v[j] = there ? v[j] * __ldg(tables.reciprocals + (t % z.length * y.length + j % y.length) * x.length + s % x.length) : 0.0;
+                    v[j] = there ? v[j] *
+                            __ldg(
+                                tables.reciprocals + (t % z.length * y.length + j % y.length) * x.length + s % x.length)
+                                 : 0.0;
                 }
             }
             transform(v, axis == 0 ? z.length : axis == 1 ? x.length : y.length);
@@ -300,9 +317,10 @@ template <int POINTS, bool RELAXED> __device__ __forceinline__ void relax_any(co
     advance(a, item);
 }
 
-// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to every
-// bit, but u comes once, into shared memory.
-__device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
+// A whole tile of 8 x 8 x 8 cells in blocks whose sides divide 8, and a 7-point stencil: as `relax_any` does it, to
+// every bit, but u comes once, into shared memory.
+__device__ __forceinline__ void relax_tile(
+    const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
     const Patch &patch = a.patches[item.patch];
     const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
     // Logarithms.
@@ -398,4 +416,4 @@ __device__ __forceinline__ void relax_tile(const RelaxArgs &a, const Item &item,
     leave(a, item, partners, v, active);
 }
 
-}  // namespace blocks
+} // namespace blocks

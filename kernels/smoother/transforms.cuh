@@ -29,18 +29,23 @@ __device__ __forceinline__ double sine(int n, int k) {
     k = k > n ? k - n : k;
     k = 2 * k > n ? n - k : k;
     switch (n * 8 + k) {
-        case 2 * 8 + 1: case 4 * 8 + 2: case 6 * 8 + 3: case 8 * 8 + 4: return sign;
-        case 3 * 8 + 1: case 6 * 8 + 2: return sign * S3;
-        case 4 * 8 + 1: case 8 * 8 + 2: return sign * 0.70710678118654752440;
-        case 5 * 8 + 1: return sign * 0.58778525229247312917;
-        case 5 * 8 + 2: return sign * 0.95105651629515357212;
-        case 6 * 8 + 1: return sign * 0.5;
-        case 7 * 8 + 1: return sign * 0.43388373911755812048;
-        case 7 * 8 + 2: return sign * 0.78183148246802980871;
-        case 7 * 8 + 3: return sign * 0.97492791218182360702;
-        case 8 * 8 + 1: return sign * 0.38268343236508977173;
-        case 8 * 8 + 3: return sign * 0.92387953251128675613;
-        default: return 0.0;
+    case 2 * 8 + 1:
+    case 4 * 8 + 2:
+    case 6 * 8 + 3:
+    case 8 * 8 + 4: return sign;
+    case 3 * 8 + 1:
+    case 6 * 8 + 2: return sign * S3;
+    case 4 * 8 + 1:
+    case 8 * 8 + 2: return sign * 0.70710678118654752440;
+    case 5 * 8 + 1: return sign * 0.58778525229247312917;
+    case 5 * 8 + 2: return sign * 0.95105651629515357212;
+    case 6 * 8 + 1: return sign * 0.5;
+    case 7 * 8 + 1: return sign * 0.43388373911755812048;
+    case 7 * 8 + 2: return sign * 0.78183148246802980871;
+    case 7 * 8 + 3: return sign * 0.97492791218182360702;
+    case 8 * 8 + 1: return sign * 0.38268343236508977173;
+    case 8 * 8 + 3: return sign * 0.92387953251128675613;
+    default: return 0.0;
     }
 }
 
@@ -72,15 +77,15 @@ template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
 
 __device__ __forceinline__ void transform(double (&v)[8], int length) {
     switch (length) {
-        case 1: break;
-        case 2: transforms<2>(v); break;
-        case 3: transforms<3>(v); break;
-        case 4: transforms<4>(v); break;
-        case 5: transforms<5>(v); break;
-        case 6: transforms<6>(v); break;
-        case 7: transforms<7>(v); break;
-        default: transform8(v);
+    case 1: break;
+    case 2: transforms<2>(v); break;
+    case 3: transforms<3>(v); break;
+    case 4: transforms<4>(v); break;
+    case 5: transforms<5>(v); break;
+    case 6: transforms<6>(v); break;
+    case 7: transforms<7>(v); break;
+    default: transform8(v);
     }
 }
 
-}  // namespace blocks
+} // namespace blocks
