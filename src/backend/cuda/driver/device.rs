@@ -1,0 +1,171 @@
+//! A device and its primary context.
+
+use super::library::{HAS_KERNELS, check, driver};
+use crate::error::{Error, Result, push};
+use cudarc::driver::sys;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One device: its primary context and our kernels in it. Shared by all handles on it, and kept for those to come.
+pub struct Device {
+    /// CUDA ordinal.
+    pub ordinal: i32,
+    pub(super) device: sys::CUdevice,
+    pub(super) context: sys::CUcontext,
+    /// Of the context: another one after the host program has reset it.
+    id: u64,
+    pub(super) module: sys::CUmodule,
+    /// A kernel can begin while the one before ends.
+    pub(super) overlaps: bool,
+    /// Its multiprocessors.
+    pub processors: u32,
+    /// Bytes of its L2 cache.
+    pub cache: usize,
+    pub(super) functions: Vec<sys::CUfunction>,
+}
+
+// SAFETY: contexts, modules and functions of the driver may be used from any thread.
+unsafe impl Send for Device {}
+// SAFETY: as above; nothing in it changes after it was made.
+unsafe impl Sync for Device {}
+
+/// Makes the device's context current on this thread until it is dropped; what was current before is so again then.
+pub struct Entered {
+    /// Stays on its thread.
+    _here: std::marker::PhantomData<*mut ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: pops what `enter` pushed on this thread: the guard is not sent elsewhere, see its marker below.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
+    }
+}
+
+impl Device {
+    /// The device with this ordinal, with the kernels of `names`, always the same ones. Loading them takes a tenth of a
+    /// second, so that a device once opened stays open as long as it can be used.
+    pub fn open(ordinal: i64, names: &[&[&str]]) -> Result<Arc<Self>> {
+        // Never dropped: at the end of a program the driver may be gone before us.
+        static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+        if !HAS_KERNELS {
+            return Err(Error::Unsupported(
+                "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): \
+                 use backend=cpu or auto"
+                    .to_owned(),
+            ));
+        }
+        let count = driver()?;
+        if ordinal >= i64::from(count) {
+            return Err(Error::NoDevice(format!(
+                "device={ordinal} is not there: this machine has {count} CUDA devices, from 0"
+            )));
+        }
+        let ordinal = ordinal as i32;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that failed or was reset stays with the handles that have it, until they end.
+        open.retain(|d| d.ordinal != ordinal || d.works());
+        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Arc::new(Self::new(ordinal, names)?);
+        push(&mut open, device.clone(), "the list of devices")?;
+        Ok(device)
+    }
+
+    /// Not reset, and without one of the errors that a context does not recover from.
+    fn works(&self) -> bool {
+        let Ok(_entered) = self.enter() else { return false };
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the context is current; the pointer outlives the call; the event is destroyed once.
+        unsafe {
+            sys::cuEventCreate(&mut event, 0) == sys::CUresult::CUDA_SUCCESS
+                && sys::cuEventDestroy_v2(event) == sys::CUresult::CUDA_SUCCESS
+        }
+    }
+
+    fn new(ordinal: i32, names: &[&[&str]]) -> Result<Self> {
+        let (mut device, mut context) = (0, std::ptr::null_mut());
+        // SAFETY: the driver is there; the pointers outlive the calls.
+        unsafe {
+            check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
+            check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
+        }
+        Self::of_context(ordinal, device, context, names).inspect_err(|_| {
+            // SAFETY: retained above; nobody keeps it.
+            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
+        })
+    }
+
+    /// With the kernels, in a context that was retained for it.
+    fn of_context(ordinal: i32, device: sys::CUdevice, context: sys::CUcontext, names: &[&[&str]]) -> Result<Self> {
+        let attribute = |wanted| {
+            let mut value = 0;
+            // SAFETY: as above.
+            check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
+        };
+        use sys::CUdevice_attribute as A;
+        let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        let cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
+        let (module, functions) = (std::ptr::null_mut(), Vec::new());
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
+        // SAFETY: retained above; the pointer outlives the call.
+        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
+        let entered = made.enter()?;
+        made.load_kernels(names)?;
+        drop(entered);
+        Ok(made)
+    }
+
+    /// Whether the device has clusters of blocks.
+    pub fn has_clusters(&self) -> bool {
+        let mut offered = 0;
+        let which = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
+        // SAFETY: the device is there; the pointer outlives the call.
+        let asked = unsafe { sys::cuDeviceGetAttribute(&mut offered, which, self.device) };
+        asked == sys::CUresult::CUDA_SUCCESS && offered != 0
+    }
+
+    /// Whether the host program has reset it: what lay there is gone, and addresses may be those of others.
+    pub fn was_reset(&self) -> bool {
+        let (mut flags, mut active, mut id) = (0, 0, 0);
+        // SAFETY: the device is there; the pointers outlive the calls. The context is asked for its number only while
+        // the driver keeps one, which is retained by this value.
+        let same = unsafe {
+            sys::cuDevicePrimaryCtxGetState(self.device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
+                && active != 0
+                && sys::cuCtxGetId(self.context, &mut id) == sys::CUresult::CUDA_SUCCESS
+                && id == self.id
+        };
+        !same
+    }
+
+    /// Makes its context current, unless it was reset.
+    pub fn enter(&self) -> Result<Entered> {
+        if self.was_reset() {
+            return Err(Error::Device(format!(
+                "the program has reset device {} (cudaDeviceReset): what this handle had there is gone, \
+                 factorize again",
+                self.ordinal
+            )));
+        }
+        // SAFETY: retained by this value.
+        check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "the device's context")?;
+        Ok(Entered { _here: std::marker::PhantomData })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Ok(entered) = self.enter() {
+            if !self.module.is_null() {
+                // SAFETY: loaded by us, and nobody uses it any more.
+                let _ = unsafe { sys::cuModuleUnload(self.module) };
+            }
+            drop(entered);
+        }
+        // SAFETY: retained once by us.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}

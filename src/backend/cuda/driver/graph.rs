@@ -1,0 +1,88 @@
+//! Loops that the device runs by itself.
+
+use super::device::Device;
+use super::library::check;
+use super::stream::Stream;
+use crate::error::Result;
+use cudarc::driver::sys;
+use std::sync::Arc;
+
+/// A recorded loop: a graph of one WHILE node, whose body is run again until a kernel in it clears the condition.
+pub struct Loop {
+    device: Arc<Device>,
+    graph: sys::CUgraph,
+    executable: sys::CUgraphExec,
+}
+
+// SAFETY: graphs may be used from any thread, one at a time, as handles are.
+unsafe impl Send for Loop {}
+
+impl Loop {
+    /// Records what `body` launches on the stream it is given; it gets the handle of the condition.
+    pub fn record(device: &Arc<Device>, body: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<Self> {
+        let stream = Stream::new(device)?;
+        let _entered = device.enter()?;
+        let mut recorded =
+            Self { device: device.clone(), graph: std::ptr::null_mut(), executable: std::ptr::null_mut() };
+        let (mut handle, mut node) = (0, std::ptr::null_mut());
+        // SAFETY: the context is current; the pointers outlive the calls. The node's parameters are those of a
+        // WHILE node.
+        let inner = unsafe {
+            check(sys::cuGraphCreate(&mut recorded.graph, 0), "a graph")?;
+            // Set again at each launch of the graph.
+            const ASSIGN_DEFAULT: u32 = 1;
+            let made =
+                sys::cuGraphConditionalHandleCreate(&mut handle, recorded.graph, device.context, 1, ASSIGN_DEFAULT);
+            check(made, "the condition of a loop")?;
+            let mut parameters: sys::CUgraphNodeParams = std::mem::zeroed();
+            parameters.type_ = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
+            parameters.__bindgen_anon_1.conditional = sys::CUDA_CONDITIONAL_NODE_PARAMS {
+                handle,
+                type_: sys::CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE,
+                size: 1,
+                phGraph_out: std::ptr::null_mut(),
+                ctx: device.context,
+            };
+            let none = (std::ptr::null(), std::ptr::null());
+            let added = sys::cuGraphAddNode_v2(&mut node, recorded.graph, none.0, none.1, 0, &mut parameters);
+            check(added, "the node of a loop")?;
+            let inner = *parameters.__bindgen_anon_1.conditional.phGraph_out;
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            let began = sys::cuStreamBeginCaptureToGraph(stream.stream, inner, none.0, none.1, 0, mode);
+            check(began, "recording a loop")?;
+            inner
+        };
+        let result = body(&stream, handle);
+        let mut captured = inner;
+        // SAFETY: ends the capture that began above, whatever became of the body.
+        let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
+        result?;
+        check(ended, "recording a loop")?;
+        // SAFETY: a complete graph.
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut recorded.executable, recorded.graph, 0) };
+        check(made, "instantiating a graph")?;
+        Ok(recorded)
+    }
+
+    /// Starts it.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: instantiated in `record`; the arrays it names live as long as the handle.
+        check(unsafe { sys::cuGraphLaunch(self.executable, stream.stream) }, "launching a graph")
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: made by us, each destroyed once.
+            unsafe {
+                if !self.executable.is_null() {
+                    let _ = sys::cuGraphExecDestroy(self.executable);
+                }
+                if !self.graph.is_null() {
+                    let _ = sys::cuGraphDestroy(self.graph);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Streams, and moments in their work.
+
+use super::device::Device;
+use super::library::check;
+use crate::error::{Error, Result};
+use cudarc::driver::sys;
+use std::sync::Arc;
+
+/// A stream: ours, or borrowed from the caller.
+pub struct Stream {
+    pub(super) device: Arc<Device>,
+    pub(super) stream: sys::CUstream,
+    owned: bool,
+}
+
+// SAFETY: streams may be used from any thread, one at a time, as handles are.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream of our own, which does not wait for the default stream.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
+        check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
+        Ok(Self { device: device.clone(), stream, owned: true })
+    }
+
+    /// The caller's.
+    pub fn borrowed(device: &Arc<Device>, stream: usize) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut context = std::ptr::null_mut();
+        let stream = stream as sys::CUstream;
+        // SAFETY: `rrb_set_stream` asks for a stream.
+        check(unsafe { sys::cuStreamGetCtx(stream, &mut context) }, "the caller's stream")?;
+        if context != device.context {
+            return Err(Error::Device(format!(
+                "the caller's stream (set_stream) does not belong to the primary context of device {}",
+                device.ordinal
+            )));
+        }
+        Ok(Self { device: device.clone(), stream, owned: false })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Waits until all work is done.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: a live stream.
+        check(unsafe { sys::cuStreamSynchronize(self.stream) }, "the device's work")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned
+            && let Ok(_entered) = self.device.enter()
+        {
+            // SAFETY: made by us.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
+        }
+    }
+}
+
+/// A moment in a stream's work that the host can wait for.
+pub struct Event {
+    device: Arc<Device>,
+    event: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// It has come.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current; the pointer outlives the call.
+        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "an event")?;
+        Ok(Self { device: device.clone(), event })
+    }
+
+    /// It comes after what is queued now.
+    pub fn note(&self, stream: &Stream) -> Result<()> {
+        // SAFETY: a live event and stream.
+        check(unsafe { sys::cuEventRecord(self.event, stream.stream) }, "an event")
+    }
+
+    /// Whether it has come.
+    pub fn has_come(&self) -> Result<bool> {
+        // SAFETY: a live event.
+        match unsafe { sys::cuEventQuery(self.event) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => check(result, "the device's work").map(|()| true),
+        }
+    }
+
+    /// Waits until it has.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: a live event.
+        check(unsafe { sys::cuEventSynchronize(self.event) }, "the device's work")
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: made by us.
+            let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}
+
+/// Two moments in a stream's work.
+pub struct Watch {
+    device: Arc<Device>,
+    events: [sys::CUevent; 2],
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Watch {}
+
+impl Watch {
+    /// Not started.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let _entered = device.enter()?;
+        let mut watch = Self { device: device.clone(), events: [std::ptr::null_mut(); 2] };
+        for event in &mut watch.events {
+            // SAFETY: the context is current; the pointer outlives the call.
+            check(unsafe { sys::cuEventCreate(event, 0) }, "an event")?;
+        }
+        Ok(watch)
+    }
+
+    /// Notes the first (0) or second (1) moment.
+    pub fn note(&self, which: usize, stream: &Stream) -> Result<()> {
+        // SAFETY: a live event and stream.
+        check(unsafe { sys::cuEventRecord(self.events[which], stream.stream) }, "an event")
+    }
+
+    /// Seconds between, after the stream was waited for.
+    pub fn seconds(&self) -> Result<f64> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: both were recorded.
+        let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.events[0], self.events[1]) };
+        check(result, "the time between events")?;
+        Ok(1e-3 * f64::from(milliseconds))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.device.enter() {
+            for event in self.events {
+                if !event.is_null() {
+                    // SAFETY: made by us.
+                    let _ = unsafe { sys::cuEventDestroy_v2(event) };
+                }
+            }
+        }
+    }
+}
