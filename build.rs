@@ -1,4 +1,5 @@
-//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver/), and names the shared library.
+//! Compiles kernels/*.cu into one fatbin that the library embeds (src/backend/cuda/driver/), and names the shared
+//! library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).

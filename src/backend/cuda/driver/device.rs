@@ -45,7 +45,7 @@ impl Drop for Entered {
 impl Device {
     /// The device with this ordinal, with the kernels of `names`, always the same ones. Loading them takes a tenth of a
     /// second, so that a device once opened stays open as long as it can be used.
-    pub fn open(ordinal: i64, names: &[&str]) -> Result<Arc<Self>> {
+    pub fn open(ordinal: i64, names: &[&[&str]]) -> Result<Arc<Self>> {
         // Never dropped: at the end of a program the driver may be gone before us.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    fn new(ordinal: i32, names: &[&str]) -> Result<Self> {
+    fn new(ordinal: i32, names: &[&[&str]]) -> Result<Self> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is there; the pointers outlive the calls.
         unsafe {
@@ -98,7 +98,7 @@ impl Device {
     }
 
     /// With the kernels, in a context that was retained for it.
-    fn of_context(ordinal: i32, device: sys::CUdevice, context: sys::CUcontext, names: &[&str]) -> Result<Self> {
+    fn of_context(ordinal: i32, device: sys::CUdevice, context: sys::CUcontext, names: &[&[&str]]) -> Result<Self> {
         let attribute = |wanted| {
             let mut value = 0;
             // SAFETY: as above.

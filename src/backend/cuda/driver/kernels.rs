@@ -12,11 +12,11 @@ static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin
 
 impl Device {
     /// Loads them into its context, which is current.
-    pub(super) fn load_kernels(&mut self, names: &[&str]) -> Result<()> {
+    pub(super) fn load_kernels(&mut self, names: &[&[&str]]) -> Result<()> {
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
         check(unsafe { sys::cuModuleLoadData(&mut self.module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
-        reserve(&mut self.functions, names.len(), "the list of kernels")?;
-        for name in names {
+        reserve(&mut self.functions, names.iter().map(|list| list.len()).sum(), "the list of kernels")?;
+        for name in names.iter().copied().flatten() {
             let mut function = std::ptr::null_mut();
             let name = CString::new(*name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
             // SAFETY: a loaded module and a name that ends with NUL.

@@ -32,9 +32,9 @@ mod tests {
             eprintln!("skipped: no CUDA device");
             return;
         }
-        let first = Device::open(0, &["rrb_store_f64"]).unwrap();
+        let first = Device::open(0, &[&["rrb_store_f64"]]).unwrap();
         let address = Arc::as_ptr(&first);
         drop(first);
-        assert_eq!(Arc::as_ptr(&Device::open(0, &["rrb_store_f64"]).unwrap()), address);
+        assert_eq!(Arc::as_ptr(&Device::open(0, &[&["rrb_store_f64"]]).unwrap()), address);
     }
 }

@@ -1,0 +1,93 @@
+//! The kernels: their argument structures as in kernels/, and one function each that launches it, by family. Argument
+//! order and launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out.
+
+/// An address in device memory; 0: none.
+pub type Address = u64;
+
+/// Threads across and down a tile, and in a block: kernels/common.cuh.
+pub const TILE: (u32, u32) = (32, 8);
+const THREADS: u32 = TILE.0 * TILE.1;
+
+/// Kernels in one format, each over so many blocks of so many threads: their numbers from the first one's on, their
+/// names in a list of this order, and a function that launches each. `or`: a second form, for grids with tiles whose
+/// rows are the same.
+macro_rules! plain_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident| $blocks:expr, $block:expr
+       $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)*) => {
+        enum $numbers { $($number, $($other,)?)* }
+
+        /// Their names, in the order of their numbers.
+        pub const $list: &[&str] = &[$($symbol, $($osymbol,)?)*];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
+            let kernel = $numbers::$number;
+            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
+            let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
+            // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
+            // extents in it, or of the caller's arrays, whose size the caller promised.
+            unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
+        })*
+    };
+}
+
+/// The same with each kernel in three formats of M.
+macro_rules! format_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)?;)*) => {
+        enum $numbers { $($number, $($other,)?)* }
+
+        /// Their names, in the order of their numbers.
+        pub const $list: &[&str] = &[
+            $(concat!($symbol, "_f64"), concat!($symbol, "_f32"), concat!($symbol, "_bf16"),
+              $(concat!($osymbol, "_f64"), concat!($osymbol, "_f32"), concat!($osymbol, "_bf16"),)?)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, $s: Storage, $a: &$arguments) -> Result<()> {
+            let kernel = $numbers::$number;
+            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            let kernel = $first + 3 * kernel as usize + $s as usize;
+            // SAFETY: as above; the arrays were laid out for this format.
+            unsafe { stream.launch(kernel, $blocks, $block, 0, false, $a, concat!("kernel ", $symbol)) }
+        })*
+    };
+}
+
+/// The same of kernels whose blocks meet.
+macro_rules! meeting_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal;)*) => {
+        enum $numbers { $($number,)* }
+
+        /// Their names, in the order of their numbers.
+        pub const $list: &[&str] = &[
+            $(concat!($symbol, "_f64"), concat!($symbol, "_f32"), concat!($symbol, "_bf16"),)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, storage: Storage, together: Together, a: &$arguments) -> Result<()> {
+            let kernel = $first + 3 * $numbers::$number as usize + storage as usize;
+            // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+            unsafe { stream.launch_together(kernel, together, (CREW_THREADS, 1), a, concat!("kernel ", $symbol)) }
+        })*
+
+        /// Numbers of the kernels whose blocks meet, in this format.
+        pub fn meeting_kernels(storage: Storage) -> [usize; $list.len() / 3] {
+            [$($first + 3 * $numbers::$number as usize + storage as usize),*]
+        }
+    };
+}
+
+mod rrb;
+mod smoother;
+
+pub use rrb::*;
+pub use smoother::*;
+
+/// Names of all kernels, in the order of their numbers.
+pub const NAMES: &[&[&str]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::MEETING, smoother::KERNELS];

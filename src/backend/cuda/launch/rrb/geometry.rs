@@ -1,0 +1,133 @@
+//! Grids as kernels see them.
+
+use crate::backend::cuda::launch::{Address, TILE};
+
+/// Places across and down a patch: kernels/common.cuh.
+const PATCH: u32 = 8;
+/// Blocks of a launch at most.
+pub const MOST_BLOCKS: u32 = 528;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Geometry {
+    pub nx: i32,
+    pub ny: i32,
+    pub cx: i32,
+    pub cy: i32,
+    pub shift_x: i32,
+    pub shift_y: i32,
+    pub stride: i32,
+    pub block: i32,
+    pub plane: i64,
+    /// A byte for each tile: 1 where one row of each colour stands for those of all its places, and of those around it.
+    /// 0: not used.
+    pub uniform: Address,
+}
+
+impl Geometry {
+    /// Tiles, and patches of kernels/uniform.cu.
+    pub fn tiles_and_patches(&self) -> (usize, usize) {
+        let of = |columns: u32, rows: u32| {
+            (self.cx as u32).div_ceil(columns) as usize * (self.cy as u32).div_ceil(rows) as usize
+        };
+        (of(TILE.0, TILE.1), of(PATCH, PATCH))
+    }
+
+    /// Blocks of a launch over the compute area.
+    pub fn blocks(&self) -> u32 {
+        tiles(self.cx as usize, self.cy as usize)
+    }
+
+    /// Tiles of so many rows.
+    fn big_tiles(&self, rows: i32) -> usize {
+        (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
+    }
+
+    /// Rows of a tile where what lies around it is computed twice (kernels/fused.cu): those with which most blocks are
+    /// at work most of the time. Where each has many tiles, the first are as good as others.
+    pub fn big_rows(&self) -> i32 {
+        let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
+        let time = |rows: i32| rounds(rows) * (rows as usize + 2);
+        let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
+        if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
+    }
+
+    /// Of the pass before it, which begins where that has ended: the same, where a block has few tiles of them.
+    pub fn big_rows_down(&self) -> i32 {
+        let rows = self.big_rows();
+        let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;
+        if few { rows } else { TILE.1 as i32 }
+    }
+
+    /// Blocks that go over tiles of so many rows.
+    pub fn first_blocks(&self, rows: i32) -> u32 {
+        self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32
+    }
+}
+
+/// What there is, the first on large grids.
+const BIG_ROWS: [i32; 3] = [16, 8, 24];
+
+/// Blocks of a launch over nx x ny values.
+pub fn tiles(nx: usize, ny: usize) -> u32 {
+    let tiles = nx.div_ceil(TILE.0 as usize) * ny.div_ceil(TILE.1 as usize);
+    tiles.clamp(1, MOST_BLOCKS as usize) as u32
+}
+
+/// One grid as the factorization works on it, in f64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grid {
+    pub g: Geometry,
+    pub h: Address,
+    pub s: Address,
+    pub d: Address,
+    pub excess: Address,
+    pub corners: Address,
+    pub far: Address,
+    pub short_h: Address,
+    pub short_s: Address,
+    pub short_d: Address,
+    pub kept_excess: Address,
+    pub kept_corners: Address,
+    pub kept_black: Address,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    pub g: Geometry,
+    pub to: Address,
+    pub from: Address,
+    pub nx: i32,
+    pub ny: i32,
+}
+
+/// One grid as sweeps and cycles work on it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level {
+    pub g: Geometry,
+    pub h: Address,
+    pub s: Address,
+    pub d: Address,
+    pub z: Address,
+    pub y: Address,
+    pub excess: Address,
+    pub corners: Address,
+    pub black: Address,
+    pub r: Address,
+    pub direction: Address,
+    pub q: Address,
+    pub u: Address,
+    pub kept: Kept,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Matrix {
+    pub center: Address,
+    pub straight: Address,
+    pub red: Address,
+    pub black: Address,
+}
