@@ -359,6 +359,13 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
     }
     return CUDA_ERROR_NOT_FOUND;
 }
+// Kernels take one structure each.
+CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size) {
+    if (index > 0) return CUDA_ERROR_INVALID_VALUE;
+    *offset = 0;
+    if (size) *size = reinterpret_cast<const Kernel *>(f)->size;
+    return CUDA_SUCCESS;
+}
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 // Of the kernels' PTX, the one attribute that is asked for.
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) {

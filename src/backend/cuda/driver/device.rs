@@ -1,5 +1,6 @@
 //! A device and its primary context.
 
+use super::kernels::Kernel;
 use super::library::{HAS_KERNELS, check, driver};
 use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
@@ -43,9 +44,9 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// The device with this ordinal, with the kernels of `names`, always the same ones. Loading them takes a tenth of a
+    /// The device with this ordinal, with these kernels, always the same ones. Loading them takes a tenth of a
     /// second, so that a device once opened stays open as long as it can be used.
-    pub fn open(ordinal: i64, names: &[&[&str]]) -> Result<Arc<Self>> {
+    pub fn open(ordinal: i64, kernels: &[&[Kernel]]) -> Result<Arc<Self>> {
         // Never dropped: at the end of a program the driver may be gone before us.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
@@ -68,7 +69,7 @@ impl Device {
         if let Some(device) = open.iter().find(|d| d.ordinal == ordinal) {
             return Ok(device.clone());
         }
-        let device = Arc::new(Self::new(ordinal, names)?);
+        let device = Arc::new(Self::new(ordinal, kernels)?);
         push(&mut open, device.clone(), "the list of devices")?;
         Ok(device)
     }
@@ -84,36 +85,30 @@ impl Device {
         }
     }
 
-    fn new(ordinal: i32, names: &[&[&str]]) -> Result<Self> {
+    pub(super) fn new(ordinal: i32, kernels: &[&[Kernel]]) -> Result<Self> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is there; the pointers outlive the calls.
         unsafe {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        Self::of_context(ordinal, device, context, names).inspect_err(|_| {
-            // SAFETY: retained above; nobody keeps it.
-            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
-        })
-    }
-
-    /// With the kernels, in a context that was retained for it.
-    fn of_context(ordinal: i32, device: sys::CUdevice, context: sys::CUcontext, names: &[&[&str]]) -> Result<Self> {
+        // Releases the context from here on, whatever fails.
+        let (module, functions) = (std::ptr::null_mut(), Vec::new());
+        let (overlaps, processors, cache) = (false, 0, 0);
+        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
+        // SAFETY: retained above; the pointer outlives the call.
+        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
             let mut value = 0;
             // SAFETY: as above.
             check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
         };
         use sys::CUdevice_attribute as A;
-        let overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
-        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
-        let cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
-        let (module, functions) = (std::ptr::null_mut(), Vec::new());
-        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
-        // SAFETY: retained above; the pointer outlives the call.
-        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
+        made.overlaps = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9;
+        made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let entered = made.enter()?;
-        made.load_kernels(names)?;
+        made.load_kernels(kernels)?;
         drop(entered);
         Ok(made)
     }

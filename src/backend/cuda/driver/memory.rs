@@ -4,6 +4,7 @@ use super::device::Device;
 use super::library::{check, device_count};
 use super::stream::Stream;
 use crate::error::{Error, Result};
+use bytemuck::Pod;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub struct Pinned<T> {
 // SAFETY: owns its memory as a Box does.
 unsafe impl<T: Send> Send for Pinned<T> {}
 
-impl<T: Copy> Pinned<T> {
+impl<T: Pod> Pinned<T> {
     /// Holds `value`.
     pub fn new(device: &Arc<Device>, value: T) -> Result<Self> {
         let _entered = device.enter()?;

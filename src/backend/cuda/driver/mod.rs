@@ -15,7 +15,8 @@ mod transfers;
 
 pub use device::Device;
 pub use graph::Loop;
-pub use kernels::Together;
+pub(super) use kernels::Argument;
+pub use kernels::{Kernel, Together};
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{Locked, Memory, Pinned, Space, is_page_locked, space_of};
 pub use stream::{Event, Stream, Watch};
@@ -23,6 +24,8 @@ pub use stream::{Event, Stream, Watch};
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cuda::launch;
+    use crate::error::Error;
     use std::sync::Arc;
 
     /// Kernels are loaded once for all handles, those after the last one included.
@@ -32,9 +35,24 @@ mod tests {
             eprintln!("skipped: no CUDA device");
             return;
         }
-        let first = Device::open(0, &[&["rrb_store_f64"]]).unwrap();
+        let open = || Device::open(0, launch::KERNELS).unwrap();
+        let first = open();
         let address = Arc::as_ptr(&first);
         drop(first);
-        assert_eq!(Arc::as_ptr(&Device::open(0, &[&["rrb_store_f64"]]).unwrap()), address);
+        assert_eq!(Arc::as_ptr(&open()), address);
+    }
+
+    /// What kernels were compiled for is what the library gives them, or it does not start.
+    #[test]
+    fn a_kernel_that_takes_another_structure_is_refused() {
+        if device_count() == 0 {
+            eprintln!("skipped: no CUDA device");
+            return;
+        }
+        let Err(Error::Internal(sentence)) = Device::new(0, &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]]) else {
+            panic!("the sizes are not compared");
+        };
+        assert!(sentence.contains("kernel rrb_store_f64 takes a structure of"), "{sentence}");
+        assert!(sentence.contains("24"), "{sentence}");
     }
 }

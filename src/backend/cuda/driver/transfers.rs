@@ -4,6 +4,7 @@ use super::library::check;
 use super::memory::Pinned;
 use super::stream::Stream;
 use crate::error::Result;
+use bytemuck::{AnyBitPattern, NoUninit};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
@@ -43,9 +44,9 @@ impl Stream {
     }
 
     /// Copies values to the device. Of pinned memory, `values` must stay as it is until the stream was waited for.
-    pub fn send<T: Copy>(&self, to: u64, values: &[T]) -> Result<()> {
-        // SAFETY: the slice is readable; the address as in `fill`. Every method that sends waits before it returns, or
-        // sends from a `Pinned` that is changed after a wait only.
+    pub fn send<T: NoUninit>(&self, to: u64, values: &[T]) -> Result<()> {
+        // SAFETY: the slice is readable, each of its bytes; the address as in `fill`. Every method that sends waits
+        // before it returns, or sends from a `Pinned` that is changed after a wait only.
         check(
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, values.as_ptr().cast(), size_of_val(values), self.stream) },
             "a copy to the device",
@@ -53,8 +54,8 @@ impl Stream {
     }
 
     /// Copies values from the device, to be read after `wait`.
-    pub fn fetch<T: Copy>(&self, values: &mut [T], from: u64) -> Result<()> {
-        // SAFETY: the slice is writable, and waited for before it is given back.
+    pub fn fetch<T: AnyBitPattern>(&self, values: &mut [T], from: u64) -> Result<()> {
+        // SAFETY: the slice is writable, with any bytes, and waited for before it is given back.
         check(
             unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, size_of_val(values), self.stream) },
             "a copy from the device",
@@ -70,14 +71,14 @@ impl Stream {
     }
 
     /// Copies the start of what a pinned value holds to the device.
-    pub fn send_start<T: Copy>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
+    pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
         assert!(bytes <= size_of::<T>());
         // SAFETY: inside the value, as just checked.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.value.cast(), bytes, self.stream) }, "a copy to the device")
     }
 
     /// Fills the start of a pinned value from the device, to be read after `wait`.
-    pub fn fetch_start<T: Copy>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
+    pub fn fetch_start<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
         assert!(bytes <= size_of::<T>());
         // SAFETY: inside the value, as just checked.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, self.stream) }, "a copy from the device")

@@ -1,6 +1,8 @@
 //! The kernels: their argument structures as in kernels/, and one function each that launches it, by family. Argument
 //! order and launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out.
 
+use crate::backend::cuda::driver::Kernel;
+
 /// An address in device memory; 0: none.
 pub type Address = u64;
 
@@ -8,21 +10,33 @@ pub type Address = u64;
 pub const TILE: (u32, u32) = (32, 8);
 const THREADS: u32 = TILE.0 * TILE.1;
 
-/// Kernels in one format, each over so many blocks of so many threads: their numbers from the first one's on, their
-/// names in a list of this order, and a function that launches each. `or`: a second form, for grids with tiles whose
-/// rows are the same.
+/// Says that kernels take structures with gaps, which deriving `Pod` refuses.
+macro_rules! arguments_with_gaps {
+    ($($name:ident)*) => {
+        $(
+        // SAFETY: `repr(C)`, and by `AnyBitPattern` of numbers alone. Kernels read fields, never bytes between or after
+        // them; the driver copies all bytes, as it does from a structure of C.
+        unsafe impl Argument for $name {}
+        )*
+    };
+}
+
+/// Kernels in one format, each over so many blocks of so many threads: their numbers from the first one's on, a list of
+/// this order, and a function that launches each, with what the launch needs beside what the kernel takes. `or`: a
+/// second form, for grids with tiles whose rows are the same.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
-     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
-       |$a:ident| $blocks:expr, $block:expr
+     $($(#[doc = $doc:literal])* $number:ident
+       $name:ident($arguments:ty $(, $extra:ident: $type:ty)*) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr
        $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)*) => {
         enum $numbers { $($number, $($other,)?)* }
 
-        /// Their names, in the order of their numbers.
-        pub const $list: &[&str] = &[$($symbol, $($osymbol,)?)*];
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] =
+            &[$(Kernel::of::<$arguments>($symbol), $(Kernel::of::<$arguments>($osymbol),)?)*];
 
         $($(#[doc = $doc])*
-        pub fn $name(stream: &Stream, $a: &$arguments) -> Result<()> {
+        pub fn $name(stream: &Stream, $a: &$arguments $(, $extra: $type)*) -> Result<()> {
             let kernel = $numbers::$number;
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
@@ -41,10 +55,14 @@ macro_rules! format_kernels {
        |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)?;)*) => {
         enum $numbers { $($number, $($other,)?)* }
 
-        /// Their names, in the order of their numbers.
-        pub const $list: &[&str] = &[
-            $(concat!($symbol, "_f64"), concat!($symbol, "_f32"), concat!($symbol, "_bf16"),
-              $(concat!($osymbol, "_f64"), concat!($osymbol, "_f32"), concat!($osymbol, "_bf16"),)?)*
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")),
+              Kernel::of::<$arguments>(concat!($symbol, "_f32")),
+              Kernel::of::<$arguments>(concat!($symbol, "_bf16")),
+              $(Kernel::of::<$arguments>(concat!($osymbol, "_f64")),
+                Kernel::of::<$arguments>(concat!($osymbol, "_f32")),
+                Kernel::of::<$arguments>(concat!($osymbol, "_bf16")),)?)*
         ];
 
         $($(#[doc = $doc])*
@@ -64,9 +82,11 @@ macro_rules! meeting_kernels {
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal;)*) => {
         enum $numbers { $($number,)* }
 
-        /// Their names, in the order of their numbers.
-        pub const $list: &[&str] = &[
-            $(concat!($symbol, "_f64"), concat!($symbol, "_f32"), concat!($symbol, "_bf16"),)*
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")),
+              Kernel::of::<$arguments>(concat!($symbol, "_f32")),
+              Kernel::of::<$arguments>(concat!($symbol, "_bf16")),)*
         ];
 
         $($(#[doc = $doc])*
@@ -89,5 +109,5 @@ mod smoother;
 pub use rrb::*;
 pub use smoother::*;
 
-/// Names of all kernels, in the order of their numbers.
-pub const NAMES: &[&[&str]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::MEETING, smoother::KERNELS];
+/// All kernels, in the order of their numbers.
+pub const KERNELS: &[&[Kernel]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::MEETING, smoother::PLAIN];

@@ -646,6 +646,6 @@ impl Packed {
 
     /// Opens the device with all kernels.
     pub fn open(ordinal: i64) -> Result<Arc<Device>> {
-        Device::open(ordinal, launch::NAMES)
+        Device::open(ordinal, launch::KERNELS)
     }
 }

@@ -25,6 +25,7 @@ use crate::error::{Error, Result, reserve, zeroed};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
 use crate::runtime::number::Real;
+use bytemuck::Pod;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Instant;
@@ -349,7 +350,7 @@ impl Packed {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
-    fn solve_on_host_in<R: Real>(&mut self, stream: &Stream) -> Result<()> {
+    fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
         let mut values: Vec<R> = zeroed(4 * layout.len(), "the remainder")?;

@@ -7,6 +7,7 @@ use crate::backend::steps::smoother::{Blocks, Method, Parallel, Work};
 use crate::error::{Result, collected, extend, push, zeroed};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::{Cut, Patch};
+use bytemuck::NoUninit;
 use std::ops::Range;
 
 /// Bytes of a group of patches that travels alone, and groups at most: a copy is long against its start.
@@ -32,7 +33,7 @@ impl Room {
         Ok(self.address())
     }
 
-    pub(super) fn put<T: Copy>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
+    pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
         let address = self.need(stream, size_of_val(values), what)?;
         if !values.is_empty() {
             stream.send(address, values)?;

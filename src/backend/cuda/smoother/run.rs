@@ -12,6 +12,7 @@ use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+    RelaxLaunch,
 };
 use crate::backend::steps::smoother::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
 use crate::error::{Error, Result, collected, reserve};
@@ -186,9 +187,8 @@ impl Run<'_> {
             from: from as i32,
             to: to as i32,
             ghosts: i32::from(ghosts),
-            count: (last - first) as u32,
         };
-        launch::copy_patches(self.streams[stream], &arguments)
+        launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
 
     /// One launch of a plan: for the group, or for all patches.
@@ -231,8 +231,6 @@ impl Run<'_> {
             leaving: 0,
             partners: plan.partners.address(),
             keep: i32::from(handed.keep),
-            behind: false,
-            processors: self.streams[stream].device().processors,
         };
         let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
         if handed.arrived {
@@ -246,14 +244,17 @@ impl Run<'_> {
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
         let start = launch.items.start;
-        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs) -> Result<()>| {
+        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
             if range.is_empty() {
                 return Ok(());
             }
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
-            arguments.behind = std::mem::replace(behind, chained) && chained;
-            kernel(stream, &arguments)
+            let how = RelaxLaunch {
+                behind: std::mem::replace(behind, chained) && chained,
+                processors: stream.device().processors,
+            };
+            kernel(stream, &arguments, how)
         };
         if launch.stages.is_empty() {
             let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
@@ -362,7 +363,6 @@ impl Run<'_> {
             bad: data.answers.address,
             legs: data.blocks.stencil.legs,
             scale: 1.0,
-            count: data.region_count,
         }
     }
 
@@ -373,7 +373,7 @@ impl Run<'_> {
         self.ensure_uploaded()?;
         let (stream, answers) = (self.streams[0], self.data.answers.address);
         stream.fill(answers, 0xff, 8)?;
-        launch::inspect_patches(stream, &self.look())?;
+        launch::inspect_patches(stream, &self.look(), self.data.region_count)?;
         let mut number = [u64::MAX];
         stream.fetch(&mut number, answers)?;
         stream.wait()?;
@@ -417,10 +417,8 @@ impl Run<'_> {
             copies,
             which: self.which as i32,
             both: i32::from(both),
-            count,
-            behind: std::mem::replace(&mut self.behind, true),
         };
-        launch::exchange(self.streams[0], &arguments)
+        launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
     }
 
     /// The last sweep of Jacobi follows: its result has the ghost cells that it saw.
@@ -520,7 +518,7 @@ impl BlockSteps for Run<'_> {
             run.ensure_uploaded()?;
             run.exchange_now(false)?;
             let (stream, answers) = (run.streams[0], run.data.answers.address);
-            launch::residual_patches(stream, &LookArgs { scale, ..run.look() })?;
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.region_count)?;
             let count = i64::from(run.data.region_count);
             let norm = answers + 8;
             launch::norm_patches(stream, &NormArgs { sums: run.data.sums.address(), count, norm })?;

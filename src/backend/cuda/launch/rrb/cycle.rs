@@ -1,14 +1,16 @@
 //! What kernels of the preconditioner and of the fused iteration take.
 
 use super::geometry::{Geometry, Level};
+use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::Address;
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
 
 /// A step of the preconditioner; kinds and flags are those of kernels/common.cuh.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Op {
     pub kind: i32,
     pub grid: i32,
@@ -58,7 +60,7 @@ pub mod flag {
 
 /// The remainder's product.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct Rest {
     pub g: Geometry,
     pub inverse: Address,
@@ -69,7 +71,7 @@ pub struct Rest {
 
 /// The end of the way down.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct TurnArgs {
     pub scalars: Address,
     pub rho_partial: Address,
@@ -80,7 +82,7 @@ pub struct TurnArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct RemainderArgs {
     pub rest: Rest,
     pub partial: Address,
@@ -88,7 +90,7 @@ pub struct RemainderArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct StepArgs {
     pub k: Level,
     pub op: Address,
@@ -98,7 +100,7 @@ pub struct StepArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct InnerProductArgs {
     pub k: Level,
     pub a: i32,
@@ -108,7 +110,7 @@ pub struct InnerProductArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct SchurArrays {
     pub g: Geometry,
     pub d: Address,
@@ -124,7 +126,7 @@ pub struct SchurArrays {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct FirstArgs {
     pub v: SchurArrays,
     pub k: Level,
@@ -142,7 +144,7 @@ pub struct FirstArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct CycleArgs {
     pub ops: Address,
     pub count: i32,
@@ -164,8 +166,12 @@ pub struct CycleArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct SolveArgs {
     pub cycle: CycleArgs,
     pub first: FirstArgs,
+}
+
+arguments_with_gaps! {
+    RemainderArgs StepArgs CycleArgs SolveArgs
 }

@@ -1,6 +1,7 @@
 //! Grids as kernels see them.
 
 use crate::backend::cuda::launch::{Address, TILE};
+use bytemuck::{Pod, Zeroable};
 
 /// Places across and down a patch: kernels/common.cuh.
 const PATCH: u32 = 8;
@@ -8,7 +9,7 @@ const PATCH: u32 = 8;
 pub const MOST_BLOCKS: u32 = 528;
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Geometry {
     pub nx: i32,
     pub ny: i32,
@@ -76,7 +77,7 @@ pub fn tiles(nx: usize, ny: usize) -> u32 {
 
 /// One grid as the factorization works on it, in f64.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Grid {
     pub g: Geometry,
     pub h: Address,
@@ -94,7 +95,7 @@ pub struct Grid {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Kept {
     pub g: Geometry,
     pub to: Address,
@@ -105,7 +106,7 @@ pub struct Kept {
 
 /// One grid as sweeps and cycles work on it.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Level {
     pub g: Geometry,
     pub h: Address,
@@ -124,7 +125,7 @@ pub struct Level {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Matrix {
     pub center: Address,
     pub straight: Address,

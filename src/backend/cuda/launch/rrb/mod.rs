@@ -1,7 +1,7 @@
 //! The kernels of `rrb`: what they take, by what they are for, and their launches.
 
 use super::{THREADS, TILE};
-use crate::backend::cuda::driver::{Device, Stream, Together};
+use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;
 

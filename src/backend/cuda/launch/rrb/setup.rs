@@ -1,15 +1,17 @@
 //! What kernels of a factorization take, and what they find.
 
 use super::geometry::{Geometry, Grid, Matrix};
+use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::Address;
 use crate::backend::storage::Storage;
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
 /// Nodes of a line of the remainder at most: kernels/remainder.cu.
 pub const LINE: usize = 32;
 
 /// What the first look at the matrix and the eliminations find.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Findings {
     pub not_finite: u64,
     pub bad_center: u64,
@@ -65,7 +67,7 @@ pub const MOST_LEFT: usize = 16;
 
 /// How M is stored, for the factorization.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct Format {
     pub unit: f64,
     pub per_unit: f64,
@@ -79,7 +81,7 @@ impl Format {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct CopyArgs {
     pub g: Geometry,
     pub m: Matrix,
@@ -91,7 +93,7 @@ pub struct CopyArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct ExcessArgs {
     pub g: Geometry,
     pub m: Matrix,
@@ -103,7 +105,7 @@ pub struct ExcessArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct UniformArgs {
     pub g: Geometry,
     pub same: Address,
@@ -121,7 +123,7 @@ impl UniformArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct ComponentArgs {
     pub g: Geometry,
     pub m: Matrix,
@@ -132,7 +134,7 @@ pub struct ComponentArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct CouplingArgs {
     pub k: Grid,
     pub m: Matrix,
@@ -142,7 +144,7 @@ pub struct CouplingArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct Rules {
     pub lost: f64,
     pub black_keeps: f64,
@@ -160,7 +162,7 @@ pub struct Rules {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct LevelArgs {
     pub k: Grid,
     pub rules: Rules,
@@ -170,7 +172,7 @@ pub struct LevelArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct CoarseArgs {
     pub k: Grid,
     pub rules: Rules,
@@ -182,7 +184,7 @@ pub struct CoarseArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct SchurCenterArgs {
     pub k: Grid,
     pub center: Address,
@@ -190,7 +192,7 @@ pub struct SchurCenterArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct LinesArgs {
     pub rules: Rules,
     pub natural: Address,
@@ -226,4 +228,8 @@ impl LinesArgs {
     pub(super) fn stayed(&self) -> u32 {
         (self.lines() / (2 * self.step)) as u32
     }
+}
+
+arguments_with_gaps! {
+    ExcessArgs CouplingArgs LevelArgs CoarseArgs LinesArgs
 }

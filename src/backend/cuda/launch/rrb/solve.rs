@@ -2,14 +2,16 @@
 
 use super::cycle::SchurArrays;
 use super::geometry::{Geometry, Grid, Matrix};
+use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::Address;
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
 /// Entries of the ring of iterations.
 pub const RING: usize = 1024;
 
 /// One entry of the ring.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Step {
     pub norm: f64,
     pub alpha: f64,
@@ -18,7 +20,7 @@ pub struct Step {
 
 /// The scalars of a solve, as they lie on the device.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Scalars {
     pub per_unit: f64,
     pub threshold: f64,
@@ -117,7 +119,7 @@ pub enum How {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct SchurArgs {
     pub v: SchurArrays,
     pub partial: Address,
@@ -126,7 +128,7 @@ pub struct SchurArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct InspectArgs {
     pub input: Address,
     pub output: Address,
@@ -139,7 +141,7 @@ pub struct InspectArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct TransferArgs {
     pub g: Geometry,
     pub colours: Address,
@@ -152,7 +154,7 @@ pub struct TransferArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct LargestArgs {
     pub g: Geometry,
     pub v: Address,
@@ -160,7 +162,7 @@ pub struct LargestArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct DotArgs {
     pub g: Geometry,
     pub a: Address,
@@ -177,7 +179,7 @@ pub struct DotArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct UpdateArgs {
     pub g: Geometry,
     pub first: i32,
@@ -192,7 +194,7 @@ pub struct UpdateArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct ProductArgs {
     pub g: Geometry,
     pub m: Matrix,
@@ -207,7 +209,7 @@ pub struct ProductArgs {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct ReduceArgs {
     pub k: Grid,
     pub b: Address,
@@ -218,7 +220,7 @@ pub struct ReduceArgs {
 
 /// The start and the end of a solve.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct EndArgs {
     pub k: Grid,
     pub center: Address,
@@ -241,7 +243,7 @@ pub struct EndArgs {
 
 /// What the host reads of the scalars: all but the ring, and so many steps of it.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct ReportArgs {
     pub scalars: Address,
     pub found: Address,
@@ -250,7 +252,7 @@ pub struct ReportArgs {
 
 /// Where the loop of PCG begins before the host has seen what it starts from.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct SetOutArgs {
     pub scalars: Address,
     pub found: Address,
@@ -269,7 +271,7 @@ pub struct SetOutArgs {
 
 /// Consecutive nodes of one row and colour in one singular component.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Run {
     pub colour: i32,
     pub row: i32,
@@ -279,7 +281,7 @@ pub struct Run {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct ProjectionArgs {
     pub g: Geometry,
     pub runs: Address,
@@ -292,4 +294,8 @@ pub struct ProjectionArgs {
     pub v: Address,
     pub restore: i32,
     pub center: Address,
+}
+
+arguments_with_gaps! {
+    SchurArgs InspectArgs ProductArgs ReportArgs SetOutArgs ProjectionArgs
 }
