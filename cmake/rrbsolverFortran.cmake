@@ -5,8 +5,11 @@ if(NOT TARGET rrbsolver::fortran)
   set(_rrbsolver_modules "${CMAKE_CURRENT_BINARY_DIR}/rrbsolver-fortran")
   file(MAKE_DIRECTORY "${_rrbsolver_modules}")
 
-  add_library(rrbsolver_fortran STATIC EXCLUDE_FROM_ALL
-    "${_rrbsolver_fortran}/rrbsolver_c.f90" "${_rrbsolver_fortran}/rrbsolver.f90")
+  set(_rrbsolver_files "")
+  foreach(_rrbsolver_file IN LISTS rrbsolver_FORTRAN_FILES)
+    list(APPEND _rrbsolver_files "${_rrbsolver_fortran}/${_rrbsolver_file}")
+  endforeach()
+  add_library(rrbsolver_fortran STATIC EXCLUDE_FROM_ALL ${_rrbsolver_files})
   set_target_properties(rrbsolver_fortran PROPERTIES
     Fortran_FORMAT FREE
     Fortran_MODULE_DIRECTORY "${_rrbsolver_modules}"

@@ -99,13 +99,136 @@ std::int64_t whole(std::int32_t key, Integer value) {
 
 template <class T>
 void check_size(const char *name, view<T> array, std::int64_t nx, std::int64_t ny, std::int64_t ld) {
-    const auto columns = static_cast<std::size_t>(nx), rows = static_cast<std::size_t>(ny), row = static_cast<std::size_t>(ld);
+    const auto columns = static_cast<std::size_t>(nx), rows = static_cast<std::size_t>(ny);
+    const auto row = static_cast<std::size_t>(ld);
     // size >= (ny - 1) * ld + nx, without overflow: the last row needs no padding.
     if (array.size() < columns || (array.size() - columns) / row < rows - 1) {
         throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold " + std::to_string(ny) + " rows of " +
-                                           std::to_string(ld) + " values, got " + std::to_string(array.size()) + " values");
+                                           std::to_string(ld) + " values, got " +
+                                           std::to_string(array.size()) + " values");
     }
 }
+
+/// What the functions that C calls find by their user pointer.
+struct callbacks {
+    monitor watch;
+    std::exception_ptr thrown;
+};
+
+/// What all families have. Functions names the functions of rrbsolver.h of one of them, its handle and its callbacks.
+template <class Functions>
+class family {
+public:
+    /// For functions of rrbsolver.h; stays owned by this object.
+    typename Functions::handle *handle() const noexcept { return handle_.get(); }
+
+    /// An integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM, RRB_NORM_PRECONDITIONED).
+    template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+    void set(std::int32_t key, Integer value) {
+        check(Functions::set_int(handle(), key, whole(key, value)));
+    }
+    /// A real option: set(RRB_OPT_REL_TOL, 1e-8).
+    void set(std::int32_t key, double value) { check(Functions::set_real(handle(), key, value)); }
+    /// Options by their text names: set("levels=12 rel_tol=1e-8").
+    void set(const char *text) { check(Functions::set_options(handle(), text)); }
+    void set(const std::string &text) { set(text.c_str()); }
+
+    std::int64_t get_int(std::int32_t key) const {
+        std::int64_t value = 0;
+        check(Functions::get_int(handle(), key, &value));
+        return value;
+    }
+    double get_real(std::int32_t key) const {
+        double value = 0;
+        check(Functions::get_real(handle(), key, &value));
+        return value;
+    }
+
+    /// The relative residual of iteration or sweep 0, 1, ... of the last solve or apply; a smoother keeps them where it
+    /// has a monitor.
+    std::vector<double> history() const {
+        std::int64_t count = 0;
+        check(Functions::get_history(handle(), nullptr, 0, &count));
+        std::vector<double> residuals(static_cast<std::size_t>(count));
+        check(Functions::get_history(handle(), residuals.data(), count, &count));
+        return residuals;
+    }
+
+    /// The monitor of every solve or apply from now on; an empty one (nullptr) ends that.
+    void set_monitor(monitor callback) {
+        const bool any = static_cast<bool>(callback);
+        state().watch = std::move(callback);
+        check(Functions::set_monitor(handle(), any ? &family::call_monitor : nullptr, &state()));
+    }
+
+    /// Work goes to the caller's CUDA stream; nullptr: to the handle's own.
+    void set_stream(void *cuda_stream) { check(Functions::set_stream(handle(), cuda_stream)); }
+
+protected:
+    family() = default;
+
+    template <class Create>
+    void own(Create create) {
+        typename Functions::handle *raw = nullptr;
+        check(create(&raw));
+        handle_.reset(raw);
+    }
+
+    typename Functions::callbacks &state() {
+        if (!state_) {
+            state_ = std::make_unique<typename Functions::callbacks>();
+        }
+        return *state_;
+    }
+
+    /// Calls back; an exception waits until `finish`.
+    template <class Call>
+    static std::int32_t guarded(void *user, Call call) noexcept {
+        auto *state = static_cast<typename Functions::callbacks *>(user);
+        try {
+            return call(*state) ? 1 : 0;
+        } catch (...) {
+            state->thrown = std::current_exception();
+            return 1;
+        }
+    }
+
+    /// The status of a call that may have called back.
+    rrb_status finish(rrb_status status) {
+        if (state_ && state_->thrown) {
+            std::rethrow_exception(std::exchange(state_->thrown, nullptr));
+        }
+        return check(status);
+    }
+
+private:
+    struct destroyer {
+        void operator()(typename Functions::handle *h) const noexcept { Functions::destroy(&h); }
+    };
+
+    static std::int32_t call_monitor(void *user, std::int64_t iteration, double relative_residual) noexcept {
+        return guarded(user, [&](callbacks &state) { return state.watch(iteration, relative_residual); });
+    }
+
+    // On the heap: its address is with the library, and this object may move. Destroyed in reverse order: the handle
+    // first.
+    std::unique_ptr<typename Functions::callbacks> state_;
+    std::unique_ptr<typename Functions::handle, destroyer> handle_;
+};
+
+struct rrb_functions {
+    using handle = rrb_handle;
+    using callbacks = detail::callbacks;
+    static constexpr auto destroy = &rrb_destroy;
+    static constexpr auto set_int = &rrb_set_int;
+    static constexpr auto set_real = &rrb_set_real;
+    static constexpr auto set_options = &rrb_set_options;
+    static constexpr auto get_int = &rrb_get_int;
+    static constexpr auto get_real = &rrb_get_real;
+    static constexpr auto get_history = &rrb_get_history;
+    static constexpr auto set_monitor = &rrb_set_monitor;
+    static constexpr auto set_stream = &rrb_set_stream;
+};
 
 } // namespace detail
 
@@ -122,44 +245,18 @@ inline int cuda_device_count() {
     return count;
 }
 
-/// Solver for A x = b on a grid of nx * ny points, A symmetric with a 5-point or 9-point stencil. Arrays are a[j*ld + i],
-/// i = 0..nx-1 fastest, ld = nx or the option leading_dimension. Move only; a moved-from solver may be assigned to and
-/// destroyed, every other use throws RRB_ERR_NULL.
-class rrb {
+/// Solver for A x = b on a grid of nx * ny points, A symmetric with a 5-point or 9-point stencil. Arrays are
+/// a[j*ld + i], i = 0..nx-1 fastest, ld = nx or the option leading_dimension. Move only; a moved-from solver may be
+/// assigned to and destroyed, every other use throws RRB_ERR_NULL. Options, results, history, monitor and stream are
+/// those of detail::family.
+class rrb : public detail::family<detail::rrb_functions> {
 public:
     rrb(std::int64_t nx, std::int64_t ny) : nx_(nx), ny_(ny) {
-        rrb_handle *raw = nullptr;
-        detail::check(rrb_create(nx, ny, &raw));
-        handle_.reset(raw);
+        own([&](rrb_handle **out) { return rrb_create(nx, ny, out); });
     }
 
     std::int64_t nx() const noexcept { return nx_; }
     std::int64_t ny() const noexcept { return ny_; }
-    /// For functions of rrbsolver.h; stays owned by this object.
-    rrb_handle *handle() const noexcept { return handle_.get(); }
-
-    /// An integer option, a switch or a choice: set(RRB_OPT_MAX_ITER, 200), set(RRB_OPT_NORM, RRB_NORM_PRECONDITIONED).
-    template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
-    void set(std::int32_t key, Integer value) {
-        detail::check(rrb_set_int(handle(), key, detail::whole(key, value)));
-    }
-    /// A real option: set(RRB_OPT_REL_TOL, 1e-8).
-    void set(std::int32_t key, double value) { detail::check(rrb_set_real(handle(), key, value)); }
-    /// Options by their text names: set("levels=12 rel_tol=1e-8").
-    void set(const char *text) { detail::check(rrb_set_options(handle(), text)); }
-    void set(const std::string &text) { set(text.c_str()); }
-
-    std::int64_t get_int(std::int32_t key) const {
-        std::int64_t value = 0;
-        detail::check(rrb_get_int(handle(), key, &value));
-        return value;
-    }
-    double get_real(std::int32_t key) const {
-        double value = 0;
-        detail::check(rrb_get_real(handle(), key, &value));
-        return value;
-    }
-
     /// Takes new coefficients of a 5-point stencil; the values are copied. Called again, it reuses all memory.
     void factorize(input center, input east, input north) {
         check_sizes({{"center", center}, {"east", east}, {"north", north}});
@@ -167,7 +264,11 @@ public:
     }
     /// The same for a 9-point stencil.
     void factorize(input center, input east, input north, input northeast, input northwest) {
-        check_sizes({{"center", center}, {"east", east}, {"north", north}, {"northeast", northeast}, {"northwest", northwest}});
+        check_sizes({{"center", center},
+                     {"east", east},
+                     {"north", north},
+                     {"northeast", northeast},
+                     {"northwest", northwest}});
         detail::check(
             rrb_factorize(handle(), center.data(), east.data(), north.data(), northeast.data(), northwest.data()));
     }
@@ -176,11 +277,7 @@ public:
     /// ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol). Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
     [[nodiscard]] rrb_status solve(input b, output x) {
         check_sizes({{"b", b}, {"x", x}});
-        const rrb_status status = rrb_solve(handle(), b.data(), x.data());
-        if (watch_ && watch_->thrown) {
-            std::rethrow_exception(std::exchange(watch_->thrown, nullptr));
-        }
-        return detail::check(status);
+        return finish(rrb_solve(handle(), b.data(), x.data()));
     }
 
     /// z = M^-1 r with the RRB preconditioner M, for a Krylov loop of your own.
@@ -195,54 +292,11 @@ public:
         detail::check(rrb_multiply(handle(), x.data(), y.data()));
     }
 
-    /// The relative residual of iteration 0, 1, ... of the last solve.
-    std::vector<double> history() const {
-        std::int64_t count = 0;
-        detail::check(rrb_get_history(handle(), nullptr, 0, &count));
-        std::vector<double> residuals(static_cast<std::size_t>(count));
-        detail::check(rrb_get_history(handle(), residuals.data(), count, &count));
-        return residuals;
-    }
-
-    /// The monitor of every solve from now on; an empty one (nullptr) ends that.
-    void set_monitor(monitor callback) {
-        if (!callback) {
-            detail::check(rrb_set_monitor(handle(), nullptr, nullptr));
-            watch_.reset();
-            return;
-        }
-        auto watch = std::make_unique<watch_state>();
-        watch->callback = std::move(callback);
-        detail::check(rrb_set_monitor(handle(), &rrb::call_monitor, watch.get()));
-        watch_ = std::move(watch);
-    }
-
-    /// Work goes to the caller's CUDA stream; nullptr: to the solver's own.
-    void set_stream(void *cuda_stream) { detail::check(rrb_set_stream(handle(), cuda_stream)); }
-
 private:
-    struct destroyer {
-        void operator()(rrb_handle *h) const noexcept { rrb_destroy(&h); }
-    };
-    /// On the heap: its address is with the library, and this object may move.
-    struct watch_state {
-        monitor callback;
-        std::exception_ptr thrown;
-    };
     struct named {
         const char *name;
         input array;
     };
-
-    static std::int32_t call_monitor(void *user, std::int64_t iteration, double relative_residual) noexcept {
-        auto *watch = static_cast<watch_state *>(user);
-        try {
-            return watch->callback(iteration, relative_residual) ? 1 : 0;
-        } catch (...) {
-            watch->thrown = std::current_exception();
-            return 1;
-        }
-    }
 
     void check_sizes(std::initializer_list<named> arrays) const {
         const std::int64_t option = get_int(RRB_OPT_LEADING_DIMENSION);
@@ -251,27 +305,24 @@ private:
         }
     }
 
-    // Destroyed in reverse order: the handle first.
-    std::unique_ptr<watch_state> watch_;
-    std::unique_ptr<rrb_handle, destroyer> handle_;
     std::int64_t nx_;
     std::int64_t ny_;
 };
 
-/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells that
-/// no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an exception, which
-/// then leaves apply.
+/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells
+/// that no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an
+/// exception, which then leaves apply.
 using ghost_fill = std::function<bool(std::int32_t sweep, double *const *u)>;
 
-/// Cells lower .. lower + size - 1 of one level's index space. u has a layer of ghost cells, (nx+2)(ny+2)(nz+2) values, x
-/// fastest; f has nx*ny*nz.
+/// Cells lower .. lower + size - 1 of one level's index space. u has a layer of ghost cells, (nx+2)(ny+2)(nz+2) values,
+/// x fastest; f has nx*ny*nz.
 struct box {
     std::array<std::int64_t, 3> lower;
     std::array<std::int64_t, 3> size;
 };
 
-/// Tables of one pointer a patch: arrays on the host, or on the device of a smoother with backend=cuda, all of a call in one
-/// place.
+/// Tables of one pointer a patch: arrays on the host, or on the device of a smoother with backend=cuda, all of a call
+/// in one place.
 using patches = view<double *const>;
 using const_patches = view<const double *const>;
 
@@ -281,41 +332,39 @@ struct resident_patches {
     std::vector<double *> f;
 };
 
-/// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top) or 27
-/// (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other use throws
-/// RRB_ERR_NULL. What the calls do stands in rrbsolver.h.
-class smoother {
+namespace detail {
+
+struct smoother_callbacks : callbacks {
+    ghost_fill fill;
+};
+
+struct smoother_functions {
+    using handle = smoother_handle;
+    using callbacks = smoother_callbacks;
+    static constexpr auto destroy = &smoother_destroy;
+    static constexpr auto set_int = &smoother_set_int;
+    static constexpr auto set_real = &smoother_set_real;
+    static constexpr auto set_options = &smoother_set_options;
+    static constexpr auto get_int = &smoother_get_int;
+    static constexpr auto get_real = &smoother_get_real;
+    static constexpr auto get_history = &smoother_get_history;
+    static constexpr auto set_monitor = &smoother_set_monitor;
+    static constexpr auto set_stream = &smoother_set_stream;
+};
+
+} // namespace detail
+
+/// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top)
+/// or 27 (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other
+/// use throws RRB_ERR_NULL. What the calls do stands in rrbsolver.h. Options, results,
+/// history, monitor and stream are those of detail::family.
+class smoother : public detail::family<detail::smoother_functions> {
 public:
     smoother(input stencil, std::int64_t bx, std::int64_t by, std::int64_t bz) {
-        smoother_handle *raw = nullptr;
-        // Other lengths are refused there.
-        detail::check(smoother_create(static_cast<std::int32_t>(stencil.size()), stencil.data(), bx, by, bz, &raw));
-        handle_.reset(raw);
-    }
-
-    /// For functions of rrbsolver.h; stays owned by this object.
-    smoother_handle *handle() const noexcept { return handle_.get(); }
-
-    /// A whole-number option, a switch or a choice: set(RRB_OPT_METHOD, RRB_METHOD_BLOCK_JACOBI).
-    template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
-    void set(std::int32_t key, Integer value) {
-        detail::check(smoother_set_int(handle(), key, detail::whole(key, value)));
-    }
-    /// A real option: set(RRB_OPT_OMEGA, 0.85).
-    void set(std::int32_t key, double value) { detail::check(smoother_set_real(handle(), key, value)); }
-    /// Options by their text names: set("method=block_jacobi omega=0.8").
-    void set(const char *text) { detail::check(smoother_set_options(handle(), text)); }
-    void set(const std::string &text) { set(text.c_str()); }
-
-    std::int64_t get_int(std::int32_t key) const {
-        std::int64_t value = 0;
-        detail::check(smoother_get_int(handle(), key, &value));
-        return value;
-    }
-    double get_real(std::int32_t key) const {
-        double value = 0;
-        detail::check(smoother_get_real(handle(), key, &value));
-        return value;
+        own([&](smoother_handle **out) {
+            // Other lengths are refused there.
+            return smoother_create(static_cast<std::int32_t>(stencil.size()), stencil.data(), bx, by, bz, out);
+        });
     }
 
     /// New patches; block inverses stay.
@@ -393,8 +442,8 @@ public:
         check_count("u", u.size());
         detail::check(smoother_download(handle(), u.data()));
     }
-    /// Where the patches of upload are, for kernels of your own: device pointers, or host pointers with a CPU backend. Good
-    /// until the next set_patches.
+    /// Where the patches of upload are, for kernels of your own: device pointers, or host pointers with a CPU backend.
+    /// Good until the next set_patches.
     resident_patches device_pointers() {
         // At least one: NULL says that the table is not wanted.
         resident_patches where{std::vector<double *>(count_ + 1), std::vector<double *>(count_ + 1)};
@@ -404,78 +453,22 @@ public:
         return where;
     }
 
-    /// The relative residuals that the monitor was given in the last apply.
-    std::vector<double> history() const {
-        std::int64_t count = 0;
-        detail::check(smoother_get_history(handle(), nullptr, 0, &count));
-        std::vector<double> residuals(static_cast<std::size_t>(count));
-        detail::check(smoother_get_history(handle(), residuals.data(), count, &count));
-        return residuals;
-    }
-
     /// The ghost function of every call from now on; an empty one (nullptr) ends that.
     void set_ghost_fill(ghost_fill callback) {
         const bool any = static_cast<bool>(callback);
         state().fill = std::move(callback);
-        detail::check(smoother_set_ghost_fill(handle(), any ? &smoother::call_fill : nullptr, state_.get()));
+        detail::check(smoother_set_ghost_fill(handle(), any ? &smoother::call_fill : nullptr, &state()));
     }
-
-    /// The monitor of every apply from now on; an empty one (nullptr) ends that.
-    void set_monitor(monitor callback) {
-        const bool any = static_cast<bool>(callback);
-        state().watch = std::move(callback);
-        detail::check(smoother_set_monitor(handle(), any ? &smoother::call_monitor : nullptr, state_.get()));
-    }
-
-    /// Work goes to the caller's CUDA stream; nullptr: to the smoother's own.
-    void set_stream(void *cuda_stream) { detail::check(smoother_set_stream(handle(), cuda_stream)); }
 
 private:
-    struct destroyer {
-        void operator()(smoother_handle *h) const noexcept { smoother_destroy(&h); }
-    };
-    /// On the heap: its address is with the library, and this object may move.
-    struct callbacks {
-        ghost_fill fill;
-        monitor watch;
-        std::exception_ptr thrown;
-    };
-
-    callbacks &state() {
-        if (!state_) {
-            state_ = std::make_unique<callbacks>();
-        }
-        return *state_;
-    }
-
-    template <class Call>
-    static std::int32_t guarded(void *user, Call call) noexcept {
-        auto *state = static_cast<callbacks *>(user);
-        try {
-            return call(*state) ? 1 : 0;
-        } catch (...) {
-            state->thrown = std::current_exception();
-            return 1;
-        }
-    }
     static std::int32_t call_fill(void *user, std::int32_t sweep, double *const *u) noexcept {
-        return guarded(user, [&](callbacks &state) { return state.fill(sweep, u); });
-    }
-    static std::int32_t call_monitor(void *user, std::int64_t sweep, double relative_residual) noexcept {
-        return guarded(user, [&](callbacks &state) { return state.watch(sweep, relative_residual); });
+        return guarded(user, [&](detail::smoother_callbacks &state) { return state.fill(sweep, u); });
     }
 
     double norm_of(double *const *u, const double *const *f, double *const *r) {
         double norm2 = 0;
         finish(smoother_residual(handle(), u, f, r, &norm2));
         return norm2;
-    }
-
-    rrb_status finish(rrb_status status) {
-        if (state_ && state_->thrown) {
-            std::rethrow_exception(std::exchange(state_->thrown, nullptr));
-        }
-        return detail::check(status);
     }
 
     /// Without a list of patches the call itself says so, before it reads a table.
@@ -486,9 +479,6 @@ private:
         }
     }
 
-    // Destroyed in reverse order: the handle first.
-    std::unique_ptr<callbacks> state_;
-    std::unique_ptr<smoother_handle, destroyer> handle_;
     std::size_t count_ = 0;
     bool known_ = false; // The last set_patches succeeded.
 };
@@ -499,8 +489,9 @@ struct once {
     std::int64_t iterations;
 };
 
-/// The whole of it in one call, in place of an ICCG function: factorizes, solves, forgets. Without the corner arrays the
-/// stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer class rrb when the coefficients stay.
+/// The whole of it in one call, in place of an ICCG function: factorizes, solves, forgets. Without the corner arrays
+/// the stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer class rrb when the coefficients
+/// stay.
 [[nodiscard]] inline once solve_once(std::int64_t nx, std::int64_t ny, input center, input east, input north, input b,
                                      output x, double rel_tol, std::int64_t max_iter, input northeast = {nullptr, 0},
                                      input northwest = {nullptr, 0}) {

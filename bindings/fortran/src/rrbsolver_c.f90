@@ -1,411 +1,544 @@
-! The C functions that module rrbsolver calls, one interface each, as include/rrbsolver.h declares them.
-! Private to the binding: programs use module rrbsolver.
-module rrbsolver_c
-   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr, c_size_t
+! The constants and the C functions of rrbsolver.h, one module for each family, in which rrb_solve is c_solve.
+! Private to the binding: programs use module rrbsolver. Generated from the library's sources; do not edit.
+
+module rrbsolver_constants
+   use, intrinsic :: iso_c_binding, only: c_int32_t
+   implicit none
+   private
+
+   ! Statuses. 0: done. Positive: finished with a caveat, outputs are written and usable. Negative: failed.
+   ! done
+   integer(c_int32_t), parameter, public :: RRB_OK               = 0_c_int32_t
+   ! the tolerance was not reached; x is the last iterate, or a better one
+   integer(c_int32_t), parameter, public :: RRB_NOT_CONVERGED    = 1_c_int32_t
+   ! a callback asked to stop; x (or u) is the iterate at the stop
+   integer(c_int32_t), parameter, public :: RRB_STOPPED          = 2_c_int32_t
+   ! a required pointer is NULL
+   integer(c_int32_t), parameter, public :: RRB_ERR_NULL         = -1_c_int32_t
+   ! a value is out of range, or arrays overlap
+   integer(c_int32_t), parameter, public :: RRB_ERR_ARGUMENT     = -2_c_int32_t
+   ! an extent is below 1, or their product is too large
+   integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION    = -3_c_int32_t
+   ! unknown option key, option name or choice
+   integer(c_int32_t), parameter, public :: RRB_ERR_OPTION       = -4_c_int32_t
+   ! calls in the wrong order: factorize (smoother_: set_patches) must come (again) before this call
+   integer(c_int32_t), parameter, public :: RRB_ERR_STATE        = -5_c_int32_t
+   ! not offered by this build or this method
+   integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED  = -6_c_int32_t
+   ! zero or negative center or pivot, or a singular block
+   integer(c_int32_t), parameter, public :: RRB_ERR_MATRIX       = -20_c_int32_t
+   ! NaN or infinity in an input array, or a result too large for a double
+   integer(c_int32_t), parameter, public :: RRB_ERR_NOT_FINITE   = -21_c_int32_t
+   ! the matrix or the preconditioner is indefinite; x is as given
+   integer(c_int32_t), parameter, public :: RRB_ERR_BREAKDOWN    = -22_c_int32_t
+   ! singular system whose right-hand side has a component in the null space
+   integer(c_int32_t), parameter, public :: RRB_ERR_INCOMPATIBLE = -23_c_int32_t
+   ! the result is too small for a double: its values would underflow
+   integer(c_int32_t), parameter, public :: RRB_ERR_RANGE        = -24_c_int32_t
+   ! out of memory, or above a memory limit
+   integer(c_int32_t), parameter, public :: RRB_ERR_MEMORY       = -30_c_int32_t
+   ! no CUDA driver or device
+   integer(c_int32_t), parameter, public :: RRB_ERR_NO_DEVICE    = -40_c_int32_t
+   ! the CUDA driver reported an error
+   integer(c_int32_t), parameter, public :: RRB_ERR_DEVICE       = -41_c_int32_t
+   ! a file could not be read or written
+   integer(c_int32_t), parameter, public :: RRB_ERR_IO           = -50_c_int32_t
+   ! a file or text could not be understood
+   integer(c_int32_t), parameter, public :: RRB_ERR_PARSE        = -51_c_int32_t
+   ! a defect of this library
+   integer(c_int32_t), parameter, public :: RRB_ERR_INTERNAL     = -99_c_int32_t
+
+   ! Options: keys of set and get.
+   ! where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory =
+   ! device), else cpu
+   integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
+   ! CUDA ordinal
+   integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
+   ! threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in
+   ! that order
+   integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
+   ! where the caller's arrays are; auto asks the driver
+   integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
+   ! stop when norm(r) <= max(rel_tol * reference, abs_tol) (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_REL_TOL             = 104_c_int32_t
+   ! see rel_tol; unit of the tested norm (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_ABS_TOL             = 105_c_int32_t
+   ! iterations at most; 0 only evaluates the residual (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_MAX_ITER            = 106_c_int32_t
+   ! true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_NORM                = 107_c_int32_t
+   ! rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0 (not
+   ! smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_REFERENCE           = 108_c_int32_t
+   ! auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 *
+   ! center (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_NULL_SPACE          = 109_c_int32_t
+   ! 1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at factorize;
+   ! 2: refuse those too (smoother_: as 1)
+   integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_INPUT         = 110_c_int32_t
+   ! refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_OPT_CHECK_COMPATIBILITY = 111_c_int32_t
+   ! 0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)
+   integer(c_int32_t), parameter, public :: RRB_OPT_VERBOSITY           = 112_c_int32_t
+   ! where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to
+   integer(c_int32_t), parameter, public :: RRB_OPT_LOG                 = 113_c_int32_t
+   ! number of red eliminations; 0: by size; more than the grid has: all it has
+   integer(c_int32_t), parameter, public :: RRB_OPT_LEVELS              = 200_c_int32_t
+   ! bytes the exact factor of the remainder may take
+   integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_MEMORY       = 201_c_int32_t
+   ! number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max
+   integer(c_int32_t), parameter, public :: RRB_OPT_GRIDS               = 202_c_int32_t
+   ! row padding and border of the r1/r2/b1/b2 arrays
+   integer(c_int32_t), parameter, public :: RRB_OPT_COMPUTE_BLOCK       = 203_c_int32_t
+   ! nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)
+   integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
+   ! omega: the part of a dropped coupling that is added to the diagonal
+   integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
+   ! on: fused stages where the backend has them; off: the unfused textbook steps
+   integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
+   ! positive off-diagonals moved to the diagonals in M; auto: iff there are any
+   integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
+   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16
+   integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
+   ! v: the papers' RRB; amli, k: recursive
+   integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
+   ! recursion every so many levels; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
+   ! inner iterations of a recursion
+   integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
+   ! values from one row of the caller's arrays to the next, at least nx; 0: nx
+   integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
+   ! which block waits for which
+   integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
+   ! relaxation; 0: the method's own, 1, or 0.8 for block_jacobi
+   integer(c_int32_t), parameter, public :: RRB_OPT_OMEGA               = 301_c_int32_t
+   ! 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones
+   integer(c_int32_t), parameter, public :: RRB_OPT_STAGGER             = 302_c_int32_t
+   ! colours (chaotic: blocks) in reverse order, for post-smoothing
+   integer(c_int32_t), parameter, public :: RRB_OPT_REVERSE             = 303_c_int32_t
+   ! auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense;
+   ! fast_diagonalization is refused where it loses more than four digits
+   integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SOLVER        = 304_c_int32_t
+   ! blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others
+   integer(c_int32_t), parameter, public :: RRB_OPT_REMAINDER           = 305_c_int32_t
+   ! what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is lexicographic in
+   ! each patch
+   integer(c_int32_t), parameter, public :: RRB_OPT_PARALLEL            = 306_c_int32_t
+   ! groups of threads that share the patches of parallel = nested; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
+   ! order of copies and kernels for patches that live on the host while a device relaxes them
+   integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
+
+   ! Results: keys of get.
+   ! iterations of the last solve (smoother_: sweeps of the last apply)
+   integer(c_int32_t), parameter, public :: RRB_INFO_ITERATIONS            = 1000_c_int32_t
+   ! why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none
+   integer(c_int32_t), parameter, public :: RRB_INFO_STOP_REASON           = 1001_c_int32_t
+   ! relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused
+   integer(c_int32_t), parameter, public :: RRB_INFO_INITIAL_RESIDUAL      = 1002_c_int32_t
+   ! relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays;
+   ! smoother_: as the monitor was told last, refused where the last apply had none
+   integer(c_int32_t), parameter, public :: RRB_INFO_FINAL_RESIDUAL        = 1003_c_int32_t
+   ! wall time of the last factorize (smoother_: set_patches)
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
+   ! wall time of the last solve (smoother_: apply)
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
+   ! of that, copies between host and device
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
+   ! host memory of the handle
+   integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
+   ! device memory of the handle
+   integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
+   ! smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MIN            = 1009_c_int32_t
+   ! largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations (not smoother_)
+   integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
+   ! the one in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
+   ! CUDA ordinal in use, -1: none
+   integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
+   ! threads in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
+   ! 1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off
+   integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
+   ! red eliminations in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
+   ! the one in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
+   ! the one in use; amli and v are fixed linear M, k is not
+   integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
+   ! connected components of two nodes or more
+   integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
+   ! of those, singular ones
+   integer(c_int32_t), parameter, public :: RRB_INFO_SINGULAR_COMPONENTS   = 1104_c_int32_t
+   ! positive couplings moved to the diagonals of M
+   integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
+   ! r1/r2/b1/b2 grids in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_GRIDS                 = 1106_c_int32_t
+   ! the one in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_SOLVER          = 1200_c_int32_t
+   ! different blocks whose inverses are held
+   integer(c_int32_t), parameter, public :: RRB_INFO_BLOCK_INVERSES        = 1201_c_int32_t
+   ! boxes of ghost cells copied between patches before a sweep
+   integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
+   ! cells of all patches
+   integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
+
+   ! Choices: values of options and results.
+   integer(c_int32_t), parameter, public :: RRB_BACKEND_AUTO                      = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BACKEND_CPU                       = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BACKEND_CUDA                      = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BACKEND_REFERENCE                 = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_MEMORY_AUTO                       = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_MEMORY_HOST                       = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_MEMORY_DEVICE                     = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NORM_TRUE2                        = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NORM_PRECONDITIONED               = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_REFERENCE_RHS                     = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_REFERENCE_INITIAL                 = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NULL_SPACE_AUTO                   = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NULL_SPACE_NONE                   = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_NULL_SPACE_CONSTANT               = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_LUMPING_M1                        = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_LUMPING_M2                        = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FUSION_ON                         = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_FUSION_OFF                        = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COMPENSATION_AUTO                 = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COMPENSATION_NEVER                = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COMPENSATION_ALWAYS               = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_AUTO                    = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_F64                     = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_F32                     = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_BF16                    = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_MIXED                   = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_CYCLE_AUTO                        = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_CYCLE_V                           = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_CYCLE_AMLI                        = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_CYCLE_K                           = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_METHOD_COLOURED_GAUSS_SEIDEL      = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_METHOD_BLOCK_JACOBI               = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_METHOD_CHAOTIC_GAUSS_SEIDEL       = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BLOCK_SOLVER_AUTO                 = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BLOCK_SOLVER_FAST_DIAGONALIZATION = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_BLOCK_SOLVER_DENSE                = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_REMAINDER_EXACT                   = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_REMAINDER_OVERLAP                 = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PARALLEL_AUTO                     = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PARALLEL_PATCH                    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PARALLEL_BLOCK                    = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PARALLEL_NESTED                   = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSFER_AUTO                     = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSFER_DEPTH_FIRST              = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_TRANSFER_BREADTH_FIRST            = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_NONE                  = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_CONVERGED             = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_INITIAL_GUESS         = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_ZERO_RHS              = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_MAX_ITER              = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_MONITOR               = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_STAGNATED             = 6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_STOP_REASON_BREAKDOWN             = 7_c_int32_t
+end module rrbsolver_constants
+
+module rrbsolver_rrb_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
    implicit none
    public
 
    interface
-      function c_rrbsolver_version() result(text) bind(c, name="rrbsolver_version")
-         import :: c_ptr
-         type(c_ptr) :: text
-      end function c_rrbsolver_version
-
-      function c_rrbsolver_status_string(status) result(text) bind(c, name="rrbsolver_status_string")
-         import :: c_int32_t, c_ptr
-         integer(c_int32_t), value :: status
-         type(c_ptr) :: text
-      end function c_rrbsolver_status_string
-
-      function c_rrbsolver_last_error_based(index_base, buffer, capacity) result(length) &
-         bind(c, name="rrbsolver_last_error_based")
-         import :: c_char, c_int32_t, c_int64_t
-         integer(c_int32_t), value :: index_base
-         character(kind=c_char), intent(inout) :: buffer(*)
-         integer(c_int64_t), value :: capacity
-         integer(c_int64_t) :: length
-      end function c_rrbsolver_last_error_based
-
-      function c_rrbsolver_cuda_device_count(count) result(status) bind(c, name="rrbsolver_cuda_device_count")
-         import :: c_int32_t
-         integer(c_int32_t), intent(inout) :: count
-         integer(c_int32_t) :: status
-      end function c_rrbsolver_cuda_device_count
-
-      function c_rrb_create(nx, ny, handle) result(status) bind(c, name="rrb_create")
-         import :: c_int32_t, c_int64_t, c_ptr
-         integer(c_int64_t), value :: nx, ny
-         type(c_ptr), intent(inout) :: handle
-         integer(c_int32_t) :: status
-      end function c_rrb_create
-
-      function c_rrb_destroy(handle) result(status) bind(c, name="rrb_destroy")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), intent(inout) :: handle
-         integer(c_int32_t) :: status
-      end function c_rrb_destroy
-
-      function c_rrb_set_int(handle, key, val) result(status) bind(c, name="rrb_set_int")
-         import :: c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         integer(c_int64_t), value :: val
-         integer(c_int32_t) :: status
-      end function c_rrb_set_int
-
-      function c_rrb_set_real(handle, key, val) result(status) bind(c, name="rrb_set_real")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         real(c_double), value :: val
-         integer(c_int32_t) :: status
-      end function c_rrb_set_real
-
-      function c_rrb_set_options(handle, text) result(status) bind(c, name="rrb_set_options")
-         import :: c_char, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         character(kind=c_char), intent(in) :: text(*)
-         integer(c_int32_t) :: status
-      end function c_rrb_set_options
-
-      function c_rrb_get_int(handle, key, val) result(status) bind(c, name="rrb_get_int")
-         import :: c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         integer(c_int64_t), intent(inout) :: val
-         integer(c_int32_t) :: status
-      end function c_rrb_get_int
-
-      function c_rrb_get_real(handle, key, val) result(status) bind(c, name="rrb_get_real")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         real(c_double), intent(inout) :: val
-         integer(c_int32_t) :: status
-      end function c_rrb_get_real
-
-      function c_rrb_set_stream(handle, stream) result(status) bind(c, name="rrb_set_stream")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, stream
-         integer(c_int32_t) :: status
-      end function c_rrb_set_stream
-
-      function c_rrb_set_monitor(handle, callback, user) result(status) bind(c, name="rrb_set_monitor")
-         import :: c_funptr, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         type(c_funptr), value :: callback
-         type(c_ptr), value :: user
-         integer(c_int32_t) :: status
-      end function c_rrb_set_monitor
-
-      function c_rrb_get_history(handle, residuals, capacity, count) result(status) bind(c, name="rrb_get_history")
-         import :: c_double, c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(inout) :: residuals(*)
-         integer(c_int64_t), value :: capacity
-         integer(c_int64_t), intent(inout) :: count
-         integer(c_int32_t) :: status
-      end function c_rrb_get_history
-
-      ! northeast and northwest: both absent (NULL) for a 5-point stencil.
-      function c_rrb_factorize(handle, center, east, north, northeast, northwest) result(status) &
-         bind(c, name="rrb_factorize")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(in) :: center(*), east(*), north(*)
-         real(c_double), intent(in), optional :: northeast(*), northwest(*)
-         integer(c_int32_t) :: status
-      end function c_rrb_factorize
-
-      function c_rrb_solve(handle, b, x) result(status) bind(c, name="rrb_solve")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(in) :: b(*)
-         real(c_double), intent(inout) :: x(*)
-         integer(c_int32_t) :: status
-      end function c_rrb_solve
-
-      function c_rrb_apply(handle, r, z) result(status) bind(c, name="rrb_apply")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(in) :: r(*)
-         real(c_double), intent(inout) :: z(*)
-         integer(c_int32_t) :: status
-      end function c_rrb_apply
-
-      function c_rrb_multiply(handle, x, y) result(status) bind(c, name="rrb_multiply")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(in) :: x(*)
-         real(c_double), intent(inout) :: y(*)
-         integer(c_int32_t) :: status
-      end function c_rrb_multiply
-
-      function c_rrb_solve_once(nx, ny, center, east, north, northeast, northwest, b, x, rel_tol, max_iter, iterations) &
-         result(status) bind(c, name="rrb_solve_once")
-         import :: c_double, c_int32_t, c_int64_t
-         integer(c_int64_t), value :: nx, ny
-         real(c_double), intent(in) :: center(*), east(*), north(*)
-         real(c_double), intent(in), optional :: northeast(*), northwest(*)
-         real(c_double), intent(in) :: b(*)
-         real(c_double), intent(inout) :: x(*)
+      function c_create(nx, ny, out) bind(c, name="rrb_create")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create
+      end function c_create
+      function c_factorize(h, center, east, north, northeast, northwest) bind(c, name="rrb_factorize")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: center(*)
+         real(c_double), intent(in), optional :: east(*)
+         real(c_double), intent(in), optional :: north(*)
+         real(c_double), intent(in), optional :: northeast(*)
+         real(c_double), intent(in), optional :: northwest(*)
+         integer(c_int32_t) :: c_factorize
+      end function c_factorize
+      function c_solve(h, b, x) bind(c, name="rrb_solve")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: b(*)
+         real(c_double), intent(inout), optional :: x(*)
+         integer(c_int32_t) :: c_solve
+      end function c_solve
+      function c_apply(h, r, z) bind(c, name="rrb_apply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: r(*)
+         real(c_double), intent(inout), optional :: z(*)
+         integer(c_int32_t) :: c_apply
+      end function c_apply
+      function c_multiply(h, x, y) bind(c, name="rrb_multiply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: x(*)
+         real(c_double), intent(inout), optional :: y(*)
+         integer(c_int32_t) :: c_multiply
+      end function c_multiply
+      function c_destroy(h) bind(c, name="rrb_destroy")
+         import
+         type(c_ptr), intent(inout) :: h
+         integer(c_int32_t) :: c_destroy
+      end function c_destroy
+      function c_solve_once(nx, ny, center, east, north, northeast, northwest, b, x, rel_tol, max_iter, &
+         iterations) bind(c, name="rrb_solve_once")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         real(c_double), intent(in), optional :: center(*)
+         real(c_double), intent(in), optional :: east(*)
+         real(c_double), intent(in), optional :: north(*)
+         real(c_double), intent(in), optional :: northeast(*)
+         real(c_double), intent(in), optional :: northwest(*)
+         real(c_double), intent(in), optional :: b(*)
+         real(c_double), intent(inout), optional :: x(*)
          real(c_double), value :: rel_tol
          integer(c_int64_t), value :: max_iter
-         integer(c_int64_t), intent(inout) :: iterations
-         integer(c_int32_t) :: status
-      end function c_rrb_solve_once
-
-      function c_strlen(text) result(length) bind(c, name="strlen")
-         import :: c_ptr, c_size_t
-         type(c_ptr), value :: text
-         integer(c_size_t) :: length
-      end function c_strlen
-
-      function c_smoother_create(points, stencil, bx, by, bz, handle) result(status) bind(c, name="smoother_create")
-         import :: c_double, c_int32_t, c_int64_t, c_ptr
-         integer(c_int32_t), value :: points
-         real(c_double), intent(in) :: stencil(*)
-         integer(c_int64_t), value :: bx, by, bz
-         type(c_ptr), intent(inout) :: handle
-         integer(c_int32_t) :: status
-      end function c_smoother_create
-
-      function c_smoother_destroy(handle) result(status) bind(c, name="smoother_destroy")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), intent(inout) :: handle
-         integer(c_int32_t) :: status
-      end function c_smoother_destroy
-
-      function c_smoother_set_patches(handle, count, lower, size) result(status) bind(c, name="smoother_set_patches")
-         import :: c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int64_t), value :: count
-         integer(c_int64_t), intent(in) :: lower(3, *), size(3, *)
-         integer(c_int32_t) :: status
-      end function c_smoother_set_patches
-
-      function c_smoother_apply(handle, u, f, sweeps) result(status) bind(c, name="smoother_apply")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u, f
-         integer(c_int32_t), value :: sweeps
-         integer(c_int32_t) :: status
-      end function c_smoother_apply
-
-      function c_smoother_exchange(handle, u) result(status) bind(c, name="smoother_exchange")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u
-         integer(c_int32_t) :: status
-      end function c_smoother_exchange
-
-      function c_smoother_residual(handle, u, f, r, norm2) result(status) bind(c, name="smoother_residual")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u, f, r
-         real(c_double), intent(inout) :: norm2
-         integer(c_int32_t) :: status
-      end function c_smoother_residual
-
-      function c_smoother_upload(handle, u, f) result(status) bind(c, name="smoother_upload")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u, f
-         integer(c_int32_t) :: status
-      end function c_smoother_upload
-
-      function c_smoother_download(handle, u) result(status) bind(c, name="smoother_download")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u
-         integer(c_int32_t) :: status
-      end function c_smoother_download
-
-      function c_smoother_device_pointers(handle, u, f) result(status) bind(c, name="smoother_device_pointers")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, u, f
-         integer(c_int32_t) :: status
-      end function c_smoother_device_pointers
-
-      function c_smoother_set_ghost_fill(handle, callback, user) result(status) bind(c, name="smoother_set_ghost_fill")
-         import :: c_funptr, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
+         integer(c_int64_t), intent(inout), optional :: iterations
+         integer(c_int32_t) :: c_solve_once
+      end function c_solve_once
+      function c_set_int(h, key, value) bind(c, name="rrb_set_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: value
+         integer(c_int32_t) :: c_set_int
+      end function c_set_int
+      function c_set_real(h, key, value) bind(c, name="rrb_set_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), value :: value
+         integer(c_int32_t) :: c_set_real
+      end function c_set_real
+      function c_set_options(h, text) bind(c, name="rrb_set_options")
+         import
+         type(c_ptr), value :: h
+         character(kind=c_char), intent(in), optional :: text(*)
+         integer(c_int32_t) :: c_set_options
+      end function c_set_options
+      function c_get_int(h, key, value) bind(c, name="rrb_get_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_int
+      end function c_get_int
+      function c_get_real(h, key, value) bind(c, name="rrb_get_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_real
+      end function c_get_real
+      function c_set_stream(h, cuda_stream) bind(c, name="rrb_set_stream")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: cuda_stream
+         integer(c_int32_t) :: c_set_stream
+      end function c_set_stream
+      function c_set_monitor(h, callback, user) bind(c, name="rrb_set_monitor")
+         import
+         type(c_ptr), value :: h
          type(c_funptr), value :: callback
          type(c_ptr), value :: user
-         integer(c_int32_t) :: status
-      end function c_smoother_set_ghost_fill
-
-      function c_smoother_set_monitor(handle, callback, user) result(status) bind(c, name="smoother_set_monitor")
-         import :: c_funptr, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         type(c_funptr), value :: callback
-         type(c_ptr), value :: user
-         integer(c_int32_t) :: status
-      end function c_smoother_set_monitor
-
-      function c_smoother_set_int(handle, key, val) result(status) bind(c, name="smoother_set_int")
-         import :: c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         integer(c_int64_t), value :: val
-         integer(c_int32_t) :: status
-      end function c_smoother_set_int
-
-      function c_smoother_set_real(handle, key, val) result(status) bind(c, name="smoother_set_real")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         real(c_double), value :: val
-         integer(c_int32_t) :: status
-      end function c_smoother_set_real
-
-      function c_smoother_set_options(handle, text) result(status) bind(c, name="smoother_set_options")
-         import :: c_char, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         character(kind=c_char), intent(in) :: text(*)
-         integer(c_int32_t) :: status
-      end function c_smoother_set_options
-
-      function c_smoother_get_int(handle, key, val) result(status) bind(c, name="smoother_get_int")
-         import :: c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         integer(c_int64_t), intent(inout) :: val
-         integer(c_int32_t) :: status
-      end function c_smoother_get_int
-
-      function c_smoother_get_real(handle, key, val) result(status) bind(c, name="smoother_get_real")
-         import :: c_double, c_int32_t, c_ptr
-         type(c_ptr), value :: handle
-         integer(c_int32_t), value :: key
-         real(c_double), intent(inout) :: val
-         integer(c_int32_t) :: status
-      end function c_smoother_get_real
-
-      function c_smoother_get_history(handle, residuals, capacity, count) result(status) &
-         bind(c, name="smoother_get_history")
-         import :: c_double, c_int32_t, c_int64_t, c_ptr
-         type(c_ptr), value :: handle
-         real(c_double), intent(inout) :: residuals(*)
+         integer(c_int32_t) :: c_set_monitor
+      end function c_set_monitor
+      function c_get_history(h, residuals, capacity, count) bind(c, name="rrb_get_history")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(inout), optional :: residuals(*)
          integer(c_int64_t), value :: capacity
-         integer(c_int64_t), intent(inout) :: count
-         integer(c_int32_t) :: status
-      end function c_smoother_get_history
+         integer(c_int64_t), intent(inout), optional :: count
+         integer(c_int32_t) :: c_get_history
+      end function c_get_history
+   end interface
+end module rrbsolver_rrb_c
 
-      function c_smoother_set_stream(handle, stream) result(status) bind(c, name="smoother_set_stream")
-         import :: c_int32_t, c_ptr
-         type(c_ptr), value :: handle, stream
-         integer(c_int32_t) :: status
-      end function c_smoother_set_stream
+module rrbsolver_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
+   implicit none
+   public
+
+   interface
+      function c_version() bind(c, name="rrbsolver_version")
+         import
+         type(c_ptr) :: c_version
+      end function c_version
+      function c_status_string(status) bind(c, name="rrbsolver_status_string")
+         import
+         integer(c_int32_t), value :: status
+         type(c_ptr) :: c_status_string
+      end function c_status_string
+      function c_last_error(buffer, capacity) bind(c, name="rrbsolver_last_error")
+         import
+         character(kind=c_char), intent(inout), optional :: buffer(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t) :: c_last_error
+      end function c_last_error
+      function c_last_error_based(index_base, buffer, capacity) bind(c, name="rrbsolver_last_error_based")
+         import
+         integer(c_int32_t), value :: index_base
+         character(kind=c_char), intent(inout), optional :: buffer(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t) :: c_last_error_based
+      end function c_last_error_based
+      function c_cuda_device_count(count) bind(c, name="rrbsolver_cuda_device_count")
+         import
+         integer(c_int32_t), intent(inout), optional :: count
+         integer(c_int32_t) :: c_cuda_device_count
+      end function c_cuda_device_count
+      function c_set_log(callback, user) bind(c, name="rrbsolver_set_log")
+         import
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: c_set_log
+      end function c_set_log
    end interface
 end module rrbsolver_c
 
-! What the types of module rrbsolver share: errors and text.
-module rrbsolver_support
-   use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_int32_t, c_int64_t, c_null_char, c_ptr
-   use, intrinsic :: iso_fortran_env, only: int64
-   use rrbsolver_c
+module rrbsolver_smoother_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
    implicit none
-   private
+   public
 
-   public :: report, differs, to_c, to_fortran, decimal
-
-   include "rrbsolver_constants.inc"
-
-contains
-
-   ! Ends every procedure: hands the status over, or stops as allocate does. sentence is given for what is found here;
-   ! otherwise the library's own is fetched, and only when somebody will read it.
-   subroutine report(status, stat, errmsg, sentence)
-      integer(c_int32_t), intent(in) :: status
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      character(*), intent(in), optional :: sentence
-      character(:), allocatable :: text
-      if (present(stat)) stat = int(status)
-      if (status == RRB_OK) return
-      if (present(stat) .and. .not. present(errmsg)) return
-      if (status > 0 .and. .not. present(errmsg)) return
-      if (present(sentence)) then
-         text = sentence
-      else if (status > 0) then
-         text = to_fortran(c_rrbsolver_status_string(status))
-      else
-         text = last_error()
-      end if
-      if (present(errmsg)) errmsg = text
-      if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
-   end subroutine report
-
-   function differs(name, extent, expected, stat, errmsg) result(wrong)
-      character(*), intent(in) :: name
-      integer(int64), intent(in) :: extent(2), expected(2)
-      integer, intent(out), optional :: stat
-      character(*), intent(inout), optional :: errmsg
-      logical :: wrong
-      if (present(stat)) stat = RRB_OK
-      wrong = any(extent /= expected)
-      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape (" // decimal(expected(1)) // &
-                             ", " // decimal(expected(2)) // "), got (" // decimal(extent(1)) // ", " // &
-                             decimal(extent(2)) // ")")
-   end function differs
-
-   function last_error() result(text)
-      character(:), allocatable :: text
-      character(kind=c_char), allocatable :: buffer(:)
-      character(kind=c_char) :: none(1)
-      integer(c_int64_t) :: length, i
-      length = c_rrbsolver_last_error_based(1_c_int32_t, none, 0_c_int64_t)
-      allocate (buffer(length))
-      length = c_rrbsolver_last_error_based(1_c_int32_t, buffer, length)
-      ! The last character is C's NUL.
-      allocate (character(length - 1) :: text)
-      do i = 1, length - 1
-         text(i:i) = buffer(i)
-      end do
-   end function last_error
-
-   function to_fortran(c_text) result(text)
-      type(c_ptr), intent(in) :: c_text
-      character(:), allocatable :: text
-      character(kind=c_char), pointer :: characters(:)
-      integer :: i, length
-      length = int(c_strlen(c_text))
-      call c_f_pointer(c_text, characters, [length])
-      allocate (character(length) :: text)
-      do i = 1, length
-         text(i:i) = characters(i)
-      end do
-   end function to_fortran
-
-   function to_c(text) result(characters)
-      character(*), intent(in) :: text
-      character(kind=c_char), allocatable :: characters(:)
-      integer :: i, length
-      length = len_trim(text)
-      allocate (characters(length + 1))
-      do i = 1, length
-         characters(i) = text(i:i)
-      end do
-      characters(length + 1) = c_null_char
-   end function to_c
-
-   function decimal(n) result(text)
-      integer(int64), intent(in) :: n
-      character(:), allocatable :: text
-      character(20) :: buffer
-      write (buffer, "(i0)") n
-      text = trim(buffer)
-   end function decimal
-end module rrbsolver_support
-
-! Options, results and history of a handle, for each family: the text is one, the C functions have other names.
-module rrbsolver_rrb_handle
-   use rrbsolver_c, only: c_set_options => c_rrb_set_options, c_set_int => c_rrb_set_int, c_set_real => c_rrb_set_real, &
-                          c_get_int => c_rrb_get_int, c_get_real => c_rrb_get_real, &
-                          c_get_history => c_rrb_get_history, c_set_stream => c_rrb_set_stream
-   include "rrbsolver_handle.inc"
-end module rrbsolver_rrb_handle
-
-module rrbsolver_smoother_handle
-   use rrbsolver_c, only: c_set_options => c_smoother_set_options, c_set_int => c_smoother_set_int, &
-                          c_set_real => c_smoother_set_real, c_get_int => c_smoother_get_int, &
-                          c_get_real => c_smoother_get_real, c_get_history => c_smoother_get_history, &
-                          c_set_stream => c_smoother_set_stream
-   include "rrbsolver_handle.inc"
-end module rrbsolver_smoother_handle
+   interface
+      function c_create(stencil_points, stencil, bx, by, bz, out) bind(c, name="smoother_create")
+         import
+         integer(c_int32_t), value :: stencil_points
+         real(c_double), intent(in), optional :: stencil(*)
+         integer(c_int64_t), value :: bx
+         integer(c_int64_t), value :: by
+         integer(c_int64_t), value :: bz
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create
+      end function c_create
+      function c_set_patches(h, count, lower, size) bind(c, name="smoother_set_patches")
+         import
+         type(c_ptr), value :: h
+         integer(c_int64_t), value :: count
+         integer(c_int64_t), intent(in), optional :: lower(3, *)
+         integer(c_int64_t), intent(in), optional :: size(3, *)
+         integer(c_int32_t) :: c_set_patches
+      end function c_set_patches
+      function c_apply(h, u, f, sweeps) bind(c, name="smoother_apply")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         type(c_ptr), value :: f
+         integer(c_int32_t), value :: sweeps
+         integer(c_int32_t) :: c_apply
+      end function c_apply
+      function c_exchange(h, u) bind(c, name="smoother_exchange")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         integer(c_int32_t) :: c_exchange
+      end function c_exchange
+      function c_set_ghost_fill(h, callback, user) bind(c, name="smoother_set_ghost_fill")
+         import
+         type(c_ptr), value :: h
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: c_set_ghost_fill
+      end function c_set_ghost_fill
+      function c_residual(h, u, f, r, norm2) bind(c, name="smoother_residual")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         type(c_ptr), value :: f
+         type(c_ptr), value :: r
+         real(c_double), intent(inout), optional :: norm2
+         integer(c_int32_t) :: c_residual
+      end function c_residual
+      function c_upload(h, u, f) bind(c, name="smoother_upload")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         type(c_ptr), value :: f
+         integer(c_int32_t) :: c_upload
+      end function c_upload
+      function c_download(h, u) bind(c, name="smoother_download")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         integer(c_int32_t) :: c_download
+      end function c_download
+      function c_device_pointers(h, u, f) bind(c, name="smoother_device_pointers")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: u
+         type(c_ptr), value :: f
+         integer(c_int32_t) :: c_device_pointers
+      end function c_device_pointers
+      function c_destroy(h) bind(c, name="smoother_destroy")
+         import
+         type(c_ptr), intent(inout) :: h
+         integer(c_int32_t) :: c_destroy
+      end function c_destroy
+      function c_set_int(h, key, value) bind(c, name="smoother_set_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: value
+         integer(c_int32_t) :: c_set_int
+      end function c_set_int
+      function c_set_real(h, key, value) bind(c, name="smoother_set_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), value :: value
+         integer(c_int32_t) :: c_set_real
+      end function c_set_real
+      function c_set_options(h, text) bind(c, name="smoother_set_options")
+         import
+         type(c_ptr), value :: h
+         character(kind=c_char), intent(in), optional :: text(*)
+         integer(c_int32_t) :: c_set_options
+      end function c_set_options
+      function c_get_int(h, key, value) bind(c, name="smoother_get_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_int
+      end function c_get_int
+      function c_get_real(h, key, value) bind(c, name="smoother_get_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_real
+      end function c_get_real
+      function c_set_stream(h, cuda_stream) bind(c, name="smoother_set_stream")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: cuda_stream
+         integer(c_int32_t) :: c_set_stream
+      end function c_set_stream
+      function c_set_monitor(h, callback, user) bind(c, name="smoother_set_monitor")
+         import
+         type(c_ptr), value :: h
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: c_set_monitor
+      end function c_set_monitor
+      function c_get_history(h, residuals, capacity, count) bind(c, name="smoother_get_history")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(inout), optional :: residuals(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t), intent(inout), optional :: count
+         integer(c_int32_t) :: c_get_history
+      end function c_get_history
+   end interface
+end module rrbsolver_smoother_c

@@ -1,5 +1,5 @@
 //! Writes everything that is made from the functions in `src/ffi` and the table in `src/options.rs`: the C header, the
-//! Fortran constants, and the tables of the documentation. `--check` compares instead.
+//! Fortran modules of constants and C functions, and the tables of the documentation. `--check` compares instead.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use clap::Parser;
 use rrbsolver::error::STATUSES;
 use rrbsolver::options::{Effect, Family, Kind, OPTIONS, RESULTS, allowed_range};
 
-/// Writes the C header, the Fortran constants and the tables of the documentation.
+/// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -24,7 +24,7 @@ struct Arguments {
 
 /// Wholly generated files.
 const HEADER: &str = "include/rrbsolver.h";
-const FORTRAN: &str = "bindings/fortran/src/rrbsolver_constants.inc";
+const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
 const PAGES: [(&str, &[Table]); 2] =
     [("docs/c-api.md", &Table::ALL), ("README.md", &[Table::Options(Family::Common), Table::Options(Family::Rrb)])];
@@ -44,7 +44,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let root = &arguments.root;
-    let mut outputs = vec![(HEADER, header(root)), (FORTRAN, Ok(fortran()))];
+    let header = header(root);
+    let fortran = header.clone().and_then(|header| fortran(&header));
+    let mut outputs = vec![(HEADER, header), (FORTRAN, fortran)];
     for (name, tables) in PAGES {
         outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));
     }
@@ -183,23 +185,156 @@ fn header(root: &Path) -> Result<String> {
     Ok(text.replace(" * # Safety\n * ", " * Required: "))
 }
 
-fn fortran() -> String {
-    let mut text = "! Constants of rrbsolver, generated from the library's sources; do not edit.\n".to_owned();
+/// The constants, and for each family a module with the interfaces of its C functions, in which `rrb_solve` is `c_solve`:
+/// what all families have has one name in all these modules.
+fn fortran(header: &str) -> Result<String> {
+    let mut text = "\
+! The constants and the C functions of rrbsolver.h, one module for each family, in which rrb_solve is c_solve.
+! Private to the binding: programs use module rrbsolver. Generated from the library's sources; do not edit.
+
+module rrbsolver_constants
+   use, intrinsic :: iso_c_binding, only: c_int32_t
+   implicit none
+   private
+"
+    .to_owned();
     for (title, group) in constants() {
         let width = group.iter().map(|c| c.name.len()).max().unwrap_or(0);
         let _ = writeln!(text, "\n   ! {title}");
         for c in group {
-            for line in wrap(&c.doc, 120) {
+            for line in wrap(&c.doc, 115) {
                 let _ = writeln!(text, "   ! {line}");
             }
             let _ =
                 writeln!(text, "   integer(c_int32_t), parameter, public :: {:width$} = {}_c_int32_t", c.name, c.value);
         }
     }
-    text
+    text += "end module rrbsolver_constants\n";
+    let prototypes = prototypes(header)?;
+    let functions = functions(&prototypes)?;
+    let mut families: Vec<&str> = functions.iter().map(|f| f.family).collect();
+    families.sort_unstable();
+    families.dedup();
+    for family in families {
+        let module = if family == LIBRARY { format!("{LIBRARY}_c") } else { format!("{LIBRARY}_{family}_c") };
+        let kinds = "c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr";
+        let _ = write!(
+            text,
+            "\nmodule {module}\n   use, intrinsic :: iso_c_binding, only: {kinds}\n   implicit none\n   public\n\n   \
+             interface\n"
+        );
+        for f in functions.iter().filter(|f| f.family == family) {
+            text += &f.interface()?;
+        }
+        let _ = writeln!(text, "   end interface\nend module {module}");
+    }
+    Ok(text)
 }
 
-/// Lines of at most `width` characters; a Fortran line ends at 132.
+/// The prefix of functions that belong to no family.
+const LIBRARY: &str = "rrbsolver";
+
+/// A function of the header: `result family_name(arguments)`.
+struct Function<'a> {
+    result: &'a str,
+    family: &'a str,
+    name: &'a str,
+    arguments: Vec<&'a str>,
+}
+
+/// The prototypes of the header, without comments.
+fn prototypes(header: &str) -> Result<String> {
+    let (_, text) = header.split_once("extern \"C\" {").ok_or("the header has no extern \"C\"")?;
+    let code: String = text.split("*/").filter_map(|part| part.split("/*").next()).collect();
+    Ok(code.lines().filter(|line| !line.starts_with(['#', '}'])).collect())
+}
+
+fn functions(prototypes: &str) -> Result<Vec<Function<'_>>> {
+    let parse = |prototype| {
+        let (head, tail) = str::split_once(prototype, '(')?;
+        let (result, name) = split_name(head);
+        let (family, name) = name.split_once('_')?;
+        let arguments = tail.strip_suffix(')')?.split(',').map(str::trim).filter(|&a| a != "void").collect();
+        Some(Function { result: result.trim(), family, name, arguments })
+    };
+    let each = prototypes.split_terminator(';');
+    each.map(|p| parse(p).ok_or_else(|| format!("no prototype of a function: {p}"))).collect()
+}
+
+/// What stands before the name at the end of a declaration, and the name.
+fn split_name(declaration: &str) -> (&str, &str) {
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    declaration.split_at(declaration.trim_end_matches(letter).len())
+}
+
+impl Function<'_> {
+    fn interface(&self) -> Result<String> {
+        let arguments = self.arguments.iter().map(|a| argument(a)).collect::<Result<Vec<_>>>()?;
+        let names = arguments.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let (family, name) = (self.family, self.name);
+        let head = format!("function c_{name}({names}) bind(c, name=\"{family}_{name}\")");
+        let result = match self.result {
+            pointer if pointer.ends_with('*') => "type(c_ptr)",
+            number => fortran_type(number).ok_or_else(|| format!("{family}_{name} returns {number}"))?,
+        };
+        let mut text = format!("      {}\n         import\n", wrap(&head, 108).join(" &\n         "));
+        for (_, declaration) in &arguments {
+            let _ = writeln!(text, "         {declaration}");
+        }
+        let _ = writeln!(text, "         {result} :: c_{name}\n      end function c_{name}");
+        Ok(text)
+    }
+}
+
+/// Pointers to one double; pointers to whole numbers that are written are to one, all others to arrays.
+const ONE_DOUBLE: [&str; 2] = ["value", "norm2"];
+
+/// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a table
+/// of pointers is given by its address.
+fn argument(c: &str) -> Result<(&str, String)> {
+    let (c, rows) = match c.strip_suffix(")[3]") {
+        Some(rows) => (rows, true),
+        None => (c, false),
+    };
+    let (before, name) = split_name(c);
+    let (constant, kind) = match before.strip_prefix("const ") {
+        Some(kind) => (true, kind),
+        None => (false, before),
+    };
+    let base = kind.split([' ', '*']).next().unwrap_or(kind);
+    let declaration = match (fortran_type(base), before.matches('*').count()) {
+        (Some(number), 0) => format!("{number}, value :: {name}"),
+        (Some(number), 1) => {
+            let one = !constant && (base.starts_with("int") || ONE_DOUBLE.contains(&name));
+            let shape = if rows {
+                "(3, *)"
+            } else if one {
+                ""
+            } else {
+                "(*)"
+            };
+            format!("{number}, intent({}), optional :: {name}{shape}", if constant { "in" } else { "inout" })
+        }
+        (None, 0) if base.ends_with("_fn") => format!("type(c_funptr), value :: {name}"),
+        (None, 2) if base.ends_with("_handle") => format!("type(c_ptr), intent(inout) :: {name}"),
+        (None, 1) if base == "void" || base.ends_with("_handle") => format!("type(c_ptr), value :: {name}"),
+        (Some(_), 2) => format!("type(c_ptr), value :: {name}"),
+        _ => return Err(format!("no Fortran declaration is known for the argument '{c}'")),
+    };
+    Ok((name, declaration))
+}
+
+fn fortran_type(c: &str) -> Option<&'static str> {
+    match c {
+        "int32_t" | "rrb_status" => Some("integer(c_int32_t)"),
+        "int64_t" => Some("integer(c_int64_t)"),
+        "double" => Some("real(c_double)"),
+        "char" => Some("character(kind=c_char)"),
+        _ => None,
+    }
+}
+
+/// Lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -373,6 +508,36 @@ mod tests {
 
     #[test]
     fn fortran_lines_are_short_enough() {
-        assert!(fortran().lines().all(|l| l.len() <= 132));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = fortran(&header(&root).unwrap()).unwrap();
+        assert!(text.lines().all(|l| l.len() <= 120));
+    }
+
+    #[test]
+    fn prototypes_become_interfaces() {
+        let header = "typedef int x;\nextern \"C\" {\n/**\n * (a, b);\n */\nrrb_status rrb_f(const rrb_handle *h,\n    \
+                      const double *a, double *value, int64_t *n, double *const *u, rrb_handle **out);\n#endif\n";
+        let prototypes = prototypes(header).unwrap();
+        let found = functions(&prototypes).unwrap();
+        assert_eq!((found.len(), found[0].family, found[0].name, found[0].arguments.len()), (1, "rrb", "f", 6));
+        assert_eq!(
+            found[0].interface().unwrap().lines().map(str::trim).collect::<Vec<_>>(),
+            [
+                "function c_f(h, a, value, n, u, out) bind(c, name=\"rrb_f\")",
+                "import",
+                "type(c_ptr), value :: h",
+                "real(c_double), intent(in), optional :: a(*)",
+                "real(c_double), intent(inout), optional :: value",
+                "integer(c_int64_t), intent(inout), optional :: n",
+                "type(c_ptr), value :: u",
+                "type(c_ptr), intent(inout) :: out",
+                "integer(c_int32_t) :: c_f",
+                "end function c_f",
+            ]
+        );
+        let rows = argument("const int64_t (*lower)[3]").unwrap();
+        assert_eq!(rows, ("lower", "integer(c_int64_t), intent(in), optional :: lower(3, *)".to_owned()));
+        let e = argument("float *x").unwrap_err();
+        assert_eq!(e, "no Fortran declaration is known for the argument 'float *x'");
     }
 }

@@ -1,0 +1,195 @@
+! Family rrb: A x = b on a 2D grid, A symmetric with a 5-point or 9-point stencil.
+!
+! Arrays are real(c_double) of shape (nx, ny), i = 1..nx fastest: the order of a(nx, ny). With the option
+! leading_dimension set to ld >= nx their shape is (ld, ny), and rows i > nx are ignored; their contents may be
+! anything.
+!
+!    center(i,j)      the matrix entry of (i,j) with itself, positive
+!    east(i,j)        the entry between (i,j) and (i+1,j), usually negative
+!    north(i,j)       the entry between (i,j) and (i,j+1)
+!    northeast(i,j)   the entry between (i,j) and (i+1,j+1)
+!    northwest(i,j)   the entry between (i,j) and (i-1,j+1)
+!
+! Entries that point outside the grid are ignored. Unit: any; x then has the unit of b over that of the entries.
+module rrbsolver_rrb_handle
+   use rrbsolver_rrb_c
+   include "rrbsolver_handle.inc"
+end module rrbsolver_rrb_handle
+
+module rrbsolver_rrb
+   use, intrinsic :: iso_c_binding, only: c_double, c_int32_t, c_int64_t
+   use, intrinsic :: iso_fortran_env, only: int32, int64
+   use rrbsolver_constants
+   use rrbsolver_base, only: report, differs
+   use rrbsolver_rrb_c
+   use rrbsolver_rrb_handle, only: handle_base
+   implicit none
+   private
+
+   public :: rrb_solver, rrb_solve_once
+
+   ! One solver: a grid size, options, a factorization and its workspace. Besides the procedures here it has
+   ! set, get, history, set_monitor, set_stream and destroy of rrbsolver_handle.inc. It cannot be copied by assignment.
+   type, extends(handle_base) :: rrb_solver
+      private
+      integer(int64) :: nx = 0, ny = 0
+   contains
+      procedure, private :: create_int32, create_int64
+      procedure, private :: factorize_5_point, factorize_9_point
+      generic :: create => create_int32, create_int64
+      generic :: factorize => factorize_5_point, factorize_9_point
+      procedure :: solve
+      procedure :: apply
+      procedure :: multiply
+   end type rrb_solver
+
+contains
+
+   ! create(nx, ny [, stat, errmsg]): a solver for nx x ny points, 1 x 1 and up. What self held before is destroyed.
+   subroutine create_int32(self, nx, ny, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(int32), intent(in) :: nx, ny
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      call self%create_int64(int(nx, int64), int(ny, int64), stat, errmsg)
+   end subroutine create_int32
+
+   subroutine create_int64(self, nx, ny, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      integer(int64), intent(in) :: nx, ny
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      call self%destroy()
+      status = c_create(nx, ny, self%handle)
+      if (status >= 0) then
+         self%nx = nx
+         self%ny = ny
+      end if
+      call report(status, stat, errmsg)
+   end subroutine create_int64
+
+   ! factorize(center, east, north [, northeast, northwest] [, stat, errmsg]): takes new coefficients; without the
+   ! corner arrays the stencil has 5 points. The values are copied. Called again, it reuses all memory.
+   subroutine factorize_5_point(self, center, east, north, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: center(:, :)   ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)     ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)    ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "center", shape(center, int64), stat, errmsg)) return
+      if (wrong_shape(self, "east", shape(east, int64), stat, errmsg)) return
+      if (wrong_shape(self, "north", shape(north, int64), stat, errmsg)) return
+      call report(c_factorize(self%handle, center, east, north), stat, errmsg)
+   end subroutine factorize_5_point
+
+   subroutine factorize_9_point(self, center, east, north, northeast, northwest, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: center(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)        ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)       ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: northeast(:, :)   ! (ld, ny)
+      real(c_double), contiguous, intent(in) :: northwest(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "center", shape(center, int64), stat, errmsg)) return
+      if (wrong_shape(self, "east", shape(east, int64), stat, errmsg)) return
+      if (wrong_shape(self, "north", shape(north, int64), stat, errmsg)) return
+      if (wrong_shape(self, "northeast", shape(northeast, int64), stat, errmsg)) return
+      if (wrong_shape(self, "northwest", shape(northwest, int64), stat, errmsg)) return
+      call report(c_factorize(self%handle, center, east, north, northeast, northwest), stat, errmsg)
+   end subroutine factorize_9_point
+
+   ! solve(b, x [, stat, errmsg]): A x = b. stat is RRB_OK, RRB_NOT_CONVERGED (max_iter reached), RRB_STOPPED (by the
+   ! monitor) or negative. With the default norm it iterates until ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol).
+   subroutine solve(self, b, x, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: b(:, :)      ! (ld, ny) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:, :)   ! (ld, ny) initial guess in, solution out
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "b", shape(b, int64), stat, errmsg)) return
+      if (wrong_shape(self, "x", shape(x, int64), stat, errmsg)) return
+      call report(c_solve(self%handle, b, x), stat, errmsg)
+   end subroutine solve
+
+   ! apply(r, z [, stat, errmsg]): z = M^-1 r with the RRB preconditioner M, for a Krylov loop of your own.
+   subroutine apply(self, r, z, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: r(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(inout) :: z(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "r", shape(r, int64), stat, errmsg)) return
+      if (wrong_shape(self, "z", shape(z, int64), stat, errmsg)) return
+      call report(c_apply(self%handle, r, z), stat, errmsg)
+   end subroutine apply
+
+   ! multiply(x, y [, stat, errmsg]): y = A x with the factorized matrix.
+   subroutine multiply(self, x, y, stat, errmsg)
+      class(rrb_solver), intent(inout) :: self
+      real(c_double), contiguous, intent(in) :: x(:, :)      ! (ld, ny)
+      real(c_double), contiguous, intent(inout) :: y(:, :)   ! (ld, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      if (wrong_shape(self, "x", shape(x, int64), stat, errmsg)) return
+      if (wrong_shape(self, "y", shape(y, int64), stat, errmsg)) return
+      call report(c_multiply(self%handle, x, y), stat, errmsg)
+   end subroutine multiply
+
+   ! The whole of it in one call, in place of an ICCG subroutine: factorizes, solves, forgets. Without the corner arrays
+   ! the stencil has 5 points. Stops when ||b - A x||_2 <= rel_tol * ||b||_2. Prefer rrb_solver when the coefficients
+   ! stay.
+   subroutine rrb_solve_once(center, east, north, b, x, rel_tol, max_iter, iterations, northeast, northwest, &
+                             stat, errmsg)
+      real(c_double), contiguous, intent(in) :: center(:, :)   ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: east(:, :)     ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: north(:, :)    ! (nx, ny)
+      real(c_double), contiguous, intent(in) :: b(:, :)        ! (nx, ny) right-hand side
+      real(c_double), contiguous, intent(inout) :: x(:, :)     ! (nx, ny) initial guess in, solution out
+      real(c_double), intent(in) :: rel_tol
+      integer, intent(in) :: max_iter
+      integer, intent(inout) :: iterations                     ! how many were done
+      real(c_double), contiguous, intent(in), optional :: northeast(:, :), northwest(:, :)   ! (nx, ny)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      integer(c_int32_t) :: status
+      integer(c_int64_t) :: extent(2), wide
+      extent = shape(center, int64)
+      if (differs("east", shape(east, int64), extent, stat, errmsg)) return
+      if (differs("north", shape(north, int64), extent, stat, errmsg)) return
+      if (differs("b", shape(b, int64), extent, stat, errmsg)) return
+      if (differs("x", shape(x, int64), extent, stat, errmsg)) return
+      if (present(northeast)) then
+         if (differs("northeast", shape(northeast, int64), extent, stat, errmsg)) return
+      end if
+      if (present(northwest)) then
+         if (differs("northwest", shape(northwest, int64), extent, stat, errmsg)) return
+      end if
+      wide = iterations
+      status = c_solve_once(extent(1), extent(2), center, east, north, northeast, northwest, b, x, rel_tol, &
+                                int(max_iter, c_int64_t), wide)
+      iterations = int(wide)
+      call report(status, stat, errmsg)
+   end subroutine rrb_solve_once
+
+   ! Whether an array that the C side takes by address alone has another shape than (ld, ny).
+   function wrong_shape(self, name, extent, stat, errmsg) result(wrong)
+      class(rrb_solver), intent(in) :: self
+      character(*), intent(in) :: name
+      integer(int64), intent(in) :: extent(2)
+      integer, intent(out), optional :: stat
+      character(*), intent(inout), optional :: errmsg
+      logical :: wrong
+      integer(c_int64_t) :: ld
+      integer(c_int32_t) :: status
+      wrong = .false.
+      if (present(stat)) stat = RRB_OK
+      ld = 0
+      status = c_get_int(self%handle, RRB_OPT_LEADING_DIMENSION, ld)
+      ! A solver that was not created is the C side's to report.
+      if (status < 0) return
+      wrong = differs(name, extent, [max(ld, self%nx), self%ny], stat, errmsg)
+   end function wrong_shape
+end module rrbsolver_rrb
