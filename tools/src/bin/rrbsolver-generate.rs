@@ -26,8 +26,7 @@ struct Arguments {
 const HEADER: &str = "include/rrbsolver.h";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
-const PAGES: [(&str, &[Table]); 2] =
-    [("docs/c-api.md", &Table::ALL), ("README.md", &[Table::Options(Family::Common), Table::Options(Family::Rrb)])];
+const PAGES: [(&str, &[Table]); 1] = [("docs/c-api.md", &Table::ALL)];
 const COMMAND: &str = "cargo run --release -p rrbsolver-tools --bin rrbsolver-generate";
 
 type Result<T> = std::result::Result<T, String>;

@@ -6,7 +6,7 @@ use crate::backend::cuda::driver::Kernel;
 /// An address in device memory; 0: none.
 pub type Address = u64;
 
-/// Threads across and down a tile, and in a block: kernels/common.cuh.
+/// Threads across and down a tile, and in a block: kernels/rrb/storage.cuh.
 pub const TILE: (u32, u32) = (32, 8);
 const THREADS: u32 = TILE.0 * TILE.1;
 
@@ -76,8 +76,8 @@ macro_rules! format_kernels {
     };
 }
 
-/// The same of kernels whose blocks meet.
-macro_rules! meeting_kernels {
+/// The same of cooperative kernels: all blocks run at once, with grid-wide barriers.
+macro_rules! cooperative_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal;)*) => {
         enum $numbers { $($number,)* }
@@ -93,11 +93,11 @@ macro_rules! meeting_kernels {
         pub fn $name(stream: &Stream, storage: Storage, together: Together, a: &$arguments) -> Result<()> {
             let kernel = $first + 3 * $numbers::$number as usize + storage as usize;
             // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, together, (CREW_THREADS, 1), a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch_together(kernel, together, (CLUSTER_THREADS, 1), a, concat!("kernel ", $symbol)) }
         })*
 
-        /// Numbers of the kernels whose blocks meet, in this format.
-        pub fn meeting_kernels(storage: Storage) -> [usize; $list.len() / 3] {
+        /// Numbers of the cooperative kernels, in this format.
+        pub fn cooperative_kernels(storage: Storage) -> [usize; $list.len() / 3] {
             [$($first + 3 * $numbers::$number as usize + storage as usize),*]
         }
     };
@@ -110,4 +110,4 @@ pub use rrb::*;
 pub use smoother::*;
 
 /// All kernels, in the order of their numbers.
-pub const KERNELS: &[&[Kernel]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::MEETING, smoother::PLAIN];
+pub const KERNELS: &[&[Kernel]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, smoother::PLAIN];

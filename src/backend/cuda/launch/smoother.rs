@@ -5,7 +5,7 @@ use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Threads of a tile of blocks, or of a box of ghost cells: kernels/block_smoother.cu.
+/// Threads of a tile of blocks, or of a box of ghost cells: kernels/smoother/smoother.cu.
 const TILE_THREADS: u32 = 64;
 /// Blocks of a product with the dense inverse, its threads, its shared memory (four steps of eight columns of the
 /// inverse and right-hand sides, 40 results a thread that multiplies), and blocks of threads that share what they

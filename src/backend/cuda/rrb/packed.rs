@@ -215,7 +215,7 @@ pub struct RemainderPlaces {
     pub inverse: Address,
     /// The same in f32, where sweeps are.
     pub narrow: Address,
-    /// Values of r and z on their way, with the number of the visit.
+    /// Values of r and z on their way, with their epoch.
     pub slots: Address,
 }
 
@@ -245,8 +245,8 @@ pub struct Packed {
     pub norm_partial: Address,
     pub fused_norm_partial: Address,
     pub rho_partial: Address,
-    /// Where blocks meet.
-    pub meeting_at: Address,
+    /// Counts of grid-wide barriers.
+    pub barrier_at: Address,
     pub ops_at: Address,
     pub programs: Programs,
     pub sections: Vec<usize>,
@@ -293,7 +293,7 @@ struct Places {
     norm_partial: Address,
     fused_norm_partial: Address,
     rho_partial: Address,
-    meeting: Address,
+    barrier: Address,
     ops: Address,
     scalars: Address,
     used: usize,
@@ -435,7 +435,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     }
     let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
-    let (fused_norm_partial, meeting) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
+    let (fused_norm_partial, barrier) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
     let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
@@ -472,7 +472,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
         norm_partial,
         fused_norm_partial,
         rho_partial,
-        meeting,
+        barrier,
         ops,
         scalars,
         used: plan.used,
@@ -533,7 +533,7 @@ impl Packed {
             norm_partial: places.norm_partial,
             fused_norm_partial: places.fused_norm_partial,
             rho_partial: places.rho_partial,
-            meeting_at: places.meeting,
+            barrier_at: places.barrier,
             ops_at: places.ops,
             programs: Programs::default(),
             sections: shape.sections()?,

@@ -7,7 +7,7 @@ use crate::backend::cuda::driver::{Device, Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, CycleArgs, FirstArgs, How, InnerProductArgs, Level, MOST_BLOCKS, MOST_GRIDS, Op, RemainderArgs, Rest,
-    SchurArgs, SolveArgs, StepArgs, TurnArgs, flag, kind,
+    ScalarArgs, SchurArgs, SolveArgs, StepArgs, flag, kind,
 };
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
@@ -95,10 +95,10 @@ impl CycleSteps for Steps {
 
     fn solve_remainder(&mut self) {
         let last = self.rho_flag(self.sections.len() - 1);
-        let turn = if last != 0 { last | flag::TURN } else { 0 };
+        let update = if last != 0 { last | flag::UPDATE } else { 0 };
         match self.ops.last_mut() {
-            Some(op) if self.alone => op.flags |= turn | flag::ALONE,
-            _ => self.push(kind::REMAINDER, self.grids, turn),
+            Some(op) if self.alone => op.flags |= update | flag::ALONE,
+            _ => self.push(kind::REMAINDER, self.grids, update),
         }
     }
 
@@ -192,7 +192,7 @@ fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<Op>>
             op.flags |= flag::KEEP_TOO;
         }
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::TAKE != 0) {
-            op.flags |= flag::RHO | flag::TURN;
+            op.flags |= flag::RHO | flag::UPDATE;
         }
     }
     s.refused.map_or(Ok(s.ops), Err)
@@ -210,13 +210,13 @@ pub struct Programs {
     together: Together,
     /// The first grid that goes into it.
     base: usize,
-    crew: Crew,
+    cluster_grids: ClusterGrids,
     pub rho_count: usize,
 }
 
 /// Grids in the shared memory of the first cluster: kernels/rrb/cluster.cuh.
 #[derive(Clone, Copy, Default)]
-struct Crew {
+struct ClusterGrids {
     /// The first of them.
     base: usize,
     /// Blocks that have rows of each; 0: there are no such grids.
@@ -225,8 +225,8 @@ struct Crew {
     bytes: u32,
 }
 
-impl Crew {
-    /// The crew of the grids from `base` on; none where a block would have no row of one, or more places than threads.
+impl ClusterGrids {
+    /// The cluster of the grids from `base` on; none where a block would have no row of one, or more places than threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -245,7 +245,7 @@ impl Crew {
             }
             let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
             let most = rows().max()?;
-            if rows().min() == Some(0) || (most + 1) * columns > launch::CREW_THREADS as usize {
+            if rows().min() == Some(0) || (most + 1) * columns > launch::CLUSTER_THREADS as usize {
                 return None;
             }
             let plane = (most + 2) * (columns + 2);
@@ -264,11 +264,11 @@ impl Crew {
             return Self::default();
         }
         let storage = k.shape.storage;
-        let Some(most) = launch::CREW_BYTES.into_iter().find(|bytes| launch::allow_crew(device, storage, *bytes))
+        let Some(most) = launch::CLUSTER_BYTES.into_iter().find(|bytes| launch::allow_cluster(device, storage, *bytes))
         else {
             return Self::default();
         };
-        let fits = |crew: &Self| crew.bytes <= most;
+        let fits = |cluster: &Self| cluster.bytes <= most;
         let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
         (first..k.grids.len()).find_map(with).unwrap_or_default()
     }
@@ -304,11 +304,11 @@ impl Programs {
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
         if k.shape.fusion && !k.wide_remainder {
             together.blocks = MOST_BLOCKS;
-            for kernel in launch::meeting_kernels(k.shape.storage) {
-                together.blocks = together.blocks.min(device.together(kernel, launch::CREW_THREADS)?);
+            for kernel in launch::cooperative_kernels(k.shape.storage) {
+                together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
             }
         }
-        let mut crew = Crew::default();
+        let mut cluster_grids = ClusterGrids::default();
         let base_with = |blocks: u32| {
             let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
@@ -317,19 +317,19 @@ impl Programs {
         if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
-                    let of = |kernel| device.together_in_clusters(kernel, launch::CREW_THREADS, cluster, shared);
-                    let blocks = launch::meeting_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                    let of = |kernel| device.together_in_clusters(kernel, launch::CLUSTER_THREADS, cluster, shared);
+                    let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
                 // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
                 let blocks = with(0);
                 if blocks > 0 {
                     together = Together { blocks, cluster, shared: 0, further: 0 };
-                    crew = Crew::choose(k, device, base_with(blocks), cluster);
-                    if crew.members > 0 && with(crew.bytes) == blocks {
-                        together.shared = crew.bytes;
+                    cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
+                    if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
+                        together.shared = cluster_grids.bytes;
                     } else {
-                        crew = Crew::default();
+                        cluster_grids = ClusterGrids::default();
                     }
                     break;
                 }
@@ -337,18 +337,18 @@ impl Programs {
         }
         let base = base_with(together.blocks);
         // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
-        let crew_blocks = if together.cluster > 1 { together.cluster } else { 0 };
+        let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
         } else {
-            (k.rest_grid.nodes() as u32).div_ceil(launch::CREW_THREADS / 32) + crew_blocks
+            (k.rest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
         };
         let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
-        let largest = match crew.members {
+        let largest = match cluster_grids.members {
             0 => tiles,
             _ if base == 0 => tiles,
-            _ if crew.base == base => 1,
-            _ => tiles + crew_blocks,
+            _ if cluster_grids.base == base => 1,
+            _ => tiles + cluster_blocks,
         };
         let most = together.blocks;
         together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
@@ -362,18 +362,18 @@ impl Programs {
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, down: 0, application, together, base, crew, rho_count: 0 };
+        let mut programs = Self { ops, iteration, down: 0, application, together, base, cluster_grids, rho_count: 0 };
         let mut ops = std::mem::take(&mut programs.ops);
         if !programs.whole(k) {
-            programs.turn_beside(k, &mut ops[programs.iteration.clone()]);
+            programs.update_beside(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
         if programs.whole(k) || !iteration.iter().any(|op| programs.joins(k, op)) {
             // Where there are no small grids to be beside of, x comes with the way up.
             programs.together.further = 0;
         }
-        let turn = iteration.iter().position(|op| op.flags & flag::TURN != 0);
-        programs.down = turn.map_or(0, |turn| turn + 1);
+        let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
+        programs.down = update.map_or(0, |update| update + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
@@ -399,58 +399,59 @@ impl Programs {
         ops.iter().take_while(|op| self.joins(k, op)).count()
     }
 
-    /// Who does which of the steps of one kernel, and who meets after them. `aboard`: the crew keeps its grids in shared memory.
-    fn assign(&self, k: &Packed, ops: &mut [Op], aboard: bool) {
-        let aboard = |op: &Op| {
+    /// Who does which of the steps of one kernel, and which barrier follows. `in_cluster`: the cluster keeps its grids in
+    /// shared memory.
+    fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
+        let in_cluster = |op: &Op| {
             let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
-            aboard && self.crew.members > 0 && inner && op.grid as usize >= self.crew.base
+            in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
         };
-        let crew = |op: &Op| {
+        let cluster = |op: &Op| {
             let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
             self.together.cluster > 1 && !first && k.blocks_of(op) <= self.together.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
-            if aboard(&ops[n]) {
-                let enters = n == 0 || ops[n - 1].flags & flag::IN_CREW == 0;
+            if in_cluster(&ops[n]) {
+                let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
-                    None => flag::UNMET,
-                    // They meet while they wait for the remainder, so that none is at work on the last grid still.
-                    Some(next) if aboard(next) && rest(next) => flag::UNMET,
-                    Some(next) if aboard(next) => flag::CREW_MEETS,
+                    None => flag::NO_BARRIER,
+                    // The barrier lies in the wait for the remainder, so that no block is at work on the last grid still.
+                    Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
+                    Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
                 };
-                ops[n].flags |= flag::IN_CREW | meets | if enters { flag::ENTERS } else { 0 };
+                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::ENTERS } else { 0 };
                 continue;
             }
-            if next.is_none() && ops[n].flags & flag::TURN == 0 {
-                ops[n].flags |= flag::UNMET;
+            if next.is_none() && ops[n].flags & flag::UPDATE == 0 {
+                ops[n].flags |= flag::NO_BARRIER;
             }
-            if crew(&ops[n]) {
-                ops[n].flags |= flag::CREW;
-                if next.as_ref().is_some_and(crew) && ops[n].flags & flag::TURN == 0 {
-                    ops[n].flags |= flag::CREW_MEETS;
+            if cluster(&ops[n]) {
+                ops[n].flags |= flag::CLUSTER_ONLY;
+                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE == 0 {
+                    ops[n].flags |= flag::CLUSTER_BARRIER;
                 }
             }
             if next.is_some_and(|next| next.kind == kind::REMAINDER) {
-                ops[n].flags |= flag::UNMET;
+                ops[n].flags |= flag::NO_BARRIER;
             }
         }
     }
 
-    /// The turn takes as long as a step on a small grid: where steps up larger grids follow, one block of the first of them takes it
+    /// The scalar update takes as long as a step on a small grid: where steps up larger grids follow, one block of the first of them does it
     /// while the others do the step. Then its end can be foreseen on the way down too.
-    fn turn_beside(&self, k: &Packed, ops: &mut [Op]) {
-        let Some(turn) = ops.iter().position(|op| op.flags & flag::TURN != 0) else { return };
+    fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
+        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
-        if apart(&ops[turn], kind::REMAINDER) {
+        if apart(&ops[update], kind::REMAINDER) {
             return;
         }
-        let Some(next) = (turn + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
+        let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
         if apart(&ops[next], kind::ASCEND) {
-            ops[turn].flags &= !flag::TURN;
-            ops[next].flags |= flag::TURN | flag::BESIDE;
+            ops[update].flags &= !flag::UPDATE;
+            ops[next].flags |= flag::UPDATE | flag::BESIDE;
             if apart(&ops[1], kind::DESCEND) {
                 ops[1].flags |= flag::BESIDE;
             }
@@ -515,8 +516,8 @@ impl Packed {
         }
     }
 
-    fn turn_args(&self, how: How) -> TurnArgs {
-        TurnArgs {
+    fn scalar_args(&self, how: How) -> ScalarArgs {
+        ScalarArgs {
             scalars: self.scalars_at,
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
@@ -572,12 +573,12 @@ impl Packed {
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             sigma_partial: self.partial,
-            turn: self.turn_args(how),
-            meeting: self.meeting_at,
-            crew: self.programs.together.cluster as i32,
-            crew_base: self.programs.crew.base as i32,
+            scalar: self.scalar_args(how),
+            barrier: self.barrier_at,
+            cluster: self.programs.together.cluster as i32,
+            cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
-            members: self.programs.crew.members as i32,
+            members: self.programs.cluster_grids.members as i32,
             slots: self.rest.slots,
             for_x: 0,
             v: self.first,
@@ -674,7 +675,7 @@ impl Packed {
                 k: self.grids[op.grid as usize].sweep,
                 op: self.op_at(n),
                 partial,
-                turn: self.turn_args(how),
+                scalar: self.scalar_args(how),
                 beside: beside(op),
             };
             match op.kind {
@@ -690,10 +691,10 @@ impl Packed {
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
                 kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
-                    // A kernel of its own sums and turns in one, or does neither.
-                    let turns = op.flags & flag::TURN != 0;
-                    let (rest, turn) = (self.rest_args(), self.turn_args(if turns { how } else { How::Nothing }));
-                    let arguments = RemainderArgs { rest, partial, turn };
+                    // A kernel of its own sums and updates the scalars, or does neither.
+                    let updates = op.flags & flag::UPDATE != 0;
+                    let (rest, scalar) = (self.rest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
+                    let arguments = RemainderArgs { rest, partial, scalar };
                     match (self.short(), self.wide_remainder) {
                         (true, true) => launch::remainder_wide(stream, &arguments)?,
                         (true, false) => launch::remainder_short(stream, &arguments)?,
@@ -846,8 +847,8 @@ impl CycleSteps for Live<'_> {
     fn draw_direction(&mut self, k: usize) {
         let _ = self.attempt(|s| {
             s.catch_up()?;
-            let turn = TurnArgs::default();
-            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, turn, beside: 0 })
+            let scalar = ScalarArgs::default();
+            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, scalar, beside: 0 })
         });
     }
 }

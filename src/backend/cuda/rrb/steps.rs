@@ -1,7 +1,7 @@
 //! The steps of RRB-PCG on the device, and the loop that runs there by itself.
 //!
 //! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded into a graph whose
-//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/rrb/scalars.cuh, `turn` and
+//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/rrb/scalars.cuh, `update` and
 //! `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is read when the
 //! loop ends or pauses.
 
@@ -286,7 +286,7 @@ impl Packed {
         self.grids[0].sweep.z
     }
 
-    /// <r, M^-1 r> with z = unit M^-1 r, to one of the scalars or, in a loop, for its turn.
+    /// <r, M^-1 r> with z = unit M^-1 r, to one of the scalars or, in a loop, for its scalar update.
     fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,

@@ -8,7 +8,7 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
 
-/// A step of the preconditioner; kinds and flags are those of kernels/common.cuh.
+/// A step of the preconditioner; kinds and flags are those of kernels/rrb/storage.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub struct Op {
@@ -39,7 +39,7 @@ pub mod flag {
     pub const KEEP: i32 = 1;
     pub const KEEP_TOO: i32 = 2;
     pub const RHO: i32 = 4;
-    pub const TURN: i32 = 8;
+    pub const UPDATE: i32 = 8;
     pub const DIRECTED: i32 = 16;
     pub const WITH_BETA: i32 = 32;
     pub const FIRST_STEP: i32 = 64;
@@ -47,11 +47,11 @@ pub mod flag {
     pub const STORE: i32 = 256;
     pub const GO_ON: i32 = 512;
     pub const ADVANCED: i32 = 1024;
-    pub const CREW: i32 = 2048;
-    pub const CREW_MEETS: i32 = 4096;
-    pub const UNMET: i32 = 8192;
+    pub const CLUSTER_ONLY: i32 = 2048;
+    pub const CLUSTER_BARRIER: i32 = 4096;
+    pub const NO_BARRIER: i32 = 8192;
     pub const PART: i32 = 16384;
-    pub const IN_CREW: i32 = 65536;
+    pub const IN_CLUSTER: i32 = 65536;
     pub const ENTERS: i32 = 131_072;
     pub const ALONE: i32 = 262_144;
     /// Not for kernels: `StepArgs::beside`.
@@ -72,7 +72,7 @@ pub struct Rest {
 /// The end of the way down.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct TurnArgs {
+pub struct ScalarArgs {
     pub scalars: Address,
     pub rho_partial: Address,
     pub norm_partial: Address,
@@ -86,7 +86,7 @@ pub struct TurnArgs {
 pub struct RemainderArgs {
     pub rest: Rest,
     pub partial: Address,
-    pub turn: TurnArgs,
+    pub scalar: ScalarArgs,
 }
 
 #[repr(C)]
@@ -95,7 +95,7 @@ pub struct StepArgs {
     pub k: Level,
     pub op: Address,
     pub partial: Address,
-    pub turn: TurnArgs,
+    pub scalar: ScalarArgs,
     pub beside: i32,
 }
 
@@ -154,10 +154,10 @@ pub struct CycleArgs {
     pub rho_partial: Address,
     pub norm_partial: Address,
     pub sigma_partial: Address,
-    pub turn: TurnArgs,
-    pub meeting: Address,
-    pub crew: i32,
-    pub crew_base: i32,
+    pub scalar: ScalarArgs,
+    pub barrier: Address,
+    pub cluster: i32,
+    pub cluster_base: i32,
     pub last: i32,
     pub members: i32,
     pub slots: Address,

@@ -3,7 +3,7 @@
 use crate::backend::cuda::launch::{Address, TILE};
 use bytemuck::{Pod, Zeroable};
 
-/// Places across and down a patch: kernels/common.cuh.
+/// Places across and down a patch: kernels/rrb/storage.cuh.
 const PATCH: u32 = 8;
 /// Blocks of a launch at most.
 pub const MOST_BLOCKS: u32 = 528;
@@ -26,7 +26,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Tiles, and patches of kernels/uniform.cu.
+    /// Tiles, and patches of kernels/rrb/uniform.cuh.
     pub fn tiles_and_patches(&self) -> (usize, usize) {
         let of = |columns: u32, rows: u32| {
             (self.cx as u32).div_ceil(columns) as usize * (self.cy as u32).div_ceil(rows) as usize
@@ -44,7 +44,7 @@ impl Geometry {
         (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
-    /// Rows of a tile where what lies around it is computed twice (kernels/fused.cu): those with which most blocks are
+    /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks are
     /// at work most of the time. Where each has many tiles, the first are as good as others.
     pub fn big_rows(&self) -> i32 {
         let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);

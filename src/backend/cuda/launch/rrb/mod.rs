@@ -21,11 +21,11 @@ const OVER_AREA: (u32, u32) = TILE;
 const PRODUCT_ROWS: u32 = THREADS / 32;
 /// Threads of a sweep's block.
 pub const SWEEP_THREADS: u32 = 320;
-/// Threads of kernels whose blocks meet; bytes of shared memory at most for what the first cluster keeps there, beside
+/// Threads of cooperative kernels; bytes of shared memory at most for what the first cluster keeps there, beside
 /// 30 kB that kernels name themselves: of devices with 227 kB, and of those with 99.
-pub const CREW_THREADS: u32 = 512;
-pub const CREW_BYTES: [u32; 2] = [200_704, 69_632];
-/// Threads of a block that takes a line of the remainder: kernels/remainder.cu.
+pub const CLUSTER_THREADS: u32 = 512;
+pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
+/// Threads of a block that takes a line of the remainder: kernels/rrb/remainder.cuh.
 const LINE_THREADS: u32 = (LINE * LINE) as u32;
 
 plain_kernels! {
@@ -162,8 +162,8 @@ format_kernels! {
         or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
 }
 
-meeting_kernels! {
-    Meeting from PLAIN.len() + IN_FORMATS.len(), in MEETING:
+cooperative_kernels! {
+    Cooperative from PLAIN.len() + IN_FORMATS.len(), in COOPERATIVE:
     /// A run of steps on small grids.
     Cycle cycle(CycleArgs) = "rrb_cycle";
     /// The whole iteration of a small problem.
@@ -171,11 +171,11 @@ meeting_kernels! {
 }
 
 /// How many there are.
-pub const COUNT: usize = PLAIN.len() + IN_FORMATS.len() + MEETING.len();
+pub const COUNT: usize = PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
 
-/// Whether kernels whose blocks meet may take so much shared memory, in a format.
-pub fn allow_crew(device: &Device, storage: Storage, bytes: u32) -> bool {
-    meeting_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
+/// Whether cooperative kernels may take so much shared memory, in a format.
+pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
+    cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
 /// Blocks of a sweep: no more than 132 multiprocessors run at once, three each in f64 and four else, so that none
@@ -185,9 +185,9 @@ pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> u32 {
     (g.blocks() + beside as u32).min(most)
 }
 
-/// Blocks that x += alpha p gives one piece to each warp: kernels/fused.cu, `advance_x`.
+/// Blocks that x += alpha p gives one piece to each warp: kernels/rrb/fused.cuh, `advance_x`.
 pub fn blocks_of_x(g: &Geometry) -> u32 {
-    ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CREW_THREADS / 32)
+    ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
 /// Blocks of a start from a guess, and of an end: three to a multiprocessor.

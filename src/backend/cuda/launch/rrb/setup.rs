@@ -6,7 +6,7 @@ use crate::backend::cuda::launch::Address;
 use crate::backend::storage::Storage;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Nodes of a line of the remainder at most: kernels/remainder.cu.
+/// Nodes of a line of the remainder at most: kernels/rrb/remainder.cuh.
 pub const LINE: usize = 32;
 
 /// What the first look at the matrix and the eliminations find.
