@@ -25,7 +25,7 @@ static LIVE: AtomicI64 = AtomicI64::new(0);
 
 struct Counting;
 
-// SAFETY: everything is handed on to the system's allocator; counting touches no memory.
+// SAFETY: everything is passed to the system's allocator; counting touches no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, SeqCst);

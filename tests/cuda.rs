@@ -903,26 +903,26 @@ fn spiral(nx: usize, ny: usize) -> Vec<bool> {
 }
 
 /// Components and singular ones, as the CPU finds them: coasts of all kinds, one matrix after another in a handle.
-fn components_of_waters() {
+fn components_of_basins() {
     for (nx, ny) in [(1, 97), (97, 1), (17, 5), (64, 65), (66, 17), (300, 200)] {
         // An emulated device takes a second to factorize the largest.
         let small = nx * ny <= 2000;
         for nine_points in [false, true] {
             let mut random = Random(7);
-            let mut waters: Vec<(String, Vec<bool>)> = [0.02, 0.2, 0.4, 0.6, 0.9, 1.0]
+            let mut basins: Vec<(String, Vec<bool>)> = [0.02, 0.2, 0.4, 0.6, 0.9, 1.0]
                 [usize::from(!small)..6 - usize::from(!small)]
                 .iter()
                 .step_by(if small { 1 } else { 2 })
                 .map(|&land| (format!("{land} of land"), (0..nx * ny).map(|_| random.unit() >= land).collect()))
                 .collect();
-            waters.push(("a spiral".to_owned(), spiral(nx, ny)));
+            basins.push(("a spiral".to_owned(), spiral(nx, ny)));
             // With nine points one water, with five none.
-            waters.push(("a chessboard".to_owned(), (0..nx * ny).map(|p| (p % nx + p / nx) % 2 == 0).collect()));
-            waters.push(("walls".to_owned(), (0..nx * ny).map(|p| p % nx % 13 != 5 && p / nx % 33 != 31).collect()));
+            basins.push(("a chessboard".to_owned(), (0..nx * ny).map(|p| (p % nx + p / nx) % 2 == 0).collect()));
+            basins.push(("walls".to_owned(), (0..nx * ny).map(|p| p % nx % 13 != 5 && p / nx % 33 != 31).collect()));
             let options = |backend: &str| format!("backend={backend} {PLAIN} levels=8 threads=1 rel_tol=1e-10");
             let [cpu, device] = ["cpu", "cuda"].map(|backend| Solver::new(nx, ny, &options(backend)));
-            for (name, water) in waters {
-                // Sums of zero in no row, in all, in half of them: then some waters are singular, and which is known.
+            for (name, basin) in basins {
+                // Sums of zero in no row, in all, in half of them: then some basins are singular, and which is known.
                 for zero_sums in [0, nx * ny, nx * (ny / 2)] {
                     if !small && zero_sums > 0 && name != "walls" {
                         continue;
@@ -1006,7 +1006,7 @@ device::device_tests! { devices();
     formats_one_after_another
     mixed_is_bf16
     every_iteration_is_watched
-    components_of_waters
+    components_of_basins
     sources_that_are_eliminated
     closed_basins_of_high_contrast_in_short_formats
 }

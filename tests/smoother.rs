@@ -211,7 +211,7 @@ fn wall() -> Level {
     level
 }
 
-/// With a function for ghost cells they are exchanged before each sweep, without one they are handed on in passing: the
+/// With a function for ghost cells they are exchanged before each sweep, without one they are passed on in the sweep: the
 /// same bits, ghost cells included.
 fn check_in_passing(level: &Level, blocks: &[[i64; 3]], threads: &[i64]) {
     for &block in blocks {

@@ -112,7 +112,7 @@ impl Handover {
         Ok(Self { to, from, values })
     }
 
-    /// Whether ghost cells may be handed on in passing.
+    /// Whether ghost cells may be passed on in the sweep.
     pub fn serves(&self) -> bool {
         [&self.to, &self.from].iter().all(|p| p.first.windows(2).all(|w| w[1] - w[0] <= MOST_PIECES))
     }

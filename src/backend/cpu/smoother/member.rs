@@ -22,7 +22,7 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
-    /// Ghost cells are handed on in passing.
+    /// Ghost cells are passed on in the sweep.
     pub handover: Option<&'a Handover>,
     /// Sweeps of the calls before, on these patches.
     pub sweeps_before: usize,
@@ -288,7 +288,7 @@ impl BlockSteps for Member<'_, '_> {
         }
         let u = self.current();
         if let Some(handover) = self.call.handover {
-            // Later sweeps find what the one before has handed on.
+            // Later sweeps find what the one before has passed on.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
                     // SAFETY: nobody writes u now, and every patch is one member's.
