@@ -1,5 +1,5 @@
-//! A CUDA device, a room per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled ahead of time
-//! into the library), `staging` the copies of arrays of the host.
+//! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
+//! ahead of time into the library), `staging` the copies of arrays of the host.
 
 pub mod driver;
 mod launch;
