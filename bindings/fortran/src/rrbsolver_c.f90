@@ -243,7 +243,7 @@ end module rrbsolver_constants
 module rrbsolver_rrb_c
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
    implicit none
-   public
+   private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
 
    interface
       function c_create(nx, ny, out) bind(c, name="rrb_create")
@@ -367,7 +367,7 @@ end module rrbsolver_rrb_c
 module rrbsolver_c
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
    implicit none
-   public
+   private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
 
    interface
       function c_version() bind(c, name="rrbsolver_version")
@@ -409,7 +409,7 @@ end module rrbsolver_c
 module rrbsolver_smoother_c
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
    implicit none
-   public
+   private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
 
    interface
       function c_create(stencil_points, stencil, bx, by, bz, out) bind(c, name="smoother_create")
