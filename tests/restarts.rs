@@ -166,7 +166,7 @@ fn the_best_of_all_starts_comes_back() {
     }
 }
 
-/// CG in single precision renews its residual, so that it hardly ever misses; it starts again where rounding had led it away.
+/// CG in single precision replaces its residual, so that it hardly ever misses; it starts again where rounding had led it away.
 /// Without that, twice, none of these would come to 1e-15.
 #[test]
 fn single_precision_starts_again_too() {
