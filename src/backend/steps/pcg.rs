@@ -1,9 +1,9 @@
-//! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a device runs it
-//! by itself. Provided bodies are the textbook.
+//! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
+//! device runs it by itself. Provided bodies are the textbook.
 
-/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A is:
-/// RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the steps in the
-/// same order; scalars have the same bits on every member.
+/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
+/// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the
+/// steps in the same order; scalars have the same bits on every member.
 pub trait PcgSteps {
     /// r = b - A x; returns <r, r>.
     fn residual(&mut self) -> f64;
@@ -68,8 +68,8 @@ pub trait PcgSteps {
     /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
     fn direction_norm2(&mut self, factor: f64) -> f64;
 
-    /// beta = <r, z> / <r_old, z_old>. The residual r is that of `descend`. A family whose M changes from step to step takes
-    /// the flexible <r - r_old, z> / <r_old, z_old> here.
+    /// beta = <r, z> / <r_old, z_old>. The residual r is that of `descend`. A family whose M changes from step to step
+    /// takes the flexible <r - r_old, z> / <r_old, z_old> here.
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         rho / rho_old
     }
@@ -149,8 +149,8 @@ pub enum LoopEnding {
     Spent,
     /// `max_iter` was reached, or the observer asked.
     Cut,
-    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last iteration
-    /// is not told.
+    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last
+    /// iteration is not told.
     Broken {
         /// The quantity, [`SQUARE`] or [`ENERGY`].
         quantity: &'static str,

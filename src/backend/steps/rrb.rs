@@ -1,5 +1,5 @@
-//! RRB-PCG: what surrounds the steps of PCG (`RrbSteps`), and what a backend has to offer (`RrbBackend`). Provided bodies
-//! are the textbook.
+//! RRB-PCG: what surrounds the steps of PCG (`RrbSteps`), and what a backend has to offer (`RrbBackend`). Provided
+//! bodies are the textbook.
 
 use super::cycle::{Cycle, Recursion};
 use super::pcg::PcgSteps;
@@ -27,8 +27,8 @@ pub enum Lumping {
 pub struct Setup {
     /// Red eliminations, at most what the grid has.
     pub levels: usize,
-    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend whose small
-    /// grids cost as much as large ones ends there.
+    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend
+    /// whose small grids cost as much as large ones ends there.
     pub may_end: bool,
     /// Lumped nodes.
     pub lumping: Lumping,
@@ -153,7 +153,8 @@ pub struct Arrays<'a> {
     pub len: usize,
 }
 
-/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen them.
+/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criterion {
     /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
@@ -170,10 +171,11 @@ pub struct Criterion {
     pub futile: f64,
     /// Norms of at most this part of max(|b|, 1) may have squares that vanish.
     pub vanishing: f64,
-    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not begin.
+    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not
+    /// begin.
     pub baseless: f64,
-    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host: small values
-    /// may lose too much.
+    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host:
+    /// small values may lose too much.
     pub lost: f64,
 }
 
@@ -220,15 +222,16 @@ pub trait RrbSteps: PcgSteps {
     fn expect(&mut self, _criterion: &Criterion) {}
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power of two. A larger
-    /// power leaves the same iterates: a backend may stay with what it has begun with.
+    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power
+    /// of two. A larger power leaves the same iterates: a backend may stay with what it has begun with.
     fn scale(&self, nearest: f64, _guess: bool) -> f64 {
         nearest
     }
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
     fn load(&mut self, scale: f64, guess: bool) -> f64;
-    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the residual of
-    /// the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads when a step asks for it.
+    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the
+    /// residual of the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads
+    /// when a step asks for it.
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
         self.textbook_begin(scale, guess)
     }
@@ -270,8 +273,8 @@ pub trait RrbSteps: PcgSteps {
     /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64;
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is eliminated
-    /// as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
+    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is
+    /// eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self) -> f64 {
         let mut on_red = 0.0;
         if self.eliminates() {
@@ -286,8 +289,9 @@ pub trait RrbSteps: PcgSteps {
         // M is definite: where singular, a constant that rounding has left may have any sign.
         on_red + constant + self.preconditioned_square().abs()
     }
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the part of r
-    /// that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is singular.
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
+    /// part of r that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is
+    /// singular.
     fn constant_square(&mut self) -> f64;
     /// The same of r = input * scale - A x.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
@@ -361,9 +365,9 @@ pub trait RrbBackend: Send {
     fn forget(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
-    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup. `false`:
-    /// it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the caller sees
-    /// whether what was found asks for this setup.
+    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup.
+    /// `false`: it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the
+    /// caller sees whether what was found asks for this setup.
     fn factorize_again(
         &mut self,
         _a: &StencilView,
@@ -373,8 +377,8 @@ pub trait RrbBackend: Send {
     ) -> Result<bool> {
         Ok(false)
     }
-    /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle: the
-    /// levels that stay are the same.
+    /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle:
+    /// the levels that stay are the same.
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.factorize(a, setup, components)
     }

@@ -9,8 +9,8 @@ pub type Keep<'k, S> = &'k mut dyn FnMut(&mut S, f64, f64) -> Option<f64>;
 pub struct BestIterate<'k, S: PcgSteps + ?Sized> {
     /// Its tested norm; infinite as long as there is none.
     pub norm: f64,
-    /// Gives x, of the second norm or with one of the caller's own, to the caller if that is smaller than the first; returns the
-    /// norm it is then kept with. None: it does not fit, or is no better.
+    /// Gives x, of the second norm or with one of the caller's own, to the caller if that is smaller than the first;
+    /// returns the norm it is then kept with. None: it does not fit, or is no better.
     keep: Keep<'k, S>,
     /// The restart of this run whose x was offered last: none is offered twice.
     offered: usize,
@@ -27,8 +27,8 @@ impl<'k, S: PcgSteps + ?Sized> BestIterate<'k, S> {
         self.offered = 0;
     }
 
-    /// Offers x at a restart of this run; what it started with first is the caller's anyway. Returns whether x was offered:
-    /// what the caller does with it may spend r.
+    /// Offers x at a restart of this run; what it started with first is the caller's anyway. Returns whether x was
+    /// offered: what the caller does with it may spend r.
     pub(super) fn offer(&mut self, s: &mut S, restart: usize, norm: f64) -> bool {
         let better = norm < self.norm;
         if restart <= self.offered || !better {

@@ -1,4 +1,5 @@
-//! Confirmation: what the recurred residual says of convergence is looked at on b - A x, from which it may have drifted away.
+//! Confirmation: what the recurred residual says of convergence is looked at on b - A x, from which it may have drifted
+//! away.
 
 use super::{Norm, Test};
 use crate::backend::steps::pcg::{LoopEnding, PcgSteps};

@@ -132,8 +132,8 @@ struct Policies<'p, 'k, S: PcgSteps + ?Sized> {
     replacement: Replacement,
 }
 
-/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed one, where the
-/// test says so; where that misses it, or squares are rounding alone, the iteration starts again from it.
+/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed one, where
+/// the test says so; where that misses it, or squares are rounding alone, the iteration starts again from it.
 pub fn pcg<S: PcgSteps + ?Sized>(
     s: &mut S,
     test: &Test,
@@ -169,7 +169,7 @@ pub fn pcg<S: PcgSteps + ?Sized>(
                 policies.confirm(s, &at, ending)
             }
             // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
-            Check::Continue(rho) => policies.turn(s, &mut at, rho, replaced)?,
+            Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
         };
     }
 }
@@ -215,7 +215,8 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         }
     }
 
-    /// z = M^-1 r, rho = <r, z>, and the convergence check of a recomputed residual. Returns the end if there is nothing to do.
+    /// z = M^-1 r, rho = <r, z>, and the convergence check of a recomputed residual. Returns the end if there is
+    /// nothing to do.
     fn check_start(&mut self, s: &mut S, at: &mut Iteration) -> Result<Option<PcgEnd>> {
         let test = self.test;
         at.norm = at.norm2.sqrt();
@@ -321,7 +322,13 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     }
 
     /// The scalar update, and `ascend` to the next direction: p = z + beta p, or p = z where p is lost.
-    fn turn(&mut self, s: &mut S, at: &mut Iteration, rho: f64, replaced: Option<Replaced>) -> Result<Next> {
+    fn change_direction(
+        &mut self,
+        s: &mut S,
+        at: &mut Iteration,
+        rho: f64,
+        replaced: Option<Replaced>,
+    ) -> Result<Next> {
         let direction = replaced.as_ref().map_or(Direction::Conjugate, |replaced| replaced.direction(at, rho));
         if direction == Direction::Lost {
             return Ok(Next::Restart);

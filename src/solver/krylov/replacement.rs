@@ -21,15 +21,15 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// r is replaced in the iteration after <r, r> has fallen to this of its largest since the last replacement, or r'M^-1 r to
-    /// this of that at the replacement. The largest counts since rounding is relative to it. r'M^-1 r counts since on a nearly
-    /// singular system it falls at once, with the constant in r, while rounding of the large S1 p has left r another one that
-    /// the norm does not show: M^-1 would make much of it later.
+    /// r is replaced in the iteration after <r, r> has fallen to this of its largest since the last replacement, or
+    /// r'M^-1 r to this of that at the replacement. The largest counts since rounding is relative to it. r'M^-1 r
+    /// counts since on a nearly singular system it falls at once, with the constant in r, while rounding of the large
+    /// S1 p has left r another one that the norm does not show: M^-1 would make much of it later.
     pub(super) const FALLEN: f64 = 1e-8;
     /// Or after so many iterations: rounding adds up where nothing falls, too.
     pub(super) const EVERY: usize = 40;
-    /// Where <r, r> has to fall to no less than this of its largest, rounding is a small part of the residual until the test is
-    /// met, and a miss now and then costs less than a replacement each time.
+    /// Where <r, r> has to fall to no less than this of its largest, rounding is a small part of the residual until the
+    /// test is met, and a miss now and then costs less than a replacement each time.
     pub(super) const NEAR: f64 = 1e-12;
 
     /// At a start r is b - A x.
@@ -90,7 +90,8 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    /// Rounding has mostly changed r little, and the iteration goes on in its direction. `rho`: r'M^-1 r of the replaced r.
+    /// Rounding has mostly changed r little, and the iteration goes on in its direction. `rho`: r'M^-1 r of the
+    /// replaced r.
     pub(super) fn direction(&self, at: &Iteration, rho: f64) -> Direction {
         let drifted = self.drift.is_large(rho, at.rho);
         if drifted && !self.drift.gained {
@@ -103,8 +104,8 @@ impl Replaced {
     }
 }
 
-/// How far the recurred residual was from the replaced one. Far off, p is of no more use: p = z again. If moreover nothing was
-/// gained since the last replacement, PCG starts again, as after a missed test.
+/// How far the recurred residual was from the replaced one. Far off, p is of no more use: p = z again. If moreover
+/// nothing was gained since the last replacement, PCG starts again, as after a missed test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drift {
     pub(super) off: bool,
@@ -130,8 +131,8 @@ impl Drift {
     }
 }
 
-/// A turn of r'M^-1 r, or of the norm, at a replacement that shows no drift. Most of r'M^-1 r is rounding then, to which p is not
-/// conjugate, and steps along such a p may lead away for good: p = z.
+/// A turn of r'M^-1 r, or of the norm, at a replacement that shows no drift. Most of r'M^-1 r is rounding then, to
+/// which p is not conjugate, and steps along such a p may lead away for good: p = z.
 pub(super) struct Turn;
 
 impl Turn {

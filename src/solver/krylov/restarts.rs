@@ -14,11 +14,11 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    /// Restarts of a solve at most. Each takes away the rounding of the x before it: after three, numbers 1e45 times too large
-    /// are gone, and what is left does not come of the guess.
+    /// Restarts of a solve at most. Each takes away the rounding of the x before it: after three, numbers 1e45 times
+    /// too large are gone, and what is left does not come of the guess.
     pub const MOST: usize = 3;
-    /// What a restart must make of the norm before to be followed by another: where rounding allows no more, it comes back to
-    /// the same residual.
+    /// What a restart must make of the norm before to be followed by another: where rounding allows no more, it comes
+    /// back to the same residual.
     pub const WORTH: f64 = 0.5;
 
     /// A solve that has not yet started again.

@@ -3,14 +3,16 @@
 use super::{Iteration, Test};
 use crate::backend::steps::pcg::{ENERGY, PcgSteps};
 
-/// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows before a
-/// residual has come down by five digits. On a singular system rounding also leaves r a constant, on which M^-1 is zero.
+/// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows
+/// before a residual has come down by five digits. On a singular system rounding also leaves r a constant, on which
+/// M^-1 is zero.
 pub(super) const VANISHED: f64 = 1e-10;
 
 /// p'Ap that is not positive, of so many roundings of what its terms may be: of A nearly singular it says nothing more.
 pub(super) const ROUNDINGS: f64 = 64.0;
 
-/// Whether rounding explains that a square is not positive. In single precision, squares after the first may be anything.
+/// Whether rounding explains that a square is not positive. In single precision, squares after the first may be
+/// anything.
 pub(super) fn explains<S: PcgSteps + ?Sized>(
     s: &mut S,
     test: &Test,

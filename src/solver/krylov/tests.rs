@@ -1,5 +1,5 @@
-//! The loop and its policies on a family of a few unknowns: what rounding does to a residual that is recurred, the family does
-//! on purpose and much more.
+//! The loop and its policies on a family of a few unknowns: what rounding does to a residual that is recurred, the
+//! family does on purpose and much more.
 
 use super::replacement::{Drift, Turn};
 use super::*;
@@ -14,7 +14,7 @@ struct Line {
     z: Vec<f64>,
     p: Vec<f64>,
     q: Vec<f64>,
-    /// r - (1 + error) alpha q: the recurred residual vanishes where b - A x is still error / (1 + error) of that at the start.
+    /// x + (1 + error) alpha p: where the recurred residual vanishes, b - A x is -error times that at the start.
     error: f64,
     /// Replaces its residual, as CG in single precision does.
     single: bool,
@@ -152,7 +152,7 @@ impl PcgSteps for Line {
         self.steps += 1;
         let other = self.changes && self.steps % 2 == 0;
         for (i, z) in self.z.iter_mut().enumerate() {
-            let m = if other { 1.0 + (i % 5) as f64 } else { self.center[i] };
+            let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
             *z = self.r[i] / m;
         }
         dot(&self.r, &self.z)
@@ -174,12 +174,12 @@ impl PcgSteps for Line {
     }
 
     fn advance_solution(&mut self, alpha: f64) {
+        let alpha = (1.0 + self.error) * alpha;
         self.x.iter_mut().zip(&self.p).for_each(|(x, p)| *x += alpha * p);
     }
 
     fn advance_residual(&mut self, alpha: f64) {
         self.r_old.clone_from(&self.r);
-        let alpha = (1.0 + self.error) * alpha;
         self.r.iter_mut().zip(&self.q).for_each(|(r, q)| *r -= alpha * q);
     }
 
@@ -241,10 +241,10 @@ fn restarts_are_few() {
     assert!(close(solved.end.norm, line.true_norm()));
 }
 
-/// Every restart leaves two thirds of the residual. Without `Restarts::WORTH` there would be as many as may be.
+/// Every restart leaves six tenths of the residual. Without `Restarts::WORTH` there would be as many as may be.
 #[test]
 fn restarts_end_where_they_gain_little() {
-    let mut line = Line::easy(-0.4);
+    let mut line = Line::easy(0.6);
     let solved = line.solve_to(1e-8);
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
 }
@@ -264,7 +264,7 @@ fn restarts_of_several_runs_count_together() {
 /// Every restart makes it worse by half: the first x is the one that the caller is left with.
 #[test]
 fn the_best_iterate_is_kept() {
-    let mut line = Line::easy(-0.6);
+    let mut line = Line::easy(1.5);
     let solved = line.solve_to(1e-8);
     assert_eq!(solved.end.reason, StopReason::Stagnated);
     assert_eq!(solved.offered.len(), 1);
@@ -359,6 +359,7 @@ fn residual_replacement_looks_at_the_largest() {
     // After a replacement it is that of the replaced residual, and x has the step.
     at.iterations += 1;
     replacement.replace(&mut line, &mut at);
+    replacement.measure_from(1.0);
     assert!(close(at.norm2.sqrt(), line.true_norm()) && at.alpha == 0.0);
     assert!(!replacement.is_due(&Iteration { norm2: 0.5 * at.norm2, ..somewhere() }));
 }
@@ -441,17 +442,19 @@ fn an_indefinite_matrix_is_a_breakdown() {
     assert!(matches!(line.solve(&test), Err(Error::Breakdown { .. })));
 }
 
-/// M that is another one in every second step takes a flexible beta. With rho / rho_old it takes far more iterations.
+/// M that is another one in every second step asks for a flexible beta: with rho / rho_old it takes 65 iterations for
+/// 33.
 #[test]
 fn a_family_may_have_a_flexible_beta() {
-    let mut plain = Line { changes: true, ..Line::new(60, |_| 2.01) };
-    let mut flexible = Line { changes: true, flexible: true, ..Line::new(60, |_| 2.01) };
+    let mut plain = Line { changes: true, ..Line::new(30, |_| 3.0) };
+    let mut flexible = Line { changes: true, flexible: true, ..Line::new(30, |_| 3.0) };
     let (plain, flexible) = (plain.solve_to(1e-8).end, flexible.solve_to(1e-8).end);
     assert_eq!(flexible.reason, StopReason::Converged);
-    assert!(2 * flexible.iterations < plain.iterations, "{} {}", flexible.iterations, plain.iterations);
+    assert!(3 * flexible.iterations < 2 * plain.iterations, "{} {}", flexible.iterations, plain.iterations);
 }
 
-/// A constant that is nearly in the null space is deflated: q = P A p, r = P (b - A x), and x + Z (Z'AZ)^-1 Z'(b - A x) solves.
+/// A constant that is nearly in the null space is deflated: q = P A p, r = P (b - A x), and x + Z (Z'AZ)^-1 Z'(b - A x)
+/// solves.
 #[test]
 fn a_family_may_project_its_operator() {
     let n = 40;

@@ -1,5 +1,5 @@
-//! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every backend
-//! runs.
+//! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every
+//! backend runs.
 
 use crate::backend::steps::rrb::{Begun, Criterion, Inputs, RrbSteps};
 use crate::error::{Error, Result};
@@ -85,8 +85,8 @@ impl<'a> Control<'a> {
 /// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
 const COMPATIBLE: f64 = 1e-10;
 
-/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or what is
-/// eliminated was all of it.
+/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or
+/// what is eliminated was all of it.
 const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
 /// A guess whose A x is larger than b by this factor has a residual whose square overflows.
@@ -219,7 +219,8 @@ impl<'c> Given<'c> {
         let (initial, of_guess) = if self.far {
             (far_norm(s, c, scale, rest)?, f64::INFINITY)
         } else if self.guess {
-            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the guess.
+            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the
+            // guess.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
             let constant = s.constant_square();
             let of_rest = preconditioned_norm(s, c)?;
@@ -238,8 +239,9 @@ struct Solve<'c> {
     norms: Norms,
     test: Test,
     fit: Fit,
-    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top. On a
-    /// singular system x is shifted to the guess's means in the end. What meets the test is looked at as it is returned.
+    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on
+    /// top. On a singular system x is shifted to the guess's means in the end. What meets the test is looked at as it
+    /// is returned.
     checks: bool,
     /// A recurred residual this small is small enough, whatever is wanted.
     futile: f64,
@@ -409,7 +411,8 @@ impl<'c> Solve<'c> {
         }
         progress.missed = end.norm;
         progress.restarts.done += 1;
-        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its square.
+        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its
+        // square.
         let on_top = (end.norm * end.norm - recurred * recurred).max(0.0);
         let least = Restarts::WORTH * threshold;
         progress.wanted = (threshold * threshold - 2.0 * on_top).max(least * least).sqrt();
@@ -435,7 +438,8 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm then.
+    /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm
+    /// then.
     fn keep(&self, s: &mut dyn RrbSteps, best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
@@ -484,8 +488,8 @@ impl<'c> Solve<'c> {
     }
 }
 
-/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the preconditioned
-/// norm the residual of the guess could not be told then: vectors of M hold infinities.
+/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
+/// preconditioned norm the residual of the guess could not be told then: vectors of M hold infinities.
 fn astray(c: &Control, value: f64, iteration: usize) -> bool {
     c.norm == Norm::True2 && !value.is_finite() && iteration > 1
 }
@@ -510,8 +514,8 @@ fn completed(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> (f64, f64) {
     (largest, returned_residual(s, c, scale))
 }
 
-/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means where
-/// singular. What `reduce` made of b may be gone then.
+/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means
+/// where singular. What `reduce` made of b may be gone then.
 fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
@@ -525,8 +529,8 @@ fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     square.sqrt()
 }
 
-/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose rounding
-/// would be started from. Where CG runs on A, that itself. Returns <r, r>.
+/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose
+/// rounding would be started from. Where CG runs on A, that itself. Returns <r, r>.
 fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
     if !s.eliminates() {
@@ -539,8 +543,9 @@ fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     norm2
 }
 
-/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for what is left
-/// of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is no worse stays.
+/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for
+/// what is left of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is
+/// no worse stays.
 fn constant_solution(
     s: &mut dyn RrbSteps,
     c: &Control,
@@ -577,8 +582,8 @@ fn constant_solution(
     })
 }
 
-/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down by
-/// that: sweeps in f32 hold no more. x and b here are spent.
+/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down
+/// by that: sweeps in f32 hold no more. x and b here are spent.
 fn norm_as_given(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // Red values, too, which a start may leave out.
@@ -685,7 +690,8 @@ fn check_overflow(largest: f64, scale: f64) -> Result<()> {
 /// Whether x / scale fits the caller's numbers.
 struct Fit {
     scale: f64,
-    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest number.
+    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest
+    /// number.
     lost: f64,
     /// max |b|, as given, and max |center|.
     input: f64,
@@ -742,8 +748,8 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square rounding; where
-/// M is definite no other is seen.
+/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square
+/// rounding; where M is definite no other is seen.
 fn preconditioned_norm(s: &mut dyn RrbSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
