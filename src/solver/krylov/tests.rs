@@ -150,7 +150,7 @@ impl PcgSteps for Line {
 
     fn precondition(&mut self) -> f64 {
         self.steps += 1;
-        let other = self.changes && self.steps % 2 == 0;
+        let other = self.changes && self.steps.is_multiple_of(2);
         for (i, z) in self.z.iter_mut().enumerate() {
             let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
             *z = self.r[i] / m;
