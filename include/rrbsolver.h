@@ -296,7 +296,7 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
  * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
  * bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
- * with residuals renewed in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k
+ * with residual replacement in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k
  * solve the coarse systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues
  * say that this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or
  * `relaxation`. What auto came to by trying, v or f64, holds for the matrices after it until an option of the choice

@@ -19,7 +19,8 @@ mod spectrum;
 /// What the benchmark needs from below the C ABI. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use crate::backend::steps::rrb::{Arrays, Begun, Inputs, LoopEnd, LoopTest, PcgSteps, RrbSteps};
+    pub use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+    pub use crate::backend::steps::rrb::{Arrays, Begun, Inputs, RrbSteps};
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};

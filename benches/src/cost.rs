@@ -182,7 +182,7 @@ impl Model {
                 (count.double, count.vectors, count.flops) = (6.0 + 2.0, 2.0, 21.0);
             }
             "residual" => (count.double, count.flops) = (5.0 + 3.0, 20.0),
-            "renew" => {
+            "replace_residual" => {
                 let steps = ["advance_solution", "advance_residual", "residual_norm2", "residual"];
                 return steps.iter().try_fold(Cost { words: 0.0, flops: 0.0 }, |sum, step| {
                     let cost = self.of_step(step)?;
@@ -265,13 +265,13 @@ impl Model {
         }
         // The last iteration ends on the way down, with x + alpha p alone.
         let start = of("descend_at_start")? + of("ascend_at_start")?;
-        // In single precision the residual is renewed once on the way to 1e-6, beside what is recurred; the next way up
+        // In single precision the residual is replaced once on the way to 1e-6, beside what is recurred; the next way up
         // leaves x alone.
-        let renewal = of("advance_solution")? + of("residual")? + of("descend_at_start")? + of("advance_residual")?
+        let replacement = of("advance_solution")? + of("residual")? + of("descend_at_start")? + of("advance_residual")?
             - of("descend")?
             + of("residual_norm2")?
             - 2.0;
-        let around = around + if self.precision == "mixed" { renewal } else { 0.0 };
+        let around = around + if self.precision == "mixed" { replacement } else { 0.0 };
         Some(around + start + n * of("descend")? + (n - 1.0).max(0.0) * of("ascend")? + of("advance_solution")?)
     }
 

@@ -137,18 +137,19 @@ impl PcgSteps for Clock<'_> {
         if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
     }
 
-    fn renews(&self) -> bool {
-        self.steps.renews()
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        self.steps.beta(rho, rho_old)
     }
 
-    fn renew(&mut self, alpha: f64) -> (f64, f64) {
+    fn replaces_residual(&self) -> bool {
+        self.steps.replaces_residual()
+    }
+
+    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
         if self.fused {
-            return self.note("renew", |s| s.renew(alpha));
+            return self.note("replace_residual", |s| s.replace_residual(alpha));
         }
-        self.advance_solution(alpha);
-        self.advance_residual(alpha);
-        let recurred = self.residual_norm2();
-        (recurred, self.residual())
+        self.textbook_replace_residual(alpha)
     }
 
     /// A call for every iteration.

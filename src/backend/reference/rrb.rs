@@ -3,7 +3,8 @@
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Recursion};
-use crate::backend::steps::rrb::{Arrays, Inputs, PcgSteps, PivotContext, Program, RrbBackend, RrbSteps, Setup};
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::rrb::{Arrays, Inputs, PivotContext, Program, RrbBackend, RrbSteps, Setup};
 use crate::error::{Error, Result, reset, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};

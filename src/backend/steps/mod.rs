@@ -1,5 +1,6 @@
 //! The steps of each family as traits, with provided bodies: the textbook.
 
 pub mod cycle;
+pub mod pcg;
 pub mod rrb;
 pub mod smoother;

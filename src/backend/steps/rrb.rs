@@ -1,7 +1,8 @@
-//! RRB-PCG: the lines of the algorithm (`PcgSteps`), what surrounds them (`RrbSteps`), and what a backend has to offer
-//! (`RrbBackend`). Provided bodies are the textbook.
+//! RRB-PCG: what surrounds the steps of PCG (`RrbSteps`), and what a backend has to offer (`RrbBackend`). Provided
+//! bodies are the textbook.
 
 use super::cycle::{Cycle, Recursion};
+use super::pcg::PcgSteps;
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
@@ -26,8 +27,8 @@ pub enum Lumping {
 pub struct Setup {
     /// Red eliminations, at most what the grid has.
     pub levels: usize,
-    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend whose small
-    /// grids cost as much as large ones ends there.
+    /// Fewer will do where what they leave is diagonal but for weak couplings: nobody has asked for so many. A backend
+    /// whose small grids cost as much as large ones ends there.
     pub may_end: bool,
     /// Lumped nodes.
     pub lumping: Lumping,
@@ -45,7 +46,7 @@ pub struct Setup {
     pub fused: bool,
     /// Format of the stored preconditioner.
     pub storage: Storage,
-    /// CG in single precision with residuals renewed in double precision: on S1, regular, with M in bf16.
+    /// CG in single precision with residuals replaced in double precision: on S1, regular, with M in bf16.
     pub single: bool,
     /// Power of two near the largest center: short formats keep M / unit. One for f64.
     pub unit: f64,
@@ -152,122 +153,8 @@ pub struct Arrays<'a> {
     pub len: usize,
 }
 
-/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b or, for 5
-/// points, S1 x_b = b1. Every member of a team calls them in the same order; scalars have the same bits on
-/// every member.
-pub trait PcgSteps {
-    /// r = b - A x; returns <r, r>.
-    fn residual(&mut self) -> f64;
-    /// r = b, which is the residual of x = 0; returns <r, r>.
-    fn residual_from_rhs(&mut self) -> f64;
-    /// <r, r>.
-    fn residual_norm2(&mut self) -> f64;
-    /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
-    /// last pivots would answer that with point sources); returns rho = <r, z>.
-    fn precondition(&mut self) -> f64;
-    /// p = z.
-    fn first_direction(&mut self);
-    /// p = z + beta p.
-    fn next_direction(&mut self, beta: f64);
-    /// q = A p; returns sigma = <p, q>.
-    fn multiply(&mut self) -> f64;
-    /// x = x + alpha p.
-    fn advance_solution(&mut self, alpha: f64);
-    /// r = r - alpha q.
-    fn advance_residual(&mut self, alpha: f64);
-
-    // The stages of an iteration. Their bodies here are the textbook; a backend that fuses them does the same
-    // with fewer passes over memory.
-
-    /// r = r - alpha q (not at a start, where r is there), and as much of M^-1 r as can be had on the way.
-    /// Returns <r, r>.
-    fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        self.textbook_descend(alpha)
-    }
-
-    /// The body of `descend`.
-    fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
-        if let Some(alpha) = alpha {
-            self.advance_residual(alpha);
-        }
-        self.residual_norm2()
-    }
-
-    /// rho = <r, M^-1 r> of the r that `descend` made.
-    fn preconditioned_square(&mut self) -> f64 {
-        self.precondition()
-    }
-
-    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha, zero where x has it, and beta;
-    /// none at a start, where p = z. Returns sigma = <p, q>.
-    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        self.textbook_ascend(step)
-    }
-
-    /// The body of `ascend`, for backends that fuse it only at times.
-    fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        match step {
-            None => self.first_direction(),
-            Some((alpha, beta)) => {
-                self.advance_solution(alpha);
-                self.next_direction(beta);
-            }
-        }
-        self.multiply()
-    }
-
-    /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
-    fn direction_norm2(&mut self, factor: f64) -> f64;
-
-    /// CG is in single precision: its residual is to be renewed whenever it has fallen by some digits.
-    fn renews(&self) -> bool {
-        false
-    }
-
-    /// x = x + alpha p, r = b - A x. Returns <r, r> as r - alpha q would have it, and of r.
-    fn renew(&mut self, alpha: f64) -> (f64, f64) {
-        self.advance_solution(alpha);
-        self.advance_residual(alpha);
-        let recurred = self.residual_norm2();
-        (recurred, self.residual())
-    }
-
-    /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
-    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to its end.
-    fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
-        None
-    }
-
-    /// Tells the observer; `true` asks to stop.
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
-    /// Tells the observer the CG coefficients of a step.
-    fn record(&mut self, alpha: f64, beta: f64);
-}
-
-/// Where a loop of PCG begins, and when it ends.
-#[derive(Clone, Copy, Debug)]
-pub struct LoopTest {
-    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
-    pub preconditioned: bool,
-    /// The loop ends with a norm at most this.
-    pub threshold: f64,
-    /// What residuals are reported relative to.
-    pub reference: f64,
-    /// Norms at most this may have squares that vanish.
-    pub vanishing: f64,
-    /// Iterations done before.
-    pub iterations: usize,
-    /// Iterations at most.
-    pub max_iter: usize,
-    /// <r, M^-1 r>.
-    pub rho: f64,
-    /// <p, A p>.
-    pub sigma: f64,
-    /// A residual that meets the test is confirmed on r = b - A x; else the caller does it, from what he was given.
-    pub confirms: bool,
-}
-
-/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen them.
+/// What a solve tests, before its norms are known, for backends that begin the loop of PCG before the host has seen
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criterion {
     /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
@@ -284,10 +171,11 @@ pub struct Criterion {
     pub futile: f64,
     /// Norms of at most this part of max(|b|, 1) may have squares that vanish.
     pub vanishing: f64,
-    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not begin.
+    /// In the preconditioned norm of S1, where <r1, r1> is at most the square of this part of |b|, the loop does not
+    /// begin.
     pub baseless: f64,
-    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host: small values
-    /// may lose too much.
+    /// Where the threshold, over the scale, is below this, x is not given to the caller without a look of the host:
+    /// small values may lose too much.
     pub lost: f64,
 }
 
@@ -302,43 +190,6 @@ impl Criterion {
         self.vanishing * b.max(1.0)
     }
 }
-
-/// How a loop of PCG ended; x has all steps.
-#[derive(Clone, Copy, Debug)]
-pub struct LoopEnd {
-    /// Iterations done.
-    pub iterations: usize,
-    /// The last tested norm.
-    pub norm: f64,
-    /// The observer asked to stop.
-    pub stopped: bool,
-    /// Why.
-    pub ending: LoopEnding,
-}
-
-/// Why a loop of PCG ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LoopEnding {
-    /// The recurred residual meets the test.
-    Met,
-    /// Squares have vanished.
-    Spent,
-    /// `max_iter` was reached, or the observer asked.
-    Cut,
-    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last iteration
-    /// is not told.
-    Broken {
-        /// The quantity, [`SQUARE`] or [`ENERGY`].
-        quantity: &'static str,
-        /// Its value.
-        value: f64,
-    },
-}
-
-/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
-pub const ENERGY: &str = "p'Ap";
-/// <r, M^-1 r>.
-pub const SQUARE: &str = "r'M^-1 r";
 
 /// How a solve begins.
 #[derive(Clone, Copy, Debug)]
@@ -371,15 +222,16 @@ pub trait RrbSteps: PcgSteps {
     fn expect(&mut self, _criterion: &Criterion) {}
     /// Looks at both arrays, or (`guess = false`) at the input alone.
     fn inspect(&mut self, guess: bool) -> Inputs;
-    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power of two. A larger
-    /// power leaves the same iterates: a backend may stay with what it has begun with.
+    /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power
+    /// of two. A larger power leaves the same iterates: a backend may stay with what it has begun with.
     fn scale(&self, nearest: f64, _guess: bool) -> f64 {
         nearest
     }
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.
     fn load(&mut self, scale: f64, guess: bool) -> f64;
-    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the residual of
-    /// the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads when a step asks for it.
+    /// All that stands between `inspect` and PCG where nothing is singular and the 2-norm is tested: `load`, the
+    /// residual of the guess, `reduce`. A backend that fuses them may have r, too, and what it leaves out of b it loads
+    /// when a step asks for it.
     fn begin(&mut self, scale: f64, guess: bool) -> Begun {
         self.textbook_begin(scale, guess)
     }
@@ -421,8 +273,8 @@ pub trait RrbSteps: PcgSteps {
     /// b = b - A x on the whole grid, where CG runs on S1, with the red values of x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64;
     /// The square of the preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and `load_rhs`:
-    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is eliminated
-    /// as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
+    /// r'M^-1 r, and `constant_square` of what M^-1 does not see. Where CG runs on S1, what is left on red nodes is
+    /// eliminated as b_r is: r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r; b is spent. r is spent.
     fn whole_residual_square(&mut self) -> f64 {
         let mut on_red = 0.0;
         if self.eliminates() {
@@ -437,8 +289,9 @@ pub trait RrbSteps: PcgSteps {
         // M is definite: where singular, a constant that rounding has left may have any sign.
         on_red + constant + self.preconditioned_square().abs()
     }
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the part of r
-    /// that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is singular.
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
+    /// part of r that is constant there, which P M^-1 P answers with zero, in the norm of D^-1. Zero where nothing is
+    /// singular.
     fn constant_square(&mut self) -> f64;
     /// The same of r = input * scale - A x.
     fn returned_residual_square(&mut self, scale: f64) -> f64 {
@@ -512,9 +365,9 @@ pub trait RrbBackend: Send {
     fn forget(&mut self) {}
     /// A = L D L^T + R. A second call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
-    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup. `false`:
-    /// it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the caller sees
-    /// whether what was found asks for this setup.
+    /// `examine` and `factorize` in one reading of a matrix that is hoped to be like the last one, for the same setup.
+    /// `false`: it is not, or this is not offered; nothing is said of the matrix, and none is factorized. Else the
+    /// caller sees whether what was found asks for this setup.
     fn factorize_again(
         &mut self,
         _a: &StencilView,
@@ -524,8 +377,8 @@ pub trait RrbBackend: Send {
     ) -> Result<bool> {
         Ok(false)
     }
-    /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle: the
-    /// levels that stay are the same.
+    /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle:
+    /// the levels that stay are the same.
     fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.factorize(a, setup, components)
     }

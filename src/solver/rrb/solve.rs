@@ -1,13 +1,13 @@
-//! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every backend
-//! runs.
+//! What a solve by RRB-PCG and an application of M^-1 do, from the caller's arrays back to them: the text that every
+//! backend runs.
 
-use crate::backend::steps::rrb::{Criterion, Inputs, RrbSteps};
+use crate::backend::steps::rrb::{Begun, Criterion, Inputs, RrbSteps};
 use crate::error::{Error, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::options::{Options, opt};
 use crate::report::{Outcome, StopReason};
-use crate::solver::krylov::{Kept, Norm, PcgEnd, RESTARTS, Test, WORTH_A_RESTART, done_before, not_negative, pcg};
+use crate::solver::krylov::{BestIterate, Norm, PcgEnd, Restarts, Start, Test, done_before, not_negative, pcg};
 
 /// What a solve looks up, the same for every member of a team.
 pub struct Control<'a> {
@@ -85,8 +85,8 @@ impl<'a> Control<'a> {
 /// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
 const COMPATIBLE: f64 = 1e-10;
 
-/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or what is
-/// eliminated was all of it.
+/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or
+/// what is eliminated was all of it.
 const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
 /// A guess whose A x is larger than b by this factor has a residual whose square overflows.
@@ -103,8 +103,6 @@ const SQUARES_VANISH: f64 = 1e-140;
 
 /// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
 pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
-    // On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on top. On a
-    // singular system x is shifted to the guess's means in the end. What meets the test is looked at as it is returned.
     let checks = s.eliminates() || c.singular();
     let criterion = c.criterion(checks);
     if !c.singular() {
@@ -115,230 +113,383 @@ pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
         return Ok(zero_rhs(s));
     }
     finite("max |b|", inputs.rhs_max)?;
-    // A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
-    // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
-    let guess = inputs.guess_max != 0.0;
-    let scale = s.scale(power_of_two_below(inputs.rhs_max).recip(), guess);
-    if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
-        return Err(Error::Range {
-            name: "x",
-            value: format!("{:e}", inputs.guess_max),
-            allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
-        });
-    }
-    // f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
-    let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
-    let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
-    let given = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2);
-    let mut rhs_norm = given.sqrt();
+    let given = Given::load(s, c, criterion, &inputs)?;
+    let mut rhs_norm = given.norm;
     if c.singular() {
-        if c.check_compatibility {
-            check_compatible(s, c, scale)?;
+        rhs_norm = given.project(s)?;
+        if rhs_norm <= PROJECTED_TO_ZERO * given.norm {
+            return constant_solution(s, c, &criterion, given.scale, given.norm);
+        }
+    }
+    let norms = given.norms(s, rhs_norm)?;
+    let solve = Solve::new(given, norms, checks);
+    if let Some(outcome) = solve.check_guess(s) {
+        return Ok(outcome);
+    }
+    let norm2 = solve.first_residual(s);
+    let ended = solve.iterate(s, norm2)?;
+    solve.conclude(s, ended)
+}
+
+/// What the caller gave, loaded.
+struct Given<'c> {
+    c: &'c Control<'c>,
+    criterion: Criterion,
+    /// max |b|, as given.
+    rhs_max: f64,
+    /// x is a guess, not zero.
+    guess: bool,
+    /// A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
+    scale: f64,
+    /// f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
+    far: bool,
+    /// Where the backend fuses what stands between `inspect` and PCG.
+    begun: Option<Begun>,
+    /// |b| on the whole grid, scaled.
+    norm: f64,
+}
+
+/// Norms of what a solve begins with. All but `rest` and `size` are the tested one.
+struct Norms {
+    /// Of b.
+    rhs: f64,
+    /// Of b - A x of the guess.
+    initial: f64,
+    /// Its 2-norm on the whole grid.
+    rest: f64,
+    /// 2-norm of what residuals are relative to, where the tested norm is that of the papers; else infinite.
+    size: f64,
+}
+
+impl<'c> Given<'c> {
+    fn load(s: &mut dyn RrbSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
+        // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
+        let guess = inputs.guess_max != 0.0;
+        let scale = s.scale(power_of_two_below(inputs.rhs_max).recip(), guess);
+        if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
+            return Err(Error::Range {
+                name: "x",
+                value: format!("{:e}", inputs.guess_max),
+                allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
+            });
+        }
+        let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
+        let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
+        let norm = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2).sqrt();
+        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
+    }
+
+    /// b without its means over singular components. Returns |b|.
+    fn project(&self, s: &mut dyn RrbSteps) -> Result<f64> {
+        if self.c.check_compatibility {
+            check_compatible(s, self.c, self.scale)?;
         }
         s.keep_means();
         s.project_rhs();
-        rhs_norm = s.rhs_norm2().sqrt();
-        if rhs_norm <= PROJECTED_TO_ZERO * given.sqrt() {
-            return constant_solution(s, c, &criterion, scale, given.sqrt());
+        Ok(s.rhs_norm2().sqrt())
+    }
+
+    /// Norms of b, whose 2-norm is `rhs`, and of the residual of the guess. b is reduced after that.
+    fn norms(&self, s: &mut dyn RrbSteps, rhs: f64) -> Result<Norms> {
+        let rest = match self.begun {
+            Some(begun) => begun.whole_residual_norm2.sqrt(),
+            None if self.guess => s.whole_residual_norm2().sqrt(),
+            None => rhs,
+        };
+        finite("|b - A x|", rest)?;
+        if self.begun.is_none() {
+            s.reduce();
+        }
+        match self.c.norm {
+            Norm::True2 => Ok(Norms { rhs, initial: rest, rest, size: f64::INFINITY }),
+            Norm::Preconditioned => self.preconditioned_norms(s, rest),
         }
     }
 
-    // Norms of b and of the guess's residual, in the tested norm.
-    let mut initial = match begun {
-        Some(begun) => begun.whole_residual_norm2.sqrt(),
-        None if guess => s.whole_residual_norm2().sqrt(),
-        None => rhs_norm,
-    };
-    finite("|b - A x|", initial)?;
-    let rest = initial;
-    if begun.is_none() {
-        s.reduce();
-    }
-    let baseless = criterion.baseless * given.sqrt();
-    let rounding = if c.singular() { baseless } else { 0.0 };
-    // 2-norm of what residuals are relative to, where it is in the papers' norm on S1.
-    let mut size = f64::INFINITY;
-    if c.norm == Norm::Preconditioned {
+    fn preconditioned_norms(&self, s: &mut dyn RrbSteps, rest: f64) -> Result<Norms> {
+        let (c, scale) = (self.c, self.scale);
         s.residual_from_rhs();
-        size = s.residual_norm2().sqrt();
+        let mut size = s.residual_norm2().sqrt();
         let constant = s.constant_square().sqrt();
-        rhs_norm = preconditioned_norm(s, c)?;
-        if rhs_norm < PROJECTED_TO_ZERO * constant {
+        let rhs = preconditioned_norm(s, c)?;
+        if rhs < PROJECTED_TO_ZERO * constant {
             // S1 is left with constants alone.
             size = 0.0;
         }
-        let of_guess = if far {
-            initial = far_norm(s, c, scale, initial)?;
-            f64::INFINITY
-        } else if guess {
-            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the guess.
+        let (initial, of_guess) = if self.far {
+            (far_norm(s, c, scale, rest)?, f64::INFINITY)
+        } else if self.guess {
+            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the
+            // guess.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
             let constant = s.constant_square();
             let of_rest = preconditioned_norm(s, c)?;
-            initial = (of_rest * of_rest + constant).sqrt();
-            norm2.sqrt()
+            ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
         } else {
-            initial = rhs_norm;
-            size
+            (rhs, size)
         };
-        size = if c.reference_initial { of_guess } else { size };
+        Ok(Norms { rhs, initial, rest, size: if c.reference_initial { of_guess } else { size } })
     }
-    let reference = match (size <= baseless, c.reference_initial) {
-        // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
-        (true, _) => given.sqrt() / c.center_max.sqrt(),
-        (false, true) => initial,
-        (false, false) => rhs_norm,
-    };
-    let relative = |norm: f64| if reference > 0.0 { norm / reference } else { norm };
-    let test = Test {
-        norm: c.norm,
-        threshold: criterion.threshold(reference, scale),
-        reference: if reference > 0.0 { reference } else { 1.0 },
-        max_iter: c.max_iter,
-        rounding,
-        vanishing: rounding.max(criterion.vanishing(given.sqrt())),
-        confirms: !checks,
-        center_max: c.center_max,
-        definite: c.definite,
-    };
-    // What is tested is r of S1, whatever the guess's red values are; of x as it stays they count.
-    let of_guess = |s: &mut dyn RrbSteps| match c.norm {
-        Norm::Preconditioned if s.eliminates() => norm_as_given(s, c, scale, guess, far.then_some(rest)),
-        _ => initial,
-    };
-    let fit = Fit::new(c, scale, inputs.rhs_max);
-    let outcome = |iterations, reason, norm| Outcome {
-        iterations,
-        reason: match reason {
-            // However it came to that.
-            StopReason::MaxIter | StopReason::Stagnated if norm + fit.lost <= test.threshold => StopReason::Converged,
-            _ => reason,
-        },
-        initial_residual: relative(initial),
-        final_residual: relative(norm),
-    };
+}
 
-    let stop = s.observe(0, relative(initial));
-    let met = initial <= test.threshold;
-    if met && c.norm == Norm::True2 {
-        return Ok(outcome(0, StopReason::InitialGuess, initial));
+/// A solve that iterates.
+struct Solve<'c> {
+    c: &'c Control<'c>,
+    given: Given<'c>,
+    norms: Norms,
+    test: Test,
+    fit: Fit,
+    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on
+    /// top. On a singular system x is shifted to the guess's means in the end. What meets the test is looked at as it
+    /// is returned.
+    checks: bool,
+    /// A recurred residual this small is small enough, whatever is wanted.
+    futile: f64,
+}
+
+/// From one run of PCG to the next.
+struct Progress {
+    start: Start,
+    restarts: Restarts,
+    /// Norm of the iterate that is with the caller already, in place of the guess, which was worse.
+    kept: f64,
+    /// Norm of the x that missed the test last.
+    missed: f64,
+    /// The threshold of the recurred residual.
+    wanted: f64,
+}
+
+/// How the runs of PCG ended: the last one, max |x|, and the norm of the iterate that is with the caller already.
+struct Ended {
+    end: PcgEnd,
+    largest: f64,
+    kept: f64,
+}
+
+impl<'c> Solve<'c> {
+    fn new(given: Given<'c>, norms: Norms, checks: bool) -> Self {
+        let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
+        let baseless = criterion.baseless * given.norm;
+        let rounding = if c.singular() { baseless } else { 0.0 };
+        let reference = match (norms.size <= baseless, c.reference_initial) {
+            // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
+            (true, _) => given.norm / c.center_max.sqrt(),
+            (false, true) => norms.initial,
+            (false, false) => norms.rhs,
+        };
+        let test = Test {
+            norm: c.norm,
+            threshold: criterion.threshold(reference, scale),
+            reference: if reference > 0.0 { reference } else { 1.0 },
+            max_iter: c.max_iter,
+            rounding,
+            vanishing: rounding.max(criterion.vanishing(given.norm)),
+            confirms: !checks,
+            center_max: c.center_max,
+            definite: c.definite,
+        };
+        // On a singular system rounding leaves the recurred residual a constant, too.
+        let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
+        let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
+        let fit = Fit::new(c, scale, given.rhs_max);
+        Self { c, given, norms, test, fit, checks, futile }
     }
-    if c.max_iter == 0 || stop {
-        let norm = of_guess(s);
-        let reason = match norm <= test.threshold {
+
+    fn outcome(&self, iterations: usize, reason: StopReason, norm: f64) -> Outcome {
+        Outcome {
+            iterations,
+            reason: match reason {
+                // However it came to that.
+                StopReason::MaxIter | StopReason::Stagnated if self.meets(norm) => StopReason::Converged,
+                _ => reason,
+            },
+            initial_residual: self.norms.initial / self.test.reference,
+            final_residual: norm / self.test.reference,
+        }
+    }
+
+    /// The test is met by x as it is stored.
+    fn meets(&self, norm: f64) -> bool {
+        norm + self.fit.lost <= self.test.threshold
+    }
+
+    /// x, with this max |x|, fits the caller's numbers.
+    fn fits(&self, largest: f64, norm: f64) -> bool {
+        self.fit.check(largest, norm.max(self.test.threshold)).is_ok()
+    }
+
+    /// Tells the observer of the guess. Returns the outcome if there is nothing to iterate for.
+    fn check_guess(&self, s: &mut dyn RrbSteps) -> Option<Outcome> {
+        let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
+        let stop = s.observe(0, initial / self.test.reference);
+        if initial <= threshold && c.norm == Norm::True2 {
+            return Some(self.outcome(0, StopReason::InitialGuess, initial));
+        }
+        if c.max_iter > 0 && !stop {
+            return None;
+        }
+        // What is tested is r of S1, whatever the guess's red values are; of x as it stays they count.
+        let norm = if c.norm == Norm::Preconditioned && s.eliminates() {
+            norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.rest))
+        } else {
+            initial
+        };
+        let reason = match norm <= threshold {
             true => StopReason::InitialGuess,
             false if stop => StopReason::Monitor,
             false => StopReason::MaxIter,
         };
-        return Ok(outcome(0, reason, norm));
+        Some(self.outcome(0, reason, norm))
     }
 
-    if far {
-        s.clear_solution();
-        if c.singular() {
-            s.keep_means();
+    /// r of the x that PCG starts from. Returns <r, r>.
+    fn first_residual(&self, s: &mut dyn RrbSteps) -> f64 {
+        let given = &self.given;
+        if given.far {
+            s.clear_solution();
+            if self.c.singular() {
+                s.keep_means();
+            }
+        }
+        match given.begun.and_then(|begun| begun.residual_norm2) {
+            Some(norm2) => norm2,
+            _ if given.guess && !given.far => s.residual(),
+            _ => s.residual_from_rhs(),
         }
     }
-    let mut norm2 = match begun.and_then(|begun| begun.residual_norm2) {
-        Some(norm2) => norm2,
-        _ if guess && !far => s.residual(),
-        _ => s.residual_from_rhs(),
-    };
-    let mut end = PcgEnd { iterations: 0, norm: initial, reason: StopReason::None };
-    let (mut restarts, mut missed, mut wanted) = (0, f64::INFINITY, test.threshold);
-    // Of the iterate that is with the caller already, in place of the guess, which was worse.
-    let mut kept = f64::INFINITY;
-    let fits = |largest: f64, norm: f64| fit.check(largest, norm.max(test.threshold)).is_ok();
-    // On a singular system rounding leaves the recurred residual a constant, too.
-    let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
-    let futile = (criterion.futile * rhs_norm).max(if checks { constant } else { 0.0 });
-    let mut largest = loop {
-        let inner = Test { threshold: wanted.max(futile), ..test };
-        let mut keep = |s: &mut dyn RrbSteps, best: f64, mut norm: f64| {
-            let largest;
-            if checks {
-                (largest, norm) = completed(s, c, scale);
-                reduce_again(s, c, scale);
-            } else {
-                largest = returned(s, c);
-            }
-            let better = norm < best.min(initial) && fits(largest, norm);
-            better.then(|| {
-                s.store(scale);
-                norm
-            })
+
+    /// Runs PCG until x, as it is returned, meets the test, or no restart is worth its while.
+    fn iterate(&self, s: &mut dyn RrbSteps, norm2: f64) -> Result<Ended> {
+        let mut progress = Progress {
+            start: Start { norm2, iterations: 0 },
+            restarts: Restarts::none(),
+            kept: f64::INFINITY,
+            missed: f64::INFINITY,
+            wanted: self.test.threshold,
         };
-        let mut best = Kept { norm: kept, restarts, keep: &mut keep };
-        end = match iterate(s, &inner, &mut best, norm2, end.iterations) {
+        loop {
+            let mut end = self.run(s, &mut progress)?;
+            if !self.checks {
+                if end.reason == StopReason::Converged && !self.meets(end.norm) {
+                    end.reason = StopReason::Stagnated;
+                }
+                return Ok(Ended { end, largest: returned(s, self.c), kept: progress.kept });
+            }
+            let recurred = end.norm;
+            let largest;
+            (largest, end.norm) = completed(s, self.c, self.given.scale);
+            if !self.goes_on(&mut end, largest, &progress) {
+                return Ok(Ended { end, largest, kept: progress.kept });
+            }
+            self.prepare_restart(s, &mut progress, &end, recurred);
+        }
+    }
+
+    /// Confirmation on the whole grid. Whether a restart is to follow; else `end` has the reason of the solve.
+    fn goes_on(&self, end: &mut PcgEnd, largest: f64, progress: &Progress) -> bool {
+        if self.meets(end.norm) {
+            end.reason = StopReason::Converged;
+            return false;
+        }
+        if end.reason != StopReason::Converged {
+            return false;
+        }
+        let lost = !self.fits(largest, end.norm) || end.norm.is_nan();
+        if lost || progress.restarts.done >= Restarts::MOST || end.norm > Restarts::WORTH * progress.missed {
+            end.reason = StopReason::Stagnated;
+            return false;
+        }
+        true
+    }
+
+    /// A restart from x as it is returned, which missed the test.
+    fn prepare_restart(&self, s: &mut dyn RrbSteps, progress: &mut Progress, end: &PcgEnd, recurred: f64) {
+        let (scale, threshold) = (self.given.scale, self.test.threshold);
+        if end.norm < progress.kept.min(self.norms.initial) {
+            s.store(scale);
+            progress.kept = end.norm;
+        }
+        progress.missed = end.norm;
+        progress.restarts.done += 1;
+        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its
+        // square.
+        let on_top = (end.norm * end.norm - recurred * recurred).max(0.0);
+        let least = Restarts::WORTH * threshold;
+        progress.wanted = (threshold * threshold - 2.0 * on_top).max(least * least).sqrt();
+        progress.start = Start { norm2: start_again(s, self.c, scale), iterations: end.iterations };
+    }
+
+    /// One run of PCG.
+    fn run<'s>(&self, s: &mut (dyn RrbSteps + 's), progress: &mut Progress) -> Result<PcgEnd> {
+        let inner = Test { threshold: progress.wanted.max(self.futile), ..self.test };
+        let mut keep = |s: &mut (dyn RrbSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
+        let mut best = BestIterate::new(progress.kept, &mut keep);
+        let ended = pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start);
+        progress.kept = best.norm;
+        match ended {
             // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
             Err(Error::Breakdown { quantity, iteration, value })
-                if best.norm < f64::INFINITY || astray(c, value, iteration) =>
+                if progress.kept < f64::INFINITY || astray(self.c, value, iteration) =>
             {
                 let iterations = done_before(quantity, iteration);
-                PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated }
+                Ok(PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated })
             }
-            end => end?,
-        };
-        (kept, restarts) = (best.norm, best.restarts);
-        if !checks {
-            if end.reason == StopReason::Converged && end.norm + fit.lost > test.threshold {
-                end.reason = StopReason::Stagnated;
-            }
-            break returned(s, c);
+            ended => ended,
         }
-        let recurred = end.norm;
+    }
+
+    /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm
+    /// then.
+    fn keep(&self, s: &mut dyn RrbSteps, best: f64, mut norm: f64) -> Option<f64> {
+        let (c, scale) = (self.c, self.given.scale);
         let largest;
-        (largest, end.norm) = completed(s, c, scale);
-        if end.norm + fit.lost <= test.threshold {
-            end.reason = StopReason::Converged;
-            break largest;
-        }
-        let lost = !fits(largest, end.norm) || end.norm.is_nan();
-        if end.reason != StopReason::Converged || lost || restarts >= RESTARTS || end.norm > WORTH_A_RESTART * missed {
-            if end.reason == StopReason::Converged {
-                end.reason = StopReason::Stagnated;
-            }
-            break largest;
-        }
-        if end.norm < kept.min(initial) && fits(largest, end.norm) {
-            s.store(scale);
-            kept = end.norm;
-        }
-        (missed, restarts) = (end.norm, restarts + 1);
-        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its square.
-        let on_top = (end.norm * end.norm - recurred * recurred).max(0.0);
-        let least = WORTH_A_RESTART * test.threshold;
-        wanted = (test.threshold * test.threshold - 2.0 * on_top).max(least * least).sqrt();
-        norm2 = start_again(s, c, scale);
-    };
-    let better = |norm: f64| norm < end.norm || norm < f64::INFINITY && end.norm.is_nan();
-    if end.reason != StopReason::Converged && better(kept) {
-        return Ok(outcome(end.iterations, end.reason, kept));
-    }
-    if (end.reason == StopReason::Stagnated || !end.norm.is_finite()) && better(initial) {
-        // Nothing better than the guess was found: x as given.
-        if !checks || c.norm == Norm::True2 {
-            return Ok(outcome(end.iterations, end.reason, initial));
-        }
-        // That is said of its black values: with the red ones that belong to them.
-        (largest, end.norm) = complete_guess(s, c, scale, guess);
-    }
-    if let Err(error) = fit.check(largest, end.norm.max(test.threshold)) {
-        return if kept < f64::INFINITY {
-            Ok(outcome(end.iterations, StopReason::Stagnated, kept))
+        if self.checks {
+            (largest, norm) = completed(s, c, scale);
+            reduce_again(s, c, scale);
         } else {
-            Err(error)
-        };
+            largest = returned(s, c);
+        }
+        let better = norm < best.min(self.norms.initial) && self.fits(largest, norm);
+        better.then(|| {
+            s.store(scale);
+            norm
+        })
     }
-    s.store(scale);
-    if end.iterations == 0 && end.reason == StopReason::Converged && !far {
-        end.reason = StopReason::InitialGuess;
+
+    /// Gives the caller x, or leaves him with what he has where that is better.
+    fn conclude(&self, s: &mut dyn RrbSteps, ended: Ended) -> Result<Outcome> {
+        let Ended { mut end, mut largest, kept } = ended;
+        let (c, given, initial) = (self.c, &self.given, self.norms.initial);
+        let last = end.norm;
+        let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
+        if end.reason != StopReason::Converged && better(kept) {
+            return Ok(self.outcome(end.iterations, end.reason, kept));
+        }
+        if (end.reason == StopReason::Stagnated || !last.is_finite()) && better(initial) {
+            // Nothing better than the guess was found: x as given.
+            if !self.checks || c.norm == Norm::True2 {
+                return Ok(self.outcome(end.iterations, end.reason, initial));
+            }
+            // That is said of its black values: with the red ones that belong to them.
+            (largest, end.norm) = complete_guess(s, c, given.scale, given.guess);
+        }
+        if let Err(error) = self.fit.check(largest, end.norm.max(self.test.threshold)) {
+            return if kept < f64::INFINITY {
+                Ok(self.outcome(end.iterations, StopReason::Stagnated, kept))
+            } else {
+                Err(error)
+            };
+        }
+        s.store(given.scale);
+        if end.iterations == 0 && end.reason == StopReason::Converged && !given.far {
+            end.reason = StopReason::InitialGuess;
+        }
+        Ok(self.outcome(end.iterations, end.reason, end.norm))
     }
-    Ok(outcome(end.iterations, end.reason, end.norm))
 }
 
-/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the preconditioned
-/// norm the residual of the guess could not be told then: vectors of M hold infinities.
+/// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
+/// preconditioned norm the residual of the guess could not be told then: vectors of M hold infinities.
 fn astray(c: &Control, value: f64, iteration: usize) -> bool {
     c.norm == Norm::True2 && !value.is_finite() && iteration > 1
 }
@@ -363,8 +514,8 @@ fn completed(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> (f64, f64) {
     (largest, returned_residual(s, c, scale))
 }
 
-/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means where
-/// singular. What `reduce` made of b may be gone then.
+/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means
+/// where singular. What `reduce` made of b may be gone then.
 fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
@@ -378,8 +529,8 @@ fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     square.sqrt()
 }
 
-/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose rounding
-/// would be started from. Where CG runs on A, that itself. Returns <r, r>.
+/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose
+/// rounding would be started from. Where CG runs on A, that itself. Returns <r, r>.
 fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
     if !s.eliminates() {
@@ -392,8 +543,9 @@ fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
     norm2
 }
 
-/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for what is left
-/// of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is no worse stays.
+/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for
+/// what is left of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is
+/// no worse stays.
 fn constant_solution(
     s: &mut dyn RrbSteps,
     c: &Control,
@@ -430,8 +582,8 @@ fn constant_solution(
     })
 }
 
-/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down by
-/// that: sweeps in f32 hold no more. x and b here are spent.
+/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down
+/// by that: sweeps in f32 hold no more. x and b here are spent.
 fn norm_as_given(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // Red values, too, which a start may leave out.
@@ -469,14 +621,21 @@ fn reduce_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
 }
 
 /// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.
-fn iterate(s: &mut dyn RrbSteps, test: &Test, kept: &mut Kept, norm2: f64, iterations: usize) -> Result<PcgEnd> {
-    match pcg(s, test, kept, norm2, iterations) {
+fn pcg_with_fallback<'s>(
+    s: &mut (dyn RrbSteps + 's),
+    test: &Test,
+    best: &mut BestIterate<dyn RrbSteps + 's>,
+    restarts: &mut Restarts,
+    start: Start,
+) -> Result<PcgEnd> {
+    match pcg(s, test, best, restarts, start) {
         Err(Error::Breakdown { quantity, value, iteration }) if s.fall_back() => {
             let norm2 = s.residual();
             if !norm2.is_finite() {
                 return Err(Error::Breakdown { quantity, value, iteration });
             }
-            pcg(s, test, kept, norm2, done_before(quantity, iteration))
+            let iterations = done_before(quantity, iteration);
+            pcg(s, test, best, restarts, Start { norm2, iterations })
         }
         end => end,
     }
@@ -531,7 +690,8 @@ fn check_overflow(largest: f64, scale: f64) -> Result<()> {
 /// Whether x / scale fits the caller's numbers.
 struct Fit {
     scale: f64,
-    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest number.
+    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest
+    /// number.
     lost: f64,
     /// max |b|, as given, and max |center|.
     input: f64,
@@ -588,8 +748,8 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square rounding; where
-/// M is definite no other is seen.
+/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square
+/// rounding; where M is definite no other is seen.
 fn preconditioned_norm(s: &mut dyn RrbSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())

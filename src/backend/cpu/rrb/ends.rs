@@ -266,7 +266,8 @@ mod tests {
     use crate::backend::cpu::rrb::format::{Brain, Mixed, Single};
     use crate::backend::cpu::rrb::packed::{Packed, Shape};
     use crate::backend::cpu::rrb::setup::tests::{matrix, random, setup};
-    use crate::backend::steps::rrb::{Arrays, PcgSteps, PivotContext, Setup};
+    use crate::backend::steps::pcg::PcgSteps;
+    use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
     use crate::backend::storage::Storage;
     use crate::grid::inspection::{Inspection, Questions};
     use crate::grid::levels::Grid;

@@ -23,7 +23,7 @@ pub trait Format: Sized + Send + Sync + 'static {
     type Stored: Number;
     /// What CG works in: r, p, q, and S1.
     type Vector: Real + Number;
-    /// CG in single precision: S1 in difference form, residuals renewed in double precision.
+    /// CG in single precision: S1 in difference form, residuals replaced in double precision.
     const SINGLE: bool = false;
     /// What a grid keeps for its sweeps beside what the factorization needs.
     type Own: Send + Sync;

@@ -18,7 +18,8 @@ use super::projection::Nodes;
 use super::spread::{natural_rows, split};
 use super::sweeps::{collect, colours_of_row, spread};
 use crate::backend::steps::cycle::apply_section;
-use crate::backend::steps::rrb::{Arrays, Begun, Inputs, PcgSteps, RrbSteps};
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::rrb::{Arrays, Begun, Inputs, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;
@@ -172,7 +173,7 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
-    fn renewed_residual(&mut self) -> f64 {
+    fn residual_from_a(&mut self) -> f64 {
         self.barrier();
         let k = self.k;
         self.through_reds(
@@ -281,7 +282,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn residual(&mut self) -> f64 {
         self.fetch_rhs(false);
         if F::SINGLE {
-            return self.renewed_residual();
+            return self.residual_from_a();
         }
         self.barrier();
         let mut turn = self.turn;
@@ -396,7 +397,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         })
     }
 
-    fn renews(&self) -> bool {
+    fn replaces_residual(&self) -> bool {
         F::SINGLE
     }
 

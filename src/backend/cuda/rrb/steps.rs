@@ -18,9 +18,8 @@ use crate::backend::cuda::launch::{
 };
 use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::rrb::{
-    Arrays, Criterion, ENERGY, Inputs, LoopEnd, LoopEnding, LoopTest, PcgSteps, RrbSteps, SQUARE,
-};
+use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
+use crate::backend::steps::rrb::{Arrays, Criterion, Inputs, RrbSteps};
 use crate::error::{Error, Result, reserve, zeroed};
 use crate::grid::stencil::ring_index;
 use crate::report::Observer;

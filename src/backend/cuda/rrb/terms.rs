@@ -2,7 +2,7 @@
 //! device itself (kernels/rrb/ends.cuh, `set_out`).
 
 use crate::backend::cuda::launch::Scalars;
-use crate::backend::steps::rrb::LoopTest;
+use crate::backend::steps::pcg::LoopTest;
 
 /// The loop's part of the scalars: what decides when it ends, and where it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]

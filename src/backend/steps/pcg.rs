@@ -1,0 +1,165 @@
+//! Preconditioned conjugate gradients: the lines of the algorithm (`PcgSteps`), for any family, and the loop as a
+//! device runs it by itself. Provided bodies are the textbook.
+
+/// The steps of preconditioned conjugate gradients (report, algorithm 1) on the system A x = b. A family says what A
+/// is: RRB takes S1 x_b = b1 for 5 points, and a deflated family takes P A x = P b. Every member of a team calls the
+/// steps in the same order; scalars have the same bits on every member.
+pub trait PcgSteps {
+    /// r = b - A x; returns <r, r>.
+    fn residual(&mut self) -> f64;
+    /// r = b, which is the residual of x = 0; returns <r, r>.
+    fn residual_from_rhs(&mut self) -> f64;
+    /// <r, r>.
+    fn residual_norm2(&mut self) -> f64;
+    /// z = P M^-1 P r, P the projection where singular (r leaves the range of A by rounding, and the replaced
+    /// last pivots would answer that with point sources); returns rho = <r, z>.
+    fn precondition(&mut self) -> f64;
+    /// p = z.
+    fn first_direction(&mut self);
+    /// p = z + beta p.
+    fn next_direction(&mut self, beta: f64);
+    /// q = A p; returns sigma = <p, q>.
+    fn multiply(&mut self) -> f64;
+    /// x = x + alpha p.
+    fn advance_solution(&mut self, alpha: f64);
+    /// r = r - alpha q.
+    fn advance_residual(&mut self, alpha: f64);
+
+    // The stages of an iteration. Their bodies here are the textbook; a backend that fuses them does the same
+    // with fewer passes over memory.
+
+    /// r = r - alpha q (not at a start, where r is there), and as much of M^-1 r as can be had on the way.
+    /// Returns <r, r>.
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        self.textbook_descend(alpha)
+    }
+
+    /// The body of `descend`.
+    fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
+        if let Some(alpha) = alpha {
+            self.advance_residual(alpha);
+        }
+        self.residual_norm2()
+    }
+
+    /// rho = <r, M^-1 r> of the r that `descend` made.
+    fn preconditioned_square(&mut self) -> f64 {
+        self.precondition()
+    }
+
+    /// The rest of z = M^-1 r, x = x + alpha p, p = z + beta p, q = A p. `step`: alpha, zero where x has it, and beta;
+    /// none at a start, where p = z. Returns sigma = <p, q>.
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        self.textbook_ascend(step)
+    }
+
+    /// The body of `ascend`, for backends that fuse it only at times.
+    fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match step {
+            None => self.first_direction(),
+            Some((alpha, beta)) => {
+                self.advance_solution(alpha);
+                self.next_direction(beta);
+            }
+        }
+        self.multiply()
+    }
+
+    /// <f p, f p> with a factor f, so that no square vanishes. q is spent.
+    fn direction_norm2(&mut self, factor: f64) -> f64;
+
+    /// beta = <r, z> / <r_old, z_old>. The residual r is that of `descend`. A family whose M changes from step to step
+    /// takes the flexible <r - r_old, z> / <r_old, z_old> here.
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        rho / rho_old
+    }
+
+    /// CG is in single precision: residual replacement is due whenever the residual has fallen by some digits.
+    fn replaces_residual(&self) -> bool {
+        false
+    }
+
+    /// x = x + alpha p, r = b - A x. Returns <r, r> as r - alpha q would have it, and of r.
+    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
+        self.textbook_replace_residual(alpha)
+    }
+
+    /// The body of `replace_residual`.
+    fn textbook_replace_residual(&mut self, alpha: f64) -> (f64, f64) {
+        self.advance_solution(alpha);
+        self.advance_residual(alpha);
+        let recurred = self.residual_norm2();
+        (recurred, self.residual())
+    }
+
+    /// Runs the loop of PCG from p, q = A p, rho and sigma on, with all its decisions, where the backend can do that by
+    /// itself; else nothing. The loop it stands for is that of `solver::krylov::pcg`, up to its end.
+    fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
+        None
+    }
+
+    /// Tells the observer; `true` asks to stop.
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
+    /// Tells the observer the CG coefficients of a step.
+    fn record(&mut self, alpha: f64, beta: f64);
+}
+
+/// Where a loop of PCG begins, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopTest {
+    /// The tested norm is sqrt(r' M^-1 r), not the 2-norm.
+    pub preconditioned: bool,
+    /// The loop ends with a norm at most this.
+    pub threshold: f64,
+    /// What residuals are reported relative to.
+    pub reference: f64,
+    /// Norms at most this may have squares that vanish.
+    pub vanishing: f64,
+    /// Iterations done before.
+    pub iterations: usize,
+    /// Iterations at most.
+    pub max_iter: usize,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>.
+    pub sigma: f64,
+    /// A residual that meets the test is confirmed on r = b - A x; else the caller does it, from what he was given.
+    pub confirms: bool,
+}
+
+/// How a loop of PCG ended; x has all steps.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopEnd {
+    /// Iterations done.
+    pub iterations: usize,
+    /// The last tested norm.
+    pub norm: f64,
+    /// The observer asked to stop.
+    pub stopped: bool,
+    /// Why.
+    pub ending: LoopEnding,
+}
+
+/// Why a loop of PCG ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoopEnding {
+    /// The recurred residual meets the test.
+    Met,
+    /// Squares have vanished.
+    Spent,
+    /// `max_iter` was reached, or the observer asked.
+    Cut,
+    /// A quantity that is positive for definite matrices was not. In the preconditioned norm r'M^-1 r of the last
+    /// iteration is not told.
+    Broken {
+        /// The quantity, [`SQUARE`] or [`ENERGY`].
+        quantity: &'static str,
+        /// Its value.
+        value: f64,
+    },
+}
+
+/// <p, A p>, which an iteration begins with: where it ends the solve, that iteration is not one of those done.
+pub const ENERGY: &str = "p'Ap";
+/// <r, M^-1 r>.
+pub const SQUARE: &str = "r'M^-1 r";

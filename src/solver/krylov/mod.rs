@@ -1,0 +1,366 @@
+//! Preconditioned conjugate gradients (report 16-06, algorithm 1), for any family that has the steps.
+//!
+//! The loop is [`pcg`]. Beside it stand its policies, each in a file of its own: residual replacement, restarts,
+//! confirmation, the best iterate, and which squares are rounding.
+
+mod best;
+mod confirmation;
+mod replacement;
+mod restarts;
+mod rounding;
+#[cfg(test)]
+mod tests;
+
+pub use best::BestIterate;
+pub use restarts::Restarts;
+
+use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
+use crate::error::{Error, Result};
+use crate::report::StopReason;
+use replacement::{Direction, Replaced, Replacement};
+
+/// The tested norm of the residual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// 2-norm of b - A x.
+    True2,
+    /// sqrt(r' M^-1 r), as in the papers.
+    Preconditioned,
+}
+
+/// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Tested norm.
+    pub norm: Norm,
+    /// max(rel_tol * reference, abs_tol).
+    pub threshold: f64,
+    /// What residuals are reported relative to.
+    pub reference: f64,
+    /// Iterations at most.
+    pub max_iter: usize,
+    /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
+    pub rounding: f64,
+    /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
+    /// of an indefinite matrix.
+    pub vanishing: f64,
+    /// Largest center of A: what rounding leaves of p'Ap is relative to it.
+    pub center_max: f64,
+    /// M is definite: the V-cycle of pivots that are positive.
+    pub definite: bool,
+    /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
+    pub confirms: bool,
+}
+
+/// Where PCG begins: x, r = b - A x, and iterations done before.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// <r, r>.
+    pub norm2: f64,
+    /// Iterations done.
+    pub iterations: usize,
+}
+
+/// How PCG ended: iterations, the last residual norm and why.
+#[derive(Clone, Copy, Debug)]
+pub struct PcgEnd {
+    /// Iterations done.
+    pub iterations: usize,
+    /// Last norm.
+    pub norm: f64,
+    /// Why.
+    pub reason: StopReason,
+}
+
+/// Where the iteration is.
+struct Iteration {
+    /// Iterations done.
+    iterations: usize,
+    /// <r, r>.
+    norm2: f64,
+    /// The tested norm.
+    norm: f64,
+    /// <r, M^-1 r>.
+    rho: f64,
+    /// <p, A p>.
+    sigma: f64,
+    /// rho / sigma; zero where x has the step already.
+    alpha: f64,
+    /// Of the last direction; zero where that was p = z.
+    beta: f64,
+    /// The largest rho of all.
+    largest_rho: f64,
+    /// The observer asked to stop.
+    stopped: bool,
+}
+
+impl Iteration {
+    fn new(start: Start) -> Self {
+        let Start { norm2, iterations } = start;
+        let (norm, rho, sigma, alpha, beta) = (norm2.sqrt(), 0.0, 0.0, 0.0, 0.0);
+        Self { iterations, norm2, norm, rho, sigma, alpha, beta, largest_rho: 0.0, stopped: false }
+    }
+
+    fn ended(&self, reason: StopReason) -> PcgEnd {
+        PcgEnd { iterations: self.iterations, norm: self.norm, reason }
+    }
+}
+
+/// What comes next.
+enum Next {
+    /// An iteration: p, q = A p, rho and sigma are there.
+    Iterate,
+    /// A start from a recomputed residual.
+    Restart,
+    /// Nothing.
+    End(PcgEnd),
+}
+
+/// What the convergence check says.
+enum Check {
+    /// Goes on, with this rho = <r, M^-1 r>.
+    Continue(f64),
+    /// The loop ends.
+    End(LoopEnding),
+}
+
+/// The policies of a run.
+struct Policies<'p, 'k, S: PcgSteps + ?Sized> {
+    test: &'p Test,
+    best: &'p mut BestIterate<'k, S>,
+    restarts: &'p mut Restarts,
+    replacement: Replacement,
+}
+
+/// Iterates from x and r = b - A x. Convergence seen on the recurred residual is confirmed on a recomputed one, where
+/// the test says so; where that misses it, or squares are rounding alone, the iteration starts again from it.
+pub fn pcg<S: PcgSteps + ?Sized>(
+    s: &mut S,
+    test: &Test,
+    best: &mut BestIterate<S>,
+    restarts: &mut Restarts,
+    start: Start,
+) -> Result<PcgEnd> {
+    let mut at = Iteration::new(start);
+    let mut policies = Policies::new(test, best, restarts);
+    let mut next = policies.start(s, &mut at)?; // z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>
+    loop {
+        match next {
+            Next::Iterate => {}
+            Next::Restart => {
+                next = policies.restart(s, &mut at)?; // r = b - A x, and a start
+                continue;
+            }
+            Next::End(end) => return Ok(end),
+        }
+        let replaces = policies.replacement.is_due(&at) && s.replaces_residual();
+        at.alpha = at.rho / at.sigma;
+        s.record(at.alpha, at.beta);
+        at.iterations += 1;
+        let replaced = match replaces {
+            true => Some(policies.replacement.replace(s, &mut at)), // x = x + alpha p, r = b - A x
+            false => policies.replacement.recur(s, &mut at),        // r = r - alpha q
+        };
+        next = match policies.check(s, &mut at)? {
+            Check::End(ending) => {
+                if !replaces {
+                    s.advance_solution(at.alpha); // which `ascend` would have done
+                }
+                policies.confirm(s, &at, ending)
+            }
+            // x = x + alpha p, beta = rho / rho_old, p = z + beta p, q = A p, sigma = <p, q>
+            Check::Continue(rho) => policies.change_direction(s, &mut at, rho, replaced)?,
+        };
+    }
+}
+
+impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
+    fn new(test: &'p Test, best: &'p mut BestIterate<'k, S>, restarts: &'p mut Restarts) -> Self {
+        best.begin_run();
+        restarts.begin_run();
+        Self { test, best, restarts, replacement: Replacement::default() }
+    }
+
+    /// r = b - A x, and a start from there.
+    fn restart(&mut self, s: &mut S, at: &mut Iteration) -> Result<Next> {
+        at.norm2 = s.residual();
+        self.restarts.count();
+        self.start(s, at)
+    }
+
+    /// A start from a recomputed residual: r = b - A x is there, z and p are not.
+    fn start(&mut self, s: &mut S, at: &mut Iteration) -> Result<Next> {
+        loop {
+            if let Some(end) = self.check_start(s, at)? {
+                return Ok(Next::End(end));
+            }
+            if !self.best.offer(s, self.restarts.in_run(), at.norm) {
+                break;
+            }
+            // That may change x by a constant: r is to be that of the x kept.
+            at.norm2 = s.residual();
+        }
+        self.restarts.start_from(at.norm);
+        self.replacement = Replacement::start(self.test, at);
+        at.beta = 0.0;
+        // p = z, q = A p, sigma = <p, q>
+        at.sigma = s.ascend(None);
+        if rounding::explains(s, self.test, at, ENERGY, at.sigma) {
+            return Ok(Next::End(at.ended(StopReason::Stagnated)));
+        }
+        positive(ENERGY, at.sigma, at.iterations + 1)?;
+        match s.iterate(&self.loop_test(at)) {
+            Some(end) => self.adopt(s, at, end),
+            None => Ok(Next::Iterate),
+        }
+    }
+
+    /// z = M^-1 r, rho = <r, z>, and the convergence check of a recomputed residual. Returns the end if there is
+    /// nothing to do.
+    fn check_start(&mut self, s: &mut S, at: &mut Iteration) -> Result<Option<PcgEnd>> {
+        let test = self.test;
+        at.norm = at.norm2.sqrt();
+        let mut spent = at.norm <= test.rounding;
+        let met = at.norm <= test.threshold;
+        if test.norm == Norm::True2 && (spent || met) {
+            return Ok(Some(at.ended(if met { StopReason::Converged } else { StopReason::Stagnated })));
+        }
+        s.descend(None);
+        at.rho = s.preconditioned_square();
+        // M is definite: on a singular system a guess may leave nothing but rounding.
+        let constant = test.rounding > 0.0 && at.rho <= 0.0 && at.rho.is_finite();
+        spent = spent || constant || rounding::explains(s, test, at, SQUARE, at.rho);
+        if !spent {
+            positive(SQUARE, at.rho, at.iterations)?;
+        }
+        at.largest_rho = at.largest_rho.max(at.rho);
+        if test.norm == Norm::Preconditioned {
+            at.norm = at.rho.abs().sqrt();
+            if at.norm <= test.threshold {
+                return Ok(Some(at.ended(StopReason::Converged)));
+            }
+        }
+        let reason = if spent {
+            StopReason::Stagnated
+        } else if at.stopped {
+            StopReason::Monitor
+        } else if !self.restarts.allow(at.norm) {
+            StopReason::Stagnated
+        } else if at.iterations >= test.max_iter {
+            StopReason::MaxIter
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(at.ended(reason)))
+    }
+
+    fn loop_test(&self, at: &Iteration) -> LoopTest {
+        let test = self.test;
+        LoopTest {
+            preconditioned: test.norm == Norm::Preconditioned,
+            threshold: test.threshold,
+            reference: test.reference,
+            vanishing: test.vanishing,
+            iterations: at.iterations,
+            max_iter: test.max_iter,
+            rho: at.rho,
+            sigma: at.sigma,
+            confirms: test.confirms,
+        }
+    }
+
+    /// Goes on from where a loop has ended that the backend ran by itself.
+    fn adopt(&self, s: &mut S, at: &mut Iteration, end: LoopEnd) -> Result<Next> {
+        (at.iterations, at.norm, at.stopped) = (end.iterations, end.norm, end.stopped);
+        let LoopEnding::Broken { quantity, value } = end.ending else {
+            return Ok(self.confirm(s, at, end.ending));
+        };
+        if !rounding::vanished(self.test, value, f64::INFINITY, at.largest_rho)
+            && !rounding::cancelled(s, self.test, quantity, value)
+        {
+            let iteration = at.iterations + usize::from(quantity == ENERGY);
+            return Err(Error::Breakdown { quantity, value, iteration });
+        }
+        if quantity == SQUARE && self.test.norm == Norm::Preconditioned && !at.stopped {
+            at.stopped = s.observe(at.iterations, 0.0);
+        }
+        Ok(Next::Restart)
+    }
+
+    /// The convergence check. rho = <r, M^-1 r> is needed for the test in the papers' norm, else only to go on.
+    fn check(&self, s: &mut S, at: &mut Iteration) -> Result<Check> {
+        let test = self.test;
+        let mut rho = 0.0;
+        at.norm = if test.norm == Norm::Preconditioned {
+            rho = s.preconditioned_square();
+            if rounding::explains(s, test, at, SQUARE, rho) {
+                rho = 0.0;
+            }
+            not_negative(SQUARE, rho, at.iterations)?.sqrt()
+        } else {
+            at.norm2.sqrt()
+        };
+        at.stopped = s.observe(at.iterations, at.norm / test.reference);
+        if at.norm <= test.threshold {
+            return Ok(Check::End(LoopEnding::Met));
+        }
+        if at.stopped || at.iterations >= test.max_iter {
+            return Ok(Check::End(LoopEnding::Cut));
+        }
+        if test.norm == Norm::True2 {
+            rho = s.preconditioned_square();
+        }
+        let spent = rounding::explains(s, test, at, SQUARE, rho);
+        Ok(if spent { Check::End(LoopEnding::Spent) } else { Check::Continue(rho) })
+    }
+
+    fn confirm(&self, s: &mut S, at: &Iteration, ending: LoopEnding) -> Next {
+        match confirmation::confirm(s, self.test, ending, at.norm, at.stopped) {
+            Some((norm, reason)) => Next::End(PcgEnd { iterations: at.iterations, norm, reason }),
+            None => Next::Restart,
+        }
+    }
+
+    /// The scalar update, and `ascend` to the next direction: p = z + beta p, or p = z where p is lost.
+    fn change_direction(
+        &mut self,
+        s: &mut S,
+        at: &mut Iteration,
+        rho: f64,
+        replaced: Option<Replaced>,
+    ) -> Result<Next> {
+        let direction = replaced.as_ref().map_or(Direction::Conjugate, |replaced| replaced.direction(at, rho));
+        if direction == Direction::Lost {
+            return Ok(Next::Restart);
+        }
+        positive(SQUARE, rho, at.iterations)?;
+        let conjugate = direction == Direction::Conjugate;
+        at.beta = if conjugate { s.beta(rho, at.rho) } else { 0.0 };
+        at.rho = rho;
+        if replaced.is_some() {
+            self.replacement.measure_from(rho);
+        }
+        at.largest_rho = at.largest_rho.max(rho);
+        at.sigma = s.ascend(conjugate.then_some((at.alpha, at.beta)));
+        if rounding::explains(s, self.test, at, ENERGY, at.sigma) {
+            return Ok(Next::Restart);
+        }
+        positive(ENERGY, at.sigma, at.iterations + 1)?;
+        Ok(Next::Iterate)
+    }
+}
+
+/// Iterations that were done when `quantity` of `iteration` broke down.
+pub fn done_before(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == ENERGY && iteration > 0)
+}
+
+/// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.
+fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<()> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+}
+
+/// The same for the square of a norm, which may have vanished.
+pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+}

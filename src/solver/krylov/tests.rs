@@ -1,0 +1,474 @@
+//! The loop and its policies on a family of a few unknowns: what rounding does to a residual that is recurred, the
+//! family does on purpose and much more.
+
+use super::replacement::{Drift, Turn};
+use super::*;
+
+/// Coefficients on a line, a_i,i+1 = -1, and M = diag(A).
+struct Line {
+    center: Vec<f64>,
+    b: Vec<f64>,
+    x: Vec<f64>,
+    r: Vec<f64>,
+    r_old: Vec<f64>,
+    z: Vec<f64>,
+    p: Vec<f64>,
+    q: Vec<f64>,
+    /// x + (1 + error) alpha p: where the recurred residual vanishes, b - A x is -error times that at the start.
+    error: f64,
+    /// Replaces its residual, as CG in single precision does.
+    single: bool,
+    /// Times that it did.
+    replaced: usize,
+    /// M is another one in every second step: a beta for that.
+    changes: bool,
+    flexible: bool,
+    steps: usize,
+    /// A constant vector Z is deflated: P = 1 - A Z (Z'AZ)^-1 Z'.
+    deflated: bool,
+    stop_at: usize,
+    history: Vec<f64>,
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+impl Line {
+    fn new(n: usize, center: impl Fn(usize) -> f64) -> Self {
+        let zero = vec![0.0; n];
+        let b: Vec<f64> = (0..n).map(|i| ((7 * i + 3) % 11) as f64 - 4.0).collect();
+        Self {
+            center: (0..n).map(center).collect(),
+            r: b.clone(),
+            b,
+            x: zero.clone(),
+            r_old: zero.clone(),
+            z: zero.clone(),
+            p: zero.clone(),
+            q: zero,
+            error: 0.0,
+            single: false,
+            replaced: 0,
+            changes: false,
+            flexible: false,
+            steps: 0,
+            deflated: false,
+            stop_at: usize::MAX,
+            history: Vec::new(),
+        }
+    }
+
+    /// Well conditioned.
+    fn easy(error: f64) -> Self {
+        Self { error, ..Self::new(30, |_| 4.0) }
+    }
+
+    fn times(&self, v: &[f64]) -> Vec<f64> {
+        let at = |i: Option<usize>| i.and_then(|i| v.get(i)).copied().unwrap_or(0.0);
+        (0..v.len()).map(|i| self.center[i] * v[i] - at(i.checked_sub(1)) - at(Some(i + 1))).collect()
+    }
+
+    /// v = P v, where Z is deflated.
+    fn project(&self, v: &mut [f64]) {
+        if self.deflated {
+            let az = self.times(&vec![1.0; v.len()]);
+            let part = v.iter().sum::<f64>() / az.iter().sum::<f64>();
+            v.iter_mut().zip(&az).for_each(|(v, az)| *v -= part * az);
+        }
+    }
+
+    /// |b - A x|, of what is there.
+    fn true_norm(&self) -> f64 {
+        let ax = self.times(&self.x);
+        self.b.iter().zip(&ax).map(|(b, ax)| (b - ax) * (b - ax)).sum::<f64>().sqrt()
+    }
+
+    fn test(&self, rel_tol: f64) -> Test {
+        let size = dot(&self.b, &self.b).sqrt();
+        Test {
+            norm: Norm::True2,
+            threshold: rel_tol * size,
+            reference: size,
+            max_iter: 500,
+            rounding: 0.0,
+            vanishing: 1e-140,
+            center_max: 4.0,
+            definite: true,
+            confirms: true,
+        }
+    }
+
+    /// Solves from x = 0.
+    fn solve(&mut self, test: &Test) -> Result<Solved> {
+        let mut offered = Vec::new();
+        let mut keep = |s: &mut Self, _: f64, norm: f64| {
+            offered.push(norm);
+            // The caller may spend r.
+            s.r.fill(f64::NAN);
+            Some(norm)
+        };
+        let mut best = BestIterate::new(f64::INFINITY, &mut keep);
+        let mut restarts = Restarts::none();
+        let norm2 = self.residual();
+        let end = pcg(self, test, &mut best, &mut restarts, Start { norm2, iterations: 0 })?;
+        let best = best.norm;
+        Ok(Solved { end, best, offered, restarts: restarts.done })
+    }
+
+    fn solve_to(&mut self, rel_tol: f64) -> Solved {
+        let test = self.test(rel_tol);
+        self.solve(&test).expect("the matrix is definite")
+    }
+}
+
+struct Solved {
+    end: PcgEnd,
+    best: f64,
+    /// Norms of the iterates that were offered to the caller.
+    offered: Vec<f64>,
+    restarts: usize,
+}
+
+impl PcgSteps for Line {
+    fn residual(&mut self) -> f64 {
+        let ax = self.times(&self.x);
+        let mut r: Vec<f64> = self.b.iter().zip(&ax).map(|(b, ax)| b - ax).collect();
+        self.project(&mut r);
+        self.r = r;
+        self.residual_norm2()
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.r.clone_from(&self.b);
+        self.residual_norm2()
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        dot(&self.r, &self.r)
+    }
+
+    fn precondition(&mut self) -> f64 {
+        self.steps += 1;
+        let other = self.changes && self.steps.is_multiple_of(2);
+        for (i, z) in self.z.iter_mut().enumerate() {
+            let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
+            *z = self.r[i] / m;
+        }
+        dot(&self.r, &self.z)
+    }
+
+    fn first_direction(&mut self) {
+        self.p.clone_from(&self.z);
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        self.p.iter_mut().zip(&self.z).for_each(|(p, z)| *p = z + beta * *p);
+    }
+
+    fn multiply(&mut self) -> f64 {
+        let mut q = self.times(&self.p);
+        self.project(&mut q);
+        self.q = q;
+        dot(&self.p, &self.q)
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        let alpha = (1.0 + self.error) * alpha;
+        self.x.iter_mut().zip(&self.p).for_each(|(x, p)| *x += alpha * p);
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.r_old.clone_from(&self.r);
+        self.r.iter_mut().zip(&self.q).for_each(|(r, q)| *r -= alpha * q);
+    }
+
+    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
+        if self.flexible { (rho - dot(&self.r_old, &self.z)) / rho_old } else { rho / rho_old }
+    }
+
+    fn replaces_residual(&self) -> bool {
+        self.single
+    }
+
+    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
+        self.replaced += 1;
+        self.textbook_replace_residual(alpha)
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.p.iter().map(|p| (factor * p) * (factor * p)).sum()
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.history.push(relative_residual);
+        iteration >= self.stop_at
+    }
+
+    fn record(&mut self, _alpha: f64, _beta: f64) {}
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * b.abs()
+}
+
+#[test]
+fn a_loop_without_error_needs_no_policy() {
+    let mut line = Line::easy(0.0);
+    let solved = line.solve_to(1e-10);
+    assert_eq!(solved.end.reason, StopReason::Converged);
+    // Its one restart is the confirmation, which tells the recomputed norm.
+    assert_eq!((solved.restarts, solved.offered.len(), line.replaced), (1, 0, 0));
+    assert_eq!(solved.end.norm, line.true_norm());
+    assert_eq!(line.history.len(), solved.end.iterations);
+}
+
+#[test]
+fn restarts_take_away_what_the_recurrence_lost() {
+    let mut line = Line::easy(1e-3);
+    let solved = line.solve_to(1e-8);
+    assert_eq!(solved.end.reason, StopReason::Converged);
+    assert_eq!(solved.restarts, 3);
+    assert!(line.true_norm() <= line.test(1e-8).threshold);
+}
+
+/// Without `Restarts::MOST` six of them would come to 1e-13.
+#[test]
+fn restarts_are_few() {
+    let mut line = Line::easy(1e-2);
+    let solved = line.solve_to(1e-13);
+    assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, Restarts::MOST + 1));
+    assert!(close(solved.end.norm, line.true_norm()));
+}
+
+/// Every restart leaves six tenths of the residual. Without `Restarts::WORTH` there would be as many as may be.
+#[test]
+fn restarts_end_where_they_gain_little() {
+    let mut line = Line::easy(0.6);
+    let solved = line.solve_to(1e-8);
+    assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
+}
+
+#[test]
+fn restarts_of_several_runs_count_together() {
+    let mut restarts = Restarts::none();
+    for run in 0..=Restarts::MOST {
+        restarts.begin_run();
+        assert!(restarts.allow(1.0), "a run has missed nothing when it begins");
+        restarts.start_from(1.0);
+        restarts.count();
+        assert_eq!(restarts.allow(0.9), run < Restarts::MOST, "its first start was not after a miss");
+    }
+}
+
+/// Every restart makes it worse by half: the first x is the one that the caller is left with.
+#[test]
+fn the_best_iterate_is_kept() {
+    let mut line = Line::easy(1.5);
+    let solved = line.solve_to(1e-8);
+    assert_eq!(solved.end.reason, StopReason::Stagnated);
+    assert_eq!(solved.offered.len(), 1);
+    assert_eq!(solved.best, solved.offered[0]);
+    assert!(close(solved.end.norm, 1.5 * solved.best), "{:e} {:e}", solved.end.norm, solved.best);
+}
+
+#[test]
+fn every_better_iterate_is_offered_once() {
+    let solved = Line::easy(1e-2).solve_to(1e-13);
+    assert_eq!(solved.offered.len(), Restarts::MOST);
+    assert!(solved.offered.is_sorted_by(|a, b| a > b), "{:?}", solved.offered);
+    assert_eq!(Some(&solved.best), solved.offered.last());
+}
+
+#[test]
+fn what_is_told_is_confirmed() {
+    let (error, rel_tol) = (0.05, 1e-3);
+    for norm in [Norm::True2, Norm::Preconditioned] {
+        let mut line = Line::easy(error);
+        let test = Test { norm, max_iter: 4, ..line.test(1e-14) };
+        let end = line.solve(&test).unwrap().end;
+        // M = 4 everywhere.
+        let unit = if norm == Norm::True2 { 1.0 } else { 0.5 };
+        assert_eq!((end.iterations, end.reason), (4, StopReason::MaxIter));
+        assert!(close(end.norm, unit * line.true_norm()), "{norm:?}: {:e} {:e}", end.norm, line.true_norm());
+        assert!(!close(end.norm, line.history[3] * test.reference), "{norm:?}: it was off");
+    }
+
+    let mut line = Line::easy(error);
+    let test = Test { confirms: false, ..line.test(rel_tol) };
+    let solved = line.solve(&test).unwrap();
+    assert_eq!((solved.end.reason, solved.restarts), (StopReason::Converged, 0), "the caller confirms");
+    assert!(solved.end.norm <= test.threshold && line.true_norm() > test.threshold);
+}
+
+#[test]
+fn the_observer_stops_the_loop() {
+    let mut line = Line { stop_at: 3, ..Line::easy(0.0) };
+    let end = line.solve_to(1e-14).end;
+    assert_eq!((end.iterations, end.reason), (3, StopReason::Monitor));
+    assert!(close(end.norm, line.true_norm()));
+}
+
+/// A residual that is replaced in time meets the test when it is looked at; one that is not misses it.
+#[test]
+fn residual_replacement_saves_restarts() {
+    let mut recurred = Line::easy(1e-6);
+    let mut replaced = Line { single: true, ..Line::easy(1e-6) };
+    let (without, with) = (recurred.solve_to(1e-12), replaced.solve_to(1e-12));
+    assert_eq!((without.end.reason, with.end.reason), (StopReason::Converged, StopReason::Converged));
+    assert_eq!((recurred.replaced, with.restarts), (0, 1), "one is the confirmation");
+    assert!(replaced.replaced >= 2 && without.restarts >= 2, "{} {}", replaced.replaced, without.restarts);
+}
+
+/// Where the iteration is, with rho = <r, r> = 1.
+fn somewhere() -> Iteration {
+    let at = Iteration::new(Start { norm2: 1.0, iterations: 7 });
+    Iteration { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..at }
+}
+
+#[test]
+fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
+    let strict = Line::easy(0.0).test(1e-14);
+    let at = somewhere();
+    let due = |test: &Test, at: Iteration| Replacement::start(test, &somewhere()).is_due(&at);
+    assert!(!due(&strict, at));
+    let fallen = 0.9 * Replacement::FALLEN;
+    assert!(due(&strict, Iteration { norm2: fallen, ..somewhere() }), "the norm has fallen");
+    assert!(due(&strict, Iteration { rho: fallen, ..somewhere() }), "r'M^-1 r has fallen");
+    assert!(!due(&strict, Iteration { iterations: 6 + Replacement::EVERY, ..somewhere() }));
+    assert!(due(&strict, Iteration { iterations: 7 + Replacement::EVERY, ..somewhere() }), "many iterations");
+    // The test is met before rounding counts.
+    let near = Test { threshold: 1.1 * Replacement::NEAR.sqrt(), ..strict };
+    assert!(!due(&near, Iteration { norm2: fallen, ..somewhere() }));
+    assert!(due(&near, Iteration { rho: fallen, ..somewhere() }), "of r'M^-1 r that says nothing");
+}
+
+/// A fall counts from the largest <r, r> since the last replacement.
+#[test]
+fn residual_replacement_looks_at_the_largest() {
+    let mut line = Line::easy(0.0);
+    line.residual();
+    line.precondition();
+    line.first_direction();
+    line.multiply();
+    let mut at = Iteration { alpha: 1e3, ..somewhere() };
+    let mut replacement = Replacement::start(&line.test(1e-14), &somewhere());
+    assert!(replacement.recur(&mut line, &mut at).is_none());
+    assert!(at.norm2 > 1e6, "{:e}", at.norm2);
+    assert!(replacement.is_due(&Iteration { norm2: 1e-3, ..somewhere() }));
+    // After a replacement it is that of the replaced residual, and x has the step.
+    at.iterations += 1;
+    replacement.replace(&mut line, &mut at);
+    replacement.measure_from(1.0);
+    assert!(close(at.norm2.sqrt(), line.true_norm()) && at.alpha == 0.0);
+    assert!(!replacement.is_due(&Iteration { norm2: 0.5 * at.norm2, ..somewhere() }));
+}
+
+/// What a replacement leads to that found <r, r> = `norm2` in place of 1, before `before`, with rho = `rho` after 1.
+fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Direction {
+    let replaced = Replaced { drift: Drift::between(1.0, norm2, before), led_away: false };
+    replaced.direction(&Iteration { beta, ..somewhere() }, rho)
+}
+
+#[test]
+fn drift_makes_a_new_direction_or_a_restart() {
+    let (far, near) = (1.01 * Drift::OFF, 0.99 * Drift::OFF);
+    let before = 2.0 / Drift::GAINED;
+    assert_eq!(direction(near, before, 0.1, 0.5), Direction::Conjugate);
+    assert_eq!(direction(1.0 / near, before, 0.1, 0.5), Direction::Conjugate);
+    assert_eq!(direction(far, before, 0.1, 0.5), Direction::Steepest);
+    assert_eq!(direction(1.0 / far, before, 0.1, 0.5), Direction::Steepest);
+    assert_eq!(direction(1.0, before, 1.01 * Drift::GROWN, 0.5), Direction::Steepest);
+    assert_eq!(direction(far, 1.0, 0.1, 0.5), Direction::Lost, "nothing was gained");
+    assert_eq!(direction(1.0, 1.0, 1.01 * Drift::GROWN, 0.5), Direction::Lost);
+}
+
+#[test]
+fn turns_make_a_new_direction() {
+    let (rho, beta) = (1.01 * Turn::HARDLY_LESS, 0.99 * Turn::HARDLY_LESS / Turn::TURNED);
+    assert_eq!(direction(1.0, 1.0, rho, beta), Direction::Steepest);
+    assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Direction::Conjugate, "it has fallen");
+    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Direction::Conjugate, "beta has told");
+    assert_eq!(direction(1.0, 1.0, rho, 0.0), Direction::Conjugate, "p was z");
+
+    // Away from a replacement that is not the start.
+    let mut line = Line::easy(0.0);
+    line.residual();
+    let start = Iteration { norm2: 1e-6, ..somewhere() };
+    let mut replacement = Replacement::start(&line.test(1e-14), &start);
+    let mut at = Iteration { iterations: 8, ..somewhere() };
+    assert!(!replacement.replace(&mut line, &mut at).led_away, "from the start itself");
+    let mut at = Iteration { iterations: 9, ..somewhere() };
+    assert!(!replacement.replace(&mut line, &mut at).led_away);
+    line.x.fill(1e3);
+    assert!(replacement.replace(&mut line, &mut at).led_away);
+    let away = Replaced { drift: Drift::between(1.0, 1.0, 1.0), led_away: true };
+    assert_eq!(away.direction(&somewhere(), 0.1), Direction::Steepest);
+}
+
+#[test]
+fn squares_that_are_rounding_are_no_breakdown() {
+    let mut line = Line::easy(0.0);
+    let test = Test { definite: false, ..line.test(1e-10) };
+    let at = somewhere();
+    let mut explains =
+        |test: &Test, at: &Iteration, quantity, square| rounding::explains(&mut line, test, at, quantity, square);
+    let small = 0.9 * rounding::VANISHED;
+    assert!(explains(&test, &at, SQUARE, -small), "beside the largest");
+    assert!(!explains(&test, &at, SQUARE, small), "positive");
+    assert!(!explains(&test, &at, SQUARE, -2.0 * small));
+    assert!(!explains(&test, &at, SQUARE, f64::NAN));
+    assert!(explains(&test, &Iteration { norm2: 0.0, ..somewhere() }, SQUARE, -1.0), "the residual has vanished");
+    assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
+    assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
+
+    // p'Ap of terms that are 1 / eps times as large.
+    line.p.fill(1.0);
+    let terms = 2.0 * test.center_max * 30.0;
+    let energy = |part: f64| -part * terms * rounding::ROUNDINGS * f64::EPSILON;
+    let large = Iteration { largest_rho: 1e-30, ..somewhere() };
+    assert!(rounding::explains(&mut line, &test, &large, ENERGY, energy(0.9)));
+    assert!(!rounding::explains(&mut line, &test, &large, ENERGY, energy(1.1)));
+
+    line.single = true;
+    assert!(rounding::explains(&mut line, &test, &at, SQUARE, -1.0), "single precision");
+    assert!(!rounding::explains(&mut line, &test, &Iteration { iterations: 0, ..somewhere() }, SQUARE, -1.0));
+}
+
+#[test]
+fn an_indefinite_matrix_is_a_breakdown() {
+    let mut line = Line::new(30, |i| if i == 12 { -4.0 } else { 4.0 });
+    let test = Test { definite: false, ..line.test(1e-10) };
+    assert!(matches!(line.solve(&test), Err(Error::Breakdown { .. })));
+}
+
+/// M that is another one in every second step asks for a flexible beta: with rho / rho_old it takes 65 iterations for
+/// 33.
+#[test]
+fn a_family_may_have_a_flexible_beta() {
+    let mut plain = Line { changes: true, ..Line::new(30, |_| 3.0) };
+    let mut flexible = Line { changes: true, flexible: true, ..Line::new(30, |_| 3.0) };
+    let (plain, flexible) = (plain.solve_to(1e-8).end, flexible.solve_to(1e-8).end);
+    assert_eq!(flexible.reason, StopReason::Converged);
+    assert!(3 * flexible.iterations < 2 * plain.iterations, "{} {}", flexible.iterations, plain.iterations);
+}
+
+/// A constant that is nearly in the null space is deflated: q = P A p, r = P (b - A x), and x + Z (Z'AZ)^-1 Z'(b - A x)
+/// solves.
+#[test]
+fn a_family_may_project_its_operator() {
+    let n = 40;
+    let center = |i: usize| if i == 0 || i == n - 1 { 1.0 + 1e-9 } else { 2.0 + 1e-9 };
+    let mut whole = Line::new(n, center);
+    let mut deflated = Line { deflated: true, ..Line::new(n, center) };
+    let (end, without) = (deflated.solve_to(1e-10).end, whole.solve_to(1e-10).end);
+    assert_eq!(end.reason, StopReason::Converged);
+    assert!(end.iterations < without.iterations, "{} {}", end.iterations, without.iterations);
+    let ones = vec![1.0; n];
+    let energy: f64 = deflated.times(&ones).iter().sum();
+    let ax = deflated.times(&deflated.x);
+    let shift = deflated.b.iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
+    deflated.x.iter_mut().for_each(|x| *x += shift);
+    // Rounding of A x beside x of 1e9.
+    assert!(deflated.true_norm() <= 1e-6 * shift.abs() * 4.0, "{:e} {shift:e}", deflated.true_norm());
+}
