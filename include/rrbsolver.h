@@ -34,7 +34,7 @@
 #define RRB_ERR_DIMENSION     (-3)  /* an extent is below 1, or their product is too large */
 #define RRB_ERR_OPTION        (-4)  /* unknown option key, option name or choice */
 #define RRB_ERR_STATE         (-5)  /* calls in the wrong order: factorize (smoother_: set_patches) must come (again)
-                                       before this call */
+                                       first */
 #define RRB_ERR_UNSUPPORTED   (-6)  /* not offered by this build or this method */
 #define RRB_ERR_MATRIX       (-20)  /* zero or negative center or pivot, or a singular block */
 #define RRB_ERR_NOT_FINITE   (-21)  /* NaN or infinity in an input array, or a result too large for a double */
@@ -268,15 +268,14 @@ int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t cap
 rrb_status rrbsolver_cuda_device_count(int32_t *count);
 
 /**
- * Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is
- * `callback`. It may be called from any thread that uses the library, from several at the same time, but on one thread
- * never inside another call of itself: lines of library calls that it makes are dropped. It must not use the handle that
- * is solving. When this call returns, the former function does not run and will not be called again: calls that other
- * threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a log
- * function nothing is waited for.
+ * Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is `callback`. It
+ * may be called from any thread that uses the library, from several at the same time, but on one thread never inside
+ * another call of itself: lines of library calls that it makes are dropped. It must not use the handle that is
+ * solving. When this call returns, the former function does not run and will not be called again: calls that other
+ * threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a
+ * log function nothing is waited for.
  */
-rrb_status rrbsolver_set_log(rrb_log_fn callback,
-                             void *user);
+rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
 
 /**
  * Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
@@ -288,29 +287,27 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback,
 rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
 
 /**
- * Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
- * stencil has 5 points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
- * once a handle, and `check_input=2` refuses them. Padding is not read.
- * Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
- * matrix or none.
- * M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
- * differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
- * bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
- * with residual replacement in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k
- * solve the coarse systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues
- * say that this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or
- * `relaxation`. What auto came to by trying, v or f64, holds for the matrices after it until an option of the choice
- * changes: a new handle tries again.
- * `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions
- * that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
- * and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
- * `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
- * coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
- * or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed
- * basins. Arrays of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a
- * matrix comes for which it takes v, the levels and the exact factor of v are made anew, once.
- * Source: report 16-06, section 2.2.
+ * Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
+ * points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
+ * once a handle, and `check_input=2` refuses them. Padding is not read. Host arrays of (ny - 1) * ld + nx values,
+ * read. Afterwards, or after a failure, the handle holds the new matrix or none. M is stored in the format
+ * `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers differ by at most 1e6 and
+ * `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in bf16. mixed: M in bf16 and,
+ * where CG runs on 5 points of a regular system on the CPU, its vectors in single precision with residual replacement
+ * in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k solve the coarse
+ * systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that
+ * this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
+ * auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
+ * handle tries again. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions that take the work of more
+ * than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device, and what this build
+ * lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
+ * `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
+ * sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
+ * a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
+ * of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
+ * comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
+ * 2.2.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
  */
@@ -322,39 +319,33 @@ rrb_status rrb_factorize(rrb_handle *h,
                          const double *northwest);
 
 /**
- * Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not
- * written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess
- * that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
- * guess's mean. With M in single precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero.
- * Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x
- * too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given.
- * x and the test are in double precision whatever `precision` is. Where a cycle that
- * `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
- * `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
- * the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per
- * unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two per
- * shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
+ * Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
+ * when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess that meets the test is
+ * returned in 0 iterations. On singular components b is projected and x keeps the guess's mean. With M in single
+ * precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero. Returns `RRB_OK`,
+ * `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of
+ * 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too
+ * small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
+ * whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
+ * and so do later ones until the next `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays
+ * of the host get buffers and threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to
+ * 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
+ * waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
  * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
  */
-rrb_status rrb_solve(rrb_handle *h,
-                     const double *b,
-                     double *x);
+rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
- * where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
- * double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
+ * z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
+ * singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps: double
+ * precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
  * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`,
- * `RRB_ERR_RANGE` (z too small for a double).
- * Source: report 16-06, section 2.6.
+ * `RRB_ERR_RANGE` (z too small for a double). Source: report 16-06, section 2.6.
  *
  * Required: As for `rrb_solve`.
  */
-rrb_status rrb_apply(rrb_handle *h,
-                     const double *r,
-                     double *z);
+rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 
 /**
  * y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
@@ -406,14 +397,13 @@ rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
 rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
- * Errors: as for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
- * cannot be opened.
+ * Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none. Errors: as
+ * for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
+ * be opened.
  *
  * Required: `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
  */
-rrb_status rrb_set_options(rrb_handle *h,
-                           const char *text);
+rrb_status rrb_set_options(rrb_handle *h, const char *text);
 
 /**
  * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
@@ -474,12 +464,13 @@ rrb_status smoother_create(int32_t stencil_points,
 
 /**
  * Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
- * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
- * are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
- * `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED` (`block_solver=fast_diagonalization` for a
- * stencil or blocks for which it is not, or what this build lacks), `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
- * After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
+ * of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those
+ * there are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are
+ * allowed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches
+ * overlap), `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`
+ * (`block_solver=fast_diagonalization` for a stencil or blocks for which it is not, or what this build lacks),
+ * `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
+ * per shape of n cells.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
  */
@@ -487,27 +478,24 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
 
 /**
  * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
- * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get what they
- * get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read: `smoother_exchange`
- * renews them, and the next call does so itself. With u and f
- * NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
- * monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
- * no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts;
- * and a residual for the monitor that is too large for a double: u is then as the sweeps before have left it),
- * `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
- * on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
- * groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
- * starts no thread.
- * Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
- * 0 sweeps check the input and call the monitor once. Source: Rodriguez et al., algorithms 1 to 3.
+ * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
+ * what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
+ * `smoother_exchange` renews them, and the next call does so itself. With u and f NULL the patches of
+ * `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
+ * Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
+ * multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,
+ * not ghosts; and a residual for the monitor that is too large for a double: u is then as the sweeps before have left
+ * it), `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the
+ * arrays are on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the
+ * host travel in groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at
+ * the first such call; starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8
+ * x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
+ * algorithms 1 to 3.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
  * to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
  */
-rrb_status smoother_apply(smoother_handle *h,
-                          double *const *u,
-                          const double *const *f,
-                          int32_t sweeps);
+rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
 
 /**
  * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
@@ -533,11 +521,11 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
 /**
  * r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
  * over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
- * scaled, in a second pass. No other value of u is written. r may be NULL, and norm2
- * too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
- * the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a
- * double; with `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost
- * function asked. Cost: 16 bytes a cell, 24 with r.
+ * scaled, in a second pass. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the
+ * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of
+ * `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a double; with
+ * `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
+ * asked. Cost: 16 bytes a cell, 24 with r.
  *
  * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
  * to a `double`.
@@ -600,14 +588,13 @@ rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
- * Errors: as for `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
- * cannot be opened.
+ * Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none. Errors: as for
+ * `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
+ * be opened.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
  */
-rrb_status smoother_set_options(smoother_handle *h,
-                                const char *text);
+rrb_status smoother_set_options(smoother_handle *h, const char *text);
 
 /**
  * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
@@ -636,16 +623,15 @@ rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *valu
 rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
- * with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
- * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and
- * without a monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
+ * ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
+ * u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and without a
+ * monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
  *
  * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
-rrb_status smoother_set_monitor(smoother_handle *h,
-                                rrb_monitor_fn callback,
-                                void *user);
+rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
  * Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most

@@ -44,7 +44,7 @@ statuses! {
     RRB_ERR_ARGUMENT = -2, "a value is out of range, or arrays overlap";
     RRB_ERR_DIMENSION = -3, "an extent is below 1, or their product is too large";
     RRB_ERR_OPTION = -4, "unknown option key, option name or choice";
-    RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) before this call";
+    RRB_ERR_STATE = -5, "calls in the wrong order: factorize (smoother_: set_patches) must come (again) first";
     RRB_ERR_UNSUPPORTED = -6, "not offered by this build or this method";
     RRB_ERR_MATRIX = -20, "zero or negative center or pivot, or a singular block";
     RRB_ERR_NOT_FINITE = -21, "NaN or infinity in an input array, or a result too large for a double";
@@ -322,7 +322,8 @@ impl Error {
                 format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
             }
             Self::Outward { name, value, i, j } => format!(
-                "{name} must be 0 where it points out of the grid (check_input = 2), got {value} at {}: is the grid periodic?",
+                "{name} must be 0 where it points out of the grid (check_input = 2), got {value} at {}: \
+                 is the grid periodic?",
                 at(*i, *j)
             ),
             Self::NegativeCenters { value } => format!(
@@ -358,7 +359,8 @@ impl Error {
                 *patch as i64 + base
             ),
             Self::NotFiniteResidual { norm, sweeps } => format!(
-                "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double precision \
+                "the norm of the residual after {sweeps} sweeps is {norm}: \
+                 its values are too large for double precision \
                  (scale the input down), or ghost cells are not finite"
             ),
             Self::Patches { first, second } => {
@@ -375,10 +377,13 @@ impl Error {
                 *patch as i64 + base
             ),
             Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
-                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double precision, or for single where precision is not f64"
+                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double \
+                 precision, \
+                 or for single where precision is not f64"
             ),
             Self::Breakdown { quantity, value, iteration } => format!(
-                "{quantity} = {value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite"
+                "{quantity} = {value:e} in iteration {iteration} must be positive: \
+                 the matrix or the preconditioner is indefinite"
             ),
             Self::Overflow => {
                 "the result would hold values too large for double precision: scale the input down".to_owned()
@@ -388,7 +393,8 @@ impl Error {
                 quotient(*input, *center)
             ),
             Self::Incompatible { sum, norm1, i, j } => format!(
-                "b sums to {sum:e} over the singular component of node {}, more than 1e-10 of its sum of magnitudes {norm1:e}",
+                "b sums to {sum:e} over the singular component of node {}, \
+                 more than 1e-10 of its sum of magnitudes {norm1:e}",
                 at(*i, *j)
             ),
             Self::NoMemory(refused) => refused.to_string(),

@@ -72,7 +72,10 @@ fn best() -> Isa {
 
 /// Compiles a loop once for each instruction set, and a function that calls the chosen one.
 macro_rules! for_each_isa {
-    ($($(#[$doc:meta])* fn $name:ident $(<$f:ident: $bound:ident>)? ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$f:ident: $bound:ident>)?
+        ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
         pub fn $name $(<$f: $bound>)? ($($argument: $type),*) $(-> $result)? {

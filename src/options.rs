@@ -1,8 +1,8 @@
 //! The one table of options and results: the header, the Fortran constants, the text names and the
 //! documentation are made from it. A leaf: knows no solver.
 //!
-//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options 300,
-//! common results 1000, `rrb` results 1100, `smoother` results 1200.
+//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
+//! 300, common results 1000, `rrb` results 1100, `smoother` results 1200.
 
 use crate::error::{Error, Result, copied};
 use crate::runtime::heap::Counted;
@@ -146,7 +146,9 @@ impl ResultEntry {
 }
 
 macro_rules! options {
-    ($($(#[$m:meta])* $constant:ident = $key:literal $name:literal $family:ident $effect:ident $kind:expr, $doc:literal;)*) => {
+    ($(
+        $(#[$m:meta])*
+        $constant:ident = $key:literal $name:literal $family:ident $effect:ident $kind:expr, $doc:literal;)*) => {
         /// Keys of the options.
         pub mod opt { $(#[doc = $doc] pub const $constant: i32 = $key;)* }
         /// Every option, in the order of the documentation.
@@ -207,89 +209,115 @@ const SWITCH_OFF: Kind = int(0, 0, 1);
 
 options! {
     BACKEND = 100 "backend" Common Factorize Kind::Choice(BACKENDS),
-        "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory = device), else cpu";
+        "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
+         = device), else cpu";
     DEVICE = 101 "device" Common Factorize int(0, 0, 1023), "CUDA ordinal";
     THREADS = 102 "threads" Common Factorize int(0, 0, 4096),
-        "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity mask, in that order";
+        "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity \
+         mask, in that order";
     MEMORY = 103 "memory" Common Now Kind::Choice(&[("auto", 0), ("host", 1), ("device", 2)]),
         "where the caller's arrays are; auto asks the driver";
     REL_TOL = 104 "rel_tol" Solvers Now real(1e-6, 0.0, 1.0, true),
         "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
     ABS_TOL = 105 "abs_tol" Solvers Now real(0.0, 0.0, f64::MAX, false), "see rel_tol; unit of the tested norm";
-    MAX_ITER = 106 "max_iter" Solvers Now int(1000, 0, 2_147_483_647), "iterations at most; 0 only evaluates the residual";
+    MAX_ITER = 106 "max_iter" Solvers Now int(1000, 0, 2_147_483_647),
+        "iterations at most; 0 only evaluates the residual";
     NORM = 107 "norm" Solvers Now Kind::Choice(&[("true2", 0), ("preconditioned", 1)]),
         "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
     REFERENCE = 108 "reference" Solvers Now Kind::Choice(&[("rhs", 0), ("initial", 1)]),
         "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
     NULL_SPACE = 109 "null_space" Solvers Factorize Kind::Choice(&[("auto", 0), ("none", 1), ("constant", 2)]),
-        "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= 1e-6 * center";
-    CHECK_INPUT = 110 "check_input" Common Now int(1, 0, 2), "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at factorize; 2: refuse those too (smoother_: as 1)";
+        "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= \
+         1e-6 * center";
+    CHECK_INPUT = 110 "check_input" Common Now int(1, 0, 2),
+        "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at \
+         factorize; 2: refuse those too (smoother_: as 1)";
     CHECK_COMPATIBILITY = 111 "check_compatibility" Solvers Now SWITCH_OFF,
         "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
-    VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2), "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
-    LOG = 113 "log" Common Now Kind::Text("callback"), "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
+    VERBOSITY = 112 "verbosity" Common Now int(0, 0, 2),
+        "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
+    LOG = 113 "log" Common Now Kind::Text("callback"),
+        "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
 
     LEVELS = 200 "levels" Rrb Factorize int(0, 0, 4096),
         "number of red eliminations; 0: by size; more than the grid has: all it has";
     COARSE_MEMORY = 201 "coarse_memory" Rrb Factorize int(1_073_741_824, 8, i64::MAX),
         "bytes the exact factor of the remainder may take";
-    GRIDS = 202 "grids" Rrb Factorize int(0, 0, 64), "number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max";
+    GRIDS = 202 "grids" Rrb Factorize int(0, 0, 64),
+        "number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max";
     COMPUTE_BLOCK = 203 "compute_block" Rrb Factorize Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 },
         "row padding and border of the r1/r2/b1/b2 arrays";
     LUMPING = 204 "lumping" Rrb Factorize Kind::Choice(&[("m1", 0), ("m2", 1)]),
         "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
-    RELAXATION = 205 "relaxation" Rrb Factorize real(1.0, 0.0, 1.0, false), "omega: the part of a dropped coupling that is added to the diagonal";
+    RELAXATION = 205 "relaxation" Rrb Factorize real(1.0, 0.0, 1.0, false),
+        "omega: the part of a dropped coupling that is added to the diagonal";
     FUSION = 206 "fusion" Rrb Factorize Kind::Choice(&[("on", 1), ("off", 0)]),
         "on: fused stages where the backend has them; off: the unfused textbook steps";
     COMPENSATION = 207 "compensation" Rrb Factorize Kind::Choice(&[("auto", 0), ("never", 1), ("always", 2)]),
         "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
-    PRECISION = 208 "precision" Rrb Factorize Kind::Choice(PRECISIONS), "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
+    PRECISION = 208 "precision" Rrb Factorize Kind::Choice(PRECISIONS),
+        "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
     CYCLE = 209 "cycle" Rrb Factorize Kind::Choice(CYCLES), "v: the papers' RRB; amli, k: recursive";
     CYCLE_SPACING = 210 "cycle_spacing" Rrb Factorize int(0, 0, 64), "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Rrb Factorize int(2, 1, 8), "inner iterations of a recursion";
     LEADING_DIMENSION = 212 "leading_dimension" Rrb Factorize int(0, 0, i64::MAX),
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
 
-    METHOD = 300 "method" Smoother Now Kind::Choice(&[("coloured_gauss_seidel", 0), ("block_jacobi", 1), ("chaotic_gauss_seidel", 2)]),
+    METHOD = 300 "method" Smoother Now Kind::Choice(&[("coloured_gauss_seidel", 0), ("block_jacobi", 1),
+        ("chaotic_gauss_seidel", 2)]),
         "which block waits for which";
-    OMEGA = 301 "omega" Smoother Now real(0.0, 0.0, 2.0, false), "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
+    OMEGA = 301 "omega" Smoother Now real(0.0, 0.0, 2.0, false),
+        "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
     STAGGER = 302 "stagger" Smoother Now int(0, 0, 2),
         "1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones";
     REVERSE = 303 "reverse" Smoother Now SWITCH_OFF, "colours (chaotic: blocks) in reverse order, for post-smoothing";
     BLOCK_SOLVER = 304 "block_solver" Smoother Factorize Kind::Choice(BLOCK_SOLVERS),
-        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense; fast_diagonalization is refused where it loses more than four digits";
+        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense; \
+         fast_diagonalization is refused where it loses more than four digits";
     REMAINDER = 305 "remainder" Smoother Factorize Kind::Choice(&[("exact", 0), ("overlap", 1)]),
         "blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others";
     PARALLEL = 306 "parallel" Smoother Now Kind::Choice(&[("auto", 0), ("patch", 1), ("block", 2), ("nested", 3)]),
-        "what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is lexicographic in each patch";
-    PATCH_THREADS = 307 "patch_threads" Smoother Now int(0, 0, 4096), "groups of threads that share the patches of parallel = nested; 0: chosen";
+        "what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is \
+         lexicographic in each patch";
+    PATCH_THREADS = 307 "patch_threads" Smoother Now int(0, 0, 4096),
+        "groups of threads that share the patches of parallel = nested; 0: chosen";
     TRANSFER = 308 "transfer" Smoother Now Kind::Choice(&[("auto", 0), ("depth_first", 1), ("breadth_first", 2)]),
         "order of copies and kernels for patches that live on the host while a device relaxes them";
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" Common false &[], "iterations of the last solve (smoother_: sweeps of the last apply)";
-    STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS, "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
-    INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[], "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else refused";
-    FINAL_RESIDUAL = 1003 "final_residual" Common true &[], "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that stays; smoother_: as the monitor was told last, refused where the last apply had none";
+    ITERATIONS = 1000 "iterations" Common false &[],
+        "iterations of the last solve (smoother_: sweeps of the last apply)";
+    STOP_REASON = 1001 "stop_reason" Common false STOP_REASONS,
+        "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
+    INITIAL_RESIDUAL = 1002 "initial_residual" Common true &[],
+        "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else \
+         refused";
+    FINAL_RESIDUAL = 1003 "final_residual" Common true &[],
+        "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
+         stays; smoother_: as the monitor was told last, refused where the last apply had none";
     SECONDS_SETUP = 1004 "seconds_setup" Common true &[], "wall time of the last factorize (smoother_: set_patches)";
     SECONDS_SOLVE = 1005 "seconds_solve" Common true &[], "wall time of the last solve (smoother_: apply)";
     SECONDS_TRANSFER = 1006 "seconds_transfer" Common true &[], "of that, copies between host and device";
     BYTES_HOST = 1007 "bytes_host" Common false &[], "host memory of the handle";
     BYTES_DEVICE = 1008 "bytes_device" Common false &[], "device memory of the handle";
-    LAMBDA_MIN = 1009 "lambda_min" Solvers true &[], "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
-    LAMBDA_MAX = 1010 "lambda_max" Solvers true &[], "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
+    LAMBDA_MIN = 1009 "lambda_min" Solvers true &[],
+        "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
+    LAMBDA_MAX = 1010 "lambda_max" Solvers true &[],
+        "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
     BACKEND = 1011 "backend" Common false BACKENDS, "the one in use";
     DEVICE = 1012 "device" Common false &[], "CUDA ordinal in use, -1: none";
     THREADS = 1013 "threads" Common false &[], "threads in use";
-    CUDA_KERNELS = 1014 "cuda_kernels" Common false &[], "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
+    CUDA_KERNELS = 1014 "cuda_kernels" Common false &[],
+        "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" Rrb false &[], "red eliminations in use";
     PRECISION = 1101 "precision" Rrb false PRECISIONS, "the one in use";
     CYCLE = 1102 "cycle" Rrb false CYCLES, "the one in use; amli and v are fixed linear M, k is not";
     COMPONENTS = 1103 "components" Rrb false &[], "connected components of two nodes or more";
     SINGULAR_COMPONENTS = 1104 "singular_components" Rrb false &[], "of those, singular ones";
-    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" Rrb false &[], "positive couplings moved to the diagonals of M";
+    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" Rrb false &[],
+        "positive couplings moved to the diagonals of M";
     GRIDS = 1106 "grids" Rrb false &[], "r1/r2/b1/b2 grids in use";
     BLOCK_SOLVER = 1200 "block_solver" Smoother false BLOCK_SOLVERS, "the one in use";
     BLOCK_INVERSES = 1201 "block_inverses" Smoother false &[], "different blocks whose inverses are held";
@@ -601,8 +629,8 @@ fn range_error(o: &OptionEntry, value: String) -> Error {
     Error::Range { name: o.name, value, allowed }
 }
 
-/// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a double, are
-/// a subnormal one.
+/// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a
+/// double, are a subnormal one.
 fn ordinary(value: f64) -> bool {
     value == 0.0 || value.is_normal()
 }

@@ -1,8 +1,8 @@
 //! Memory: none is taken while solving or smoothing, by any thread, and none is gained by using a handle ten thousand
 //! times.
 //!
-//! The counters see the whole process, so this file is one test, and has no harness beside it: on a busy machine the thread
-//! of one still takes memory for its lists when the test has begun.
+//! The counters see the whole process, so this file is one test, and has no harness beside it: on a busy machine the
+//! thread of one still takes memory for its lists when the test has begun.
 
 mod common;
 
@@ -336,8 +336,8 @@ fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
     }
 }
 
-/// Matrices that recursion helps and others that it does not, closed ones between them or not: once `auto` has found the
-/// V-cycle better, which takes memory that time, it keeps to it, in the memory that is there then.
+/// Matrices that recursion helps and others that it does not, closed ones between them or not: once `auto` has found
+/// the V-cycle better, which takes memory that time, it keeps to it, in the memory that is there then.
 fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
     let n = 130;
     let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 1e4), neumann_const(n, n));

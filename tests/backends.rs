@@ -179,7 +179,8 @@ fn backends_agree_on_every_variant() {
                 };
                 let (oracle, cpu) = (solve("reference", 1), solve("cpu", 1));
                 assert_eq!(oracle.status, status::OK, "{what}");
-                // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding says.
+                // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding
+                // says.
                 if variant == "m2m" {
                     let allowed = oracle.iterations.div_ceil(20);
                     assert!(
@@ -388,9 +389,9 @@ fn hard_coefficients() {
         let cpu = run(&a, &b, "backend=cpu threads=2 levels=40");
         assert_eq!(oracle.status, status::OK, "{name}");
         assert!(norm2(&a.residual(&b, &cpu.x)) <= 1.001e-6 * norm2(&b), "{name}");
-        // Condition numbers up to some hundred and up to 100 iterations: rounding grows to about 1e-6 of a residual. Holes
-        // of 1e-6 times the medium leave directions that the residual hardly sees: there it grows to a hundredth and more,
-        // an iteration where the residual stands still (22 against 21 with V).
+        // Condition numbers up to some hundred and up to 100 iterations: rounding grows to about 1e-6 of a residual.
+        // Holes of 1e-6 times the medium leave directions that the residual hardly sees: there it grows to a hundredth
+        // and more, an iteration where the residual stands still (22 against 21 with V).
         let close = name == "inclusions 0.000001" && cpu.iterations.abs_diff(oracle.iterations) <= 1;
         assert!(
             close || count_is_right(&cpu.history, oracle.iterations, 1e-6),
@@ -401,8 +402,9 @@ fn hard_coefficients() {
     }
 }
 
-/// What rounding moves the mean of `count` values by: the two sums that are compared, each 2^-53 a term, and in each iteration
-/// a sum, its product, and a direction whose mean is zero to rounding, twice 2^-52 of the largest value together.
+/// What rounding moves the mean of `count` values by: the two sums that are compared, each 2^-53 a term, and in each
+/// iteration a sum, its product, and a direction whose mean is zero to rounding, twice 2^-52 of the largest value
+/// together.
 fn mean_to_rounding(count: usize, iterations: usize, largest: f64) -> f64 {
     (count + 2 * iterations) as f64 * f64::EPSILON * largest
 }

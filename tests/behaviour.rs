@@ -389,8 +389,8 @@ fn refactorize() {
     }
 }
 
-/// A matrix after another one is hoped to be like it, and looked at while it is factorized: whatever it turns out to be, the
-/// handle says and does what a new one does, and so it does with the next.
+/// A matrix after another one is hoped to be like it, and looked at while it is factorized: whatever it turns out to
+/// be, the handle says and does what a new one does, and so it does with the next.
 #[test]
 fn refactorize_what_is_unlike_the_last() {
     let (nx, ny) = (150, 120);
@@ -587,8 +587,8 @@ fn null_space_option() {
     }
 }
 
-/// Of several nodes that the exact factor refuses the first is named, whichever of its ends comes to one first, and whoever takes them out.
-/// 713 nodes are left here, those of rows 3, 7, 11 and so on.
+/// Of several nodes that the exact factor refuses the first is named, whichever of its ends comes to one first, and
+/// whoever takes them out. 713 nodes are left here, those of rows 3, 7, 11 and so on.
 #[test]
 fn the_first_refused_node_is_named() {
     let regular = neumann_const(130, 91).center.iter().map(|c| c + 0.1).collect::<Vec<_>>();

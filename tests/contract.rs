@@ -142,8 +142,8 @@ fn closed(nx: usize, ny: usize) -> Stencil {
     a
 }
 
-/// Rounding leaves r = b - A x a constant on a closed basin; when all the rest is gone, r'M^-1 r has any sign. That is no
-/// indefinite matrix: what was reached is returned, by the last iterate or a better one, and told as it is.
+/// Rounding leaves r = b - A x a constant on a closed basin; when all the rest is gone, r'M^-1 r has any sign. That is
+/// no indefinite matrix: what was reached is returned, by the last iterate or a better one, and told as it is.
 #[test]
 fn what_rounding_allows_is_returned() {
     for (nx, ny) in [(2, 300), (20, 15)] {
@@ -178,8 +178,8 @@ fn what_rounding_allows_is_returned() {
     }
 }
 
-/// A tolerance that rounding does not let be reached is given up where going on would change nothing: on closed basins too,
-/// and no later than what ten times the reachable takes, half as much again.
+/// A tolerance that rounding does not let be reached is given up where going on would change nothing: on closed basins
+/// too, and no later than what ten times the reachable takes, half as much again.
 #[test]
 fn below_rounding_ends_soon() {
     for (name, a) in [("closed", neumann_const(130, 130)), ("open", poisson(130, 130))] {
@@ -233,8 +233,8 @@ fn auto_asks_every_recursion() {
     assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
 }
 
-/// A guess that leaves a closed basin nothing but rounding is one, in the papers' norm relative to itself, too: solve after solve
-/// from the x of the one before.
+/// A guess that leaves a closed basin nothing but rounding is one, in the papers' norm relative to itself, too: solve
+/// after solve from the x of the one before.
 #[test]
 fn a_spent_guess_is_enough() {
     let a = neumann_const(16, 28);
@@ -277,8 +277,9 @@ fn corners_of_the_last_matrix_are_gone() {
     }
 }
 
-/// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r is infinite in
-/// iteration 468); a failure leaves x as it was, and what is returned without converging is no worse than the guess.
+/// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r
+/// is infinite in iteration 468); a failure leaves x as it was, and what is returned without converging is no worse
+/// than the guess.
 #[test]
 fn x_is_as_given_or_better() {
     // All sides closed, k at the nodes, harmonic means between them; land where k is zero.
@@ -320,7 +321,8 @@ fn x_is_as_given_or_better() {
                     assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.sentence);
                     assert_eq!(x, given, "{what}: {}", failure.sentence);
                 }
-                // After `max_iter` (stop reason 4) it is the last iterate, and its residual is told as it is; |b| is projected where singular.
+                // After `max_iter` (stop reason 4) it is the last iterate, and its residual is told as it is; |b| is
+                // projected where singular.
                 Ok(_) if solver.int(key::INFO_STOP_REASON) == 4 => {
                     assert!(x.iter().all(|v| v.is_finite()), "{what}");
                     if solver.int(key::INFO_SINGULAR_COMPONENTS) == 0 {

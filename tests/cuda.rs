@@ -1,5 +1,5 @@
-//! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device has.
-//! tests/emulator makes a device of the host.
+//! The `cuda` backend against `reference` and `cpu`: iterates to rounding, counts, statuses, and what only a device
+//! has. tests/emulator makes a device of the host.
 
 mod common;
 #[path = "common/device.rs"]
@@ -18,8 +18,8 @@ use std::f64::consts::PI;
 /// Without short formats and recursive cycles.
 const PLAIN: &str = "precision=f64 cycle=v";
 
-/// Same counts, and iterates that differ by rounding, which CG amplifies a little from iteration to iteration: 1e-8 of each
-/// residual above 1e-9 (as between the other backends).
+/// Same counts, and iterates that differ by rounding, which CG amplifies a little from iteration to iteration: 1e-8 of
+/// each residual above 1e-9 (as between the other backends).
 #[track_caller]
 fn assert_same_to_rounding(a: &Run, b: &Run, rel_tol: f64, what: &str) {
     assert_eq!(a.status, b.status, "{what}");
@@ -146,7 +146,8 @@ fn remainders() {
             let [oracle, device] =
                 ["reference", "cuda"].map(|backend| Solver::of(&a, &format!("backend={backend} {PLAIN} levels=2")));
             let (z, w) = (oracle.apply(&b), device.apply(&b));
-            // Rounding times the condition of the worst of them, the closed one without its constants; 9e-13 where n is 70.
+            // Rounding times the condition of the worst of them, the closed one without its constants; 9e-13 where n is
+            // 70.
             let allowed = f64::EPSILON * 8.0 * (nx.max(ny) as f64 / PI).powi(2);
             assert!(max_difference(&z, &w) <= allowed * max_abs(&z), "{nx}x{ny}");
         }
@@ -235,8 +236,9 @@ fn formats_and_cycles() -> Vec<(&'static str, Stencil, &'static str)> {
     ]
 }
 
-/// Short formats and recursive cycles against the reference: the preconditioner to the rounding of its sweeps (bounds of
-/// Chebyshev are estimates, which differ by the rounding of theirs: 1e-3, as between the other backends), and counts.
+/// Short formats and recursive cycles against the reference: the preconditioner to the rounding of its sweeps (bounds
+/// of Chebyshev are estimates, which differ by the rounding of theirs: 1e-3, as between the other backends), and
+/// counts.
 fn formats_and_recursive_cycles() {
     for (name, a, more) in formats_and_cycles() {
         let b = random_rhs(a.len(), 17);
@@ -269,8 +271,8 @@ fn formats_and_recursive_cycles() {
     }
 }
 
-/// Rows of all lengths on the small grids, some with land: what pads them is not read where a kernel keeps these grids in shared
-/// memory, several solves in a row (259 x 241, recursive, once took what lies beside 64 x 60 for values).
+/// Rows of all lengths on the small grids, some with land: what pads them is not read where a kernel keeps these grids
+/// in shared memory, several solves in a row (259 x 241, recursive, once took what lies beside 64 x 60 for values).
 fn widths_of_small_grids() {
     for (nx, ny) in [(259, 241), (265, 130), (131, 250), (328, 305), (147, 190)] {
         let mut land = random_m_matrix(nx, ny, false, 7);
@@ -303,8 +305,8 @@ fn widths_of_small_grids() {
     }
 }
 
-/// Where couplings of what a grid leaves are weak, M ends there: with ones that vanish M is that of as many levels, else nearly, and
-/// the next matrix decides for itself.
+/// Where couplings of what a grid leaves are weak, M ends there: with ones that vanish M is that of as many levels,
+/// else nearly, and the next matrix decides for itself.
 fn levels_end_where_couplings_are_weak() {
     let plain = ["precision=f64 cycle=v", "precision=f64 cycle=v fusion=off", "precision=bf16 cycle=v", ""];
     for (nx, ny, nine_points, formats) in
@@ -349,8 +351,8 @@ fn levels_end_where_couplings_are_weak() {
     }
 }
 
-/// A matrix is factorized twice where estimates say that V is best, or where a short format loses a pivot: from its own row sums
-/// either time.
+/// A matrix is factorized twice where estimates say that V is best, or where a short format loses a pivot: from its own
+/// row sums either time.
 fn second_factorizations() {
     let (nx, ny) = (255, 255);
     let b = random_rhs(nx * ny, 17);
@@ -396,8 +398,9 @@ fn patches(nx: usize, ny: usize) -> Stencil {
     a
 }
 
-/// Where rows of the matrix are the same one is read for all of a tile, which changes no bit of a solution: two processes, one of
-/// which reads all rows, print the same. A handle that is given matrices with and without such tiles, in turns, solves as new ones do.
+/// Where rows of the matrix are the same one is read for all of a tile, which changes no bit of a solution: two
+/// processes, one of which reads all rows, print the same. A handle that is given matrices with and without such tiles,
+/// in turns, solves as new ones do.
 fn rows_that_are_the_same() {
     const TEST: &str = "rows_that_are_the_same";
     let told = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
@@ -485,9 +488,9 @@ fn nothing_is_left_of_the_last_solve() {
     }
 }
 
-/// A handle launches the one of its recorded loops that suits the last solves, whose body has more or fewer iterations: the bits are
-/// those of a new handle, whose first solve has another. x is advanced beside the small grids where the first is too large for one
-/// kernel: wrong or left out, it would miss the test.
+/// A handle launches the one of its recorded loops that suits the last solves, whose body has more or fewer iterations:
+/// the bits are those of a new handle, whose first solve has another. x is advanced beside the small grids where the
+/// first is too large for one kernel: wrong or left out, it would miss the test.
 fn loops_of_lengths(nx: usize, ny: usize, mass: f64, options: &str) {
     let mut a = poisson(nx, ny);
     a.center.iter_mut().for_each(|center| *center += mass);
@@ -510,8 +513,8 @@ fn loops_of_lengths(nx: usize, ny: usize, mass: f64, options: &str) {
     assert!(counts[0] < 7 && counts[1] > counts[0] && counts[1] > 2, "{nx}x{ny} {options}: {counts:?}");
 }
 
-/// x takes its steps two at a time, but for the last: whatever ends the loop, and after however many iterations, it has all of
-/// them. Compared with the plain steps, which take them one by one: the same iterates but for rounding.
+/// x takes its steps two at a time, but for the last: whatever ends the loop, and after however many iterations, it has
+/// all of them. Compared with the plain steps, which take them one by one: the same iterates but for rounding.
 fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
     let a = poisson(nx, ny);
     let b = random_rhs(a.len(), 9);
@@ -545,8 +548,9 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
     }
 }
 
-/// What is told is the tested norm of the x that came back, after success, where the last iteration is cut, and after a restart
-/// (a guess 1e14 times too large leaves rounding that the recurred residual knows nothing of): the better of two iterates.
+/// What is told is the tested norm of the x that came back, after success, where the last iteration is cut, and after a
+/// restart (a guess 1e14 times too large leaves rounding that the recurred residual knows nothing of): the better of
+/// two iterates.
 fn what_is_told_is_true() {
     let mut misses = 0;
     let far = random_m_matrix(33, 29, false, 5);
@@ -602,8 +606,8 @@ fn loops_on_larger_grids() {
     loops_of_lengths(420, 350, 1.0, "");
 }
 
-/// A handle expects of a solve what it saw in the last one (kernels/rrb/ends.cuh): whatever it was, the bits are those of a new handle,
-/// and errors those of any backend.
+/// A handle expects of a solve what it saw in the last one (kernels/rrb/ends.cuh): whatever it was, the bits are those
+/// of a new handle, and errors those of any backend.
 fn one_solve_after_another() {
     solves_after_another("precision=f64 cycle=v levels=4");
     solves_after_another("precision=bf16 cycle=v levels=4");
@@ -679,8 +683,9 @@ fn solves_after_another(options: &str) {
     }
 }
 
-/// Solves from a guess against those of the CPU from the same one: what is told of it, first iterates, counts; the first time, with
-/// the guess unexpected, and the next. What the guess has on the eliminated half of the points changes nothing, however large.
+/// Solves from a guess against those of the CPU from the same one: what is told of it, first iterates, counts; the
+/// first time, with the guess unexpected, and the next. What the guess has on the eliminated half of the points changes
+/// nothing, however large.
 fn from_a_guess() {
     for (nx, ny) in [(1, 64), (64, 1), (5, 5), (17, 17), (64, 65), (131, 67)] {
         let mut land = random_m_matrix(nx, ny, false, 6);
@@ -722,7 +727,8 @@ fn from_a_guess() {
                     if format.contains("f64") {
                         assert!(count_is_right(&found.2, expected.2.len() - 1, tolerance), "{what}: {:?}", found.2);
                     } else {
-                        // On hard problems sweeps in single precision make counts a matter of chance (tests/formats.rs).
+                        // On hard problems sweeps in single precision make counts a matter of chance
+                        // (tests/formats.rs).
                         let most = 1 + expected.2.len() / 10;
                         assert!(found.2.len().abs_diff(expected.2.len()) <= most, "{what}: {:?}", found.2);
                     }
@@ -750,8 +756,8 @@ fn from_a_guess() {
     }
 }
 
-/// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one thread and
-/// with many, page-locked or not.
+/// Arrays of the host come and go as they are: a few values and several buffers full, rows that lie apart, with one
+/// thread and with many, page-locked or not.
 fn arrays_of_the_host() {
     use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
     use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
@@ -803,8 +809,8 @@ fn arrays_of_the_host() {
     }
 }
 
-/// The handle goes from format to format, and gets new values: what it gives is what a new handle gives, without new memory
-/// where the format stays.
+/// The handle goes from format to format, and gets new values: what it gives is what a new handle gives, without new
+/// memory where the format stays.
 fn formats_one_after_another() {
     let a = random_m_matrix(90, 77, false, 1);
     let mut other = a.clone();
@@ -929,7 +935,7 @@ fn components_of_basins() {
                     }
                     let what = format!("{nx}x{ny}, nine points: {nine_points}, {name}, {zero_sums} sums of zero");
                     let mut a = random_m_matrix(nx, ny, nine_points, 3);
-                    (0..a.len()).filter(|&p| !water[p]).for_each(|p| a.decouple(p % nx, p / nx, 1.0));
+                    (0..a.len()).filter(|&p| !basin[p]).for_each(|p| a.decouple(p % nx, p / nx, 1.0));
                     let mut coupled = vec![false; a.len()];
                     for (p, q, _) in a.couplings().into_iter().filter(|&(_, _, coupling)| coupling != 0.0) {
                         (coupled[p], coupled[q]) = (true, true);
@@ -963,7 +969,8 @@ fn sources_that_are_eliminated() {
     check_eliminated_sources("backend=cuda");
 }
 
-/// Basins of high contrast, closed or nearly: what counts of the remainder's inverse is small beside the constant that is in it.
+/// Basins of high contrast, closed or nearly: what counts of the remainder's inverse is small beside the constant that
+/// is in it.
 fn closed_basins_of_high_contrast_in_short_formats() {
     for (n, contrast, excess) in [(32, 1e6, 0.0), (48, 1e6, 0.0), (65, 1e4, 0.0), (24, 1e6, 1e-3), (40, 1e6, 1e-3)] {
         let mut a = inclusions(n, contrast);

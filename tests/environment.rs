@@ -1,5 +1,5 @@
-//! What a process around the library sees: environment variables, output, limits on memory, fork, signals. Each test runs
-//! its body in a child process of its own, so that no other test is in the way.
+//! What a process around the library sees: environment variables, output, limits on memory, fork, signals. Each test
+//! runs its body in a child process of its own, so that no other test is in the way.
 
 mod common;
 
@@ -408,8 +408,8 @@ unsafe extern "C-unwind" fn listen_slowly(user: *mut c_void, _: i32, _: *const c
     seen.late.fetch_add(usize::from(seen.removed.load(Ordering::SeqCst)), Ordering::SeqCst);
 }
 
-/// Once `rrbsolver_set_log` has returned, no thread is inside the former function, nor comes there; in a child that fork
-/// made meanwhile neither, and there the call waits for no thread that is not there.
+/// Once `rrbsolver_set_log` has returned, no thread is inside the former function, nor comes there; in a child that
+/// fork made meanwhile neither, and there the call waits for no thread that is not there.
 #[test]
 fn the_log_is_replaced_while_others_solve() {
     if child("the_log_is_replaced_while_others_solve", &[]).is_some() {

@@ -432,7 +432,8 @@ fn singular_preconditioner_is_projected() {
                     let z = solver.apply(&r);
                     let m = preconditioner(&a, levels, false, 1.0);
                     let mz: Vec<f64> = (0..n).map(|i| dot(&m.a[i * n..(i + 1) * n], &z)).collect();
-                    // cond(M) on the complement of constants is below 1e4 for these sizes (221 nodes, entries 0.1 to 1).
+                    // cond(M) on the complement of constants is below 1e4 for these sizes (221 nodes, entries 0.1 to
+                    // 1).
                     let error = max_difference(&mz, &r);
                     assert!(error <= 1e-12, "{backend} {nx}x{ny} levels {levels}: {error:e}");
                     let mean = z.iter().sum::<f64>() / n as f64;

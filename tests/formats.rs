@@ -261,8 +261,8 @@ fn norms_do_not_know_the_unit() {
     }
 }
 
-/// Success is what the caller's own matrix says, here in twice the precision. Where rounding or the format allows no more,
-/// the answer is "not converged", never an error and never a false success.
+/// Success is what the caller's own matrix says, here in twice the precision. Where rounding or the format allows no
+/// more, the answer is "not converged", never an error and never a false success.
 #[test]
 fn success_is_never_false() {
     let cases = [
@@ -414,9 +414,9 @@ fn nearly_closed(nx: usize, ny: usize, part: f64) -> Stencil {
     a
 }
 
-/// CG in single precision takes the iterations of double precision: on easy systems, and on hard ones, whose residual does
-/// not come down for hundreds of iterations, that is no reason to start again. On nearly singular ones rounding of the
-/// first large p leaves r a constant, which has to come out at once.
+/// CG in single precision takes the iterations of double precision: on easy systems, and on hard ones, whose residual
+/// does not come down for hundreds of iterations, that is no reason to start again. On nearly singular ones rounding of
+/// the first large p leaves r a constant, which has to come out at once.
 #[test]
 fn single_precision_keeps_the_counts() {
     let cases = [
@@ -441,7 +441,8 @@ fn single_precision_keeps_the_counts() {
                     assert_eq!(status, status::OK, "{name} {which} {options}");
                     solver.iterations()
                 });
-                // p is conjugate to seven digits only, in sweeps of single precision in both: a tenth more or less is chance.
+                // p is conjugate to seven digits only, in sweeps of single precision in both: a tenth more or less is
+                // chance.
                 let most = double + 2 + double / 10;
                 assert!(single <= most, "{name} {which} {cycle}: {single} iterations, {double} in double precision");
             }
@@ -449,8 +450,8 @@ fn single_precision_keeps_the_counts() {
     }
 }
 
-/// Nearly singular beyond what `single_precision_keeps_the_counts` asks: here steps along a p that rounding had left behind
-/// once went away until they overflowed. A solve comes to its end, and says how it ended.
+/// Nearly singular beyond what `single_precision_keeps_the_counts` asks: here steps along a p that rounding had left
+/// behind once went away until they overflowed. A solve comes to its end, and says how it ended.
 #[test]
 fn single_precision_does_not_run_away() {
     for (nx, ny) in [(128, 128), (128, 200), (200, 200)] {
@@ -495,8 +496,8 @@ fn single_precision_does_not_run_away() {
     assert!(solver.iterations() <= 25, "{} iterations, 23 in double precision", solver.iterations());
 }
 
-/// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where the
-/// size of arrays counts, f64 below that and with contrasts that strain the range.
+/// What `auto` picks and says: AMLI where two inner iterations pay, V where they do not, K never; short formats where
+/// the size of arrays counts, f64 below that and with contrasts that strain the range.
 #[test]
 fn automatic_choices() {
     let (f64_, bf16, mixed, v, amli) = (1, 3, 4, 1, 2);
@@ -522,7 +523,8 @@ fn automatic_choices() {
                 wrong.push(format!("{name} {n}: picked {picked:?}"));
             }
             assert_eq!(auto.solve_from_zero(&b).1, status::OK, "{name} {n}");
-            // Never worse than the V-cycle of as many levels by more than an iteration, and one in thirty for f32 sweeps.
+            // Never worse than the V-cycle of as many levels by more than an iteration, and one in thirty for f32
+            // sweeps.
             let levels = auto.int(key::INFO_LEVELS);
             let plain = run(&a, &b, &format!("backend=cpu threads=1 precision=f64 cycle=v levels={levels}"));
             if auto.iterations() > plain.iterations + 1 + plain.iterations / 30 {
@@ -582,8 +584,8 @@ fn v_by_choice_is_v_as_asked() {
     }
 }
 
-/// Bytes per unknown, mostly of a 5-point matrix, the handle's copy of it included; on smaller grids borders and padding weigh
-/// more.
+/// Bytes per unknown, mostly of a 5-point matrix, the handle's copy of it included; on smaller grids borders and
+/// padding weigh more.
 #[test]
 fn memory_per_unknown() {
     for (nx, ny) in [(2047, 2047), (1023, 1023), (1201, 1001)] {

@@ -1,7 +1,8 @@
 //! Iteration counts and condition numbers against an independent prototype and the papers' table 5.3.
 //!
-//! Left to the benchmark (docs/performance.md), for their cost: 2047^2 with other than 12 levels, 1023^2 with 2 levels (a 1 GB factor), the
-//! slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and 1.5 million nodes.
+//! Left to the benchmark (docs/performance.md), for their cost: 2047^2 with other than 12 levels, 1023^2 with 2 levels
+//! (a 1 GB factor), the slow rows of the lumping table (M1 and M2 with omega 0.5 and 0.95, full M2m), hx/hy = 100, and
+//! 1.5 million nodes.
 //!
 //! Every solver here has one thread: the tests of this file run beside each other.
 
@@ -100,8 +101,8 @@ fn reference_counts_are_exact() {
     check_exact(&rows, "reference");
 }
 
-/// M2m, where rounding decides the count (see golden/README.md): within 2.5 percent, on the oracle too. The row with the
-/// worst condition, 4e5, has a wider bound on `cpu`: the same method in 21 equivalent forms (other grids, blocks,
+/// M2m, where rounding decides the count (see golden/README.md): within 2.5 percent, on the oracle too. The row with
+/// the worst condition, 4e5, has a wider bound on `cpu`: the same method in 21 equivalent forms (other grids, blocks,
 /// backends, A and b times 3 or 0.7) takes 994 to 1030 iterations there, a width of 3.6 percent. What rounding does not
 /// move is the largest eigenvalue: the six digits that the golden rows have.
 #[test]

@@ -1,7 +1,6 @@
-//! The layers of the architecture: ffi -> solver -> backend -> grid, sparse -> runtime; error, isa, options, report and spectrum
-//! are leaves.
-//! Reads every path of the sources that starts at the crate (`crate::`, `super::`, groups included) and fails on
-//! a forbidden edge.
+//! The layers of the architecture: ffi -> solver -> backend -> grid, sparse -> runtime; error, isa, options, report and
+//! spectrum are leaves. Reads every path of the sources that starts at the crate (`crate::`, `super::`, groups
+//! included) and fails on a forbidden edge.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -202,7 +201,8 @@ fn no_forbidden_edge() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Concrete backends are named at the boundary: in `make_backend`, and where it asks for devices and for what lies on them.
+/// Concrete backends are named at the boundary: in `make_backend`, and where it asks for devices and for what lies on
+/// them.
 #[test]
 fn concrete_backends_are_named_once() {
     let mut naming: Vec<String> = modules()
@@ -220,8 +220,8 @@ fn concrete_backends_are_named_once() {
     assert_eq!(naming, ["ffi::library", "ffi::rrb", "ffi::smoother::arrays", "ffi::smoother::handle"]);
 }
 
-/// `unsafe` stays at the boundary, in the cpu backend's helpers, in the calls of the device, in `runtime` and in the choice of an
-/// instruction set; threads in `runtime`; nothing prints.
+/// `unsafe` stays at the boundary, in the cpu backend's helpers, in the calls of the device, in `runtime` and in the
+/// choice of an instruction set; threads in `runtime`; nothing prints.
 #[test]
 fn unsafe_threads_and_printing_stay_in_their_places() {
     let mut with_unsafe = 0;

@@ -1,5 +1,5 @@
-//! The machine code of the row loops: packed arithmetic as wide as the instruction set has it, no calls inside, nothing of
-//! a wider set in the portable forms. Read from this test's own program with `objdump`, which comes with every gcc;
+//! The machine code of the row loops: packed arithmetic as wide as the instruction set has it, no calls inside, nothing
+//! of a wider set in the portable forms. Read from this test's own program with `objdump`, which comes with every gcc;
 //! without it there is nothing to check here.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 
@@ -10,8 +10,8 @@ use common::problems::poisson;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has compiled
-/// in the same way is bits alone, 64 of them, which no set needs loops for.
+/// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has
+/// compiled in the same way is bits alone, 64 of them, which no set needs loops for.
 const SOURCES: [([&str; 2], &str); 3] = [
     (["rrb", "kernels"], include_str!("../src/backend/cpu/rrb/kernels.rs")),
     (["coarse", "band"], include_str!("../src/backend/coarse/band.rs")),

@@ -1,5 +1,5 @@
-//! Arrays on the host and on a device in one call, with rows that lie apart. Where no device is found the test says so and
-//! passes; tests/emulator makes one of the host.
+//! Arrays on the host and on a device in one call, with rows that lie apart. Where no device is found the test says so
+//! and passes; tests/emulator makes one of the host.
 
 mod common;
 #[path = "common/device.rs"]

@@ -53,8 +53,8 @@ fn relative_residual(a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> (f
 }
 
 /// The papers' norm of r = Pb - A x as it is told, relative to what it is told by. Where CG runs on S1 (5 points), with
-/// r1 = r_b - A_br D_r^-1 r_r: the root of r_r'D_r^-1 r_r + r1'M1^-1 r1 + m^2 sum 1 / center, m the mean of r1, relative
-/// to b1 without its mean; with 9 points of r'M^-1 r + m^2 sum 1 / center, m the mean of r, relative to Pb.
+/// r1 = r_b - A_br D_r^-1 r_r: the root of r_r'D_r^-1 r_r + r1'M1^-1 r1 + m^2 sum 1 / center, m the mean of r1,
+/// relative to b1 without its mean; with 9 points of r'M^-1 r + m^2 sum 1 / center, m the mean of r, relative to Pb.
 fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> f64 {
     let mut s = System::new(a);
     s.project_within(zero_row_sum);

@@ -1,8 +1,9 @@
 //! Restarts: where the recurred residual meets the test and the recomputed one misses it, a solve starts again from the
 //! latter, at most three times.
 //!
-//! The misses here come of guesses far from the solution: while x is as large as its guess, x += alpha p and b - A x have
-//! the rounding of numbers that large, of which the recurred residual knows nothing. Each start begins nearer by that much.
+//! The misses here come of guesses far from the solution: while x is as large as its guess, x += alpha p and b - A x
+//! have the rounding of numbers that large, of which the recurred residual knows nothing. Each start begins nearer by
+//! that much.
 
 mod common;
 
@@ -41,9 +42,9 @@ impl Problem {
         Self { b: random_rhs(a.len(), 2), a, guess }
     }
 
-    /// All sides closed, but one row has an excess of this, and a constant guess, so that it is nearly in the null space. What
-    /// rounding leaves of it has a constant part, which makes the next x large again: four restarts are needed from 1e14,
-    /// as far away as guesses may be for sweeps in single precision.
+    /// All sides closed, but one row has an excess of this, and a constant guess, so that it is nearly in the null
+    /// space. What rounding leaves of it has a constant part, which makes the next x large again: four restarts are
+    /// needed from 1e14, as far away as guesses may be for sweeps in single precision.
     fn nearly_closed(nine_point: bool, n: usize, excess: f64) -> Self {
         let (nx, ny) = (n, n + 1);
         let mut a = random_m_matrix(nx, ny, nine_point, 5);
@@ -106,8 +107,8 @@ impl Problem {
     }
 }
 
-/// Rounding of a guess 1e15, 1e30, 1e45 times too large is gone after one, two, three restarts; of one of 1e60 a fourth would
-/// be needed. With five points CG is on S1 and the loop around it tells, else CG itself.
+/// Rounding of a guess 1e15, 1e30, 1e45 times too large is gone after one, two, three restarts; of one of 1e60 a fourth
+/// would be needed. With five points CG is on S1 and the loop around it tells, else CG itself.
 #[test]
 fn guesses_far_away() {
     for nine_point in [false, true] {
@@ -166,8 +167,8 @@ fn the_best_of_all_starts_comes_back() {
     }
 }
 
-/// CG in single precision replaces its residual, so that it hardly ever misses; it starts again where rounding had led it away.
-/// Without that, twice, none of these would come to 1e-15.
+/// CG in single precision replaces its residual, so that it hardly ever misses; it starts again where rounding had led
+/// it away. Without that, twice, none of these would come to 1e-15.
 #[test]
 fn single_precision_starts_again_too() {
     for threads in [1, 3] {

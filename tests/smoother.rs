@@ -202,8 +202,8 @@ unsafe extern "C-unwind" fn fill_nothing(_: *mut c_void, _: i32, _: *const *mut 
     0
 }
 
-/// Sixteen patches of awkward sizes, each beside others, of three slabs of 8^3 blocks at least: six slabs for each of eight
-/// threads, so that several of them sweep in the fused form, with whole patches and with seams.
+/// Sixteen patches of awkward sizes, each beside others, of three slabs of 8^3 blocks at least: six slabs for each of
+/// eight threads, so that several of them sweep in the fused form, with whole patches and with seams.
 fn wall() -> Level {
     let patch = |p: i64| ([17 * (p % 4), 5 + 19 * (p / 4), -3 * (p % 2)], [17, 19, 20 + p % 3]);
     let mut level = Level::new(&(0..16).map(patch).collect::<Vec<_>>());
@@ -211,8 +211,8 @@ fn wall() -> Level {
     level
 }
 
-/// With a function for ghost cells they are exchanged before each sweep, without one they are passed on in the sweep: the
-/// same bits, ghost cells included.
+/// With a function for ghost cells they are exchanged before each sweep, without one they are passed on in the sweep:
+/// the same bits, ghost cells included.
 fn check_in_passing(level: &Level, blocks: &[[i64; 3]], threads: &[i64]) {
     for &block in blocks {
         for options in ["", "reverse=1", "stagger=1", "stagger=2 omega=0.85", "parallel=patch"] {

@@ -1,5 +1,5 @@
-//! What a caller of `smoother_` is told: options and results that it does not have, block solvers that it cannot have, calls
-//! of no sweeps, and the words of statuses.
+//! What a caller of `smoother_` is told: options and results that it does not have, block solvers that it cannot have,
+//! calls of no sweeps, and the words of statuses.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. tests/emulator makes
-//! a device of the host.
+//! The `cuda` backend of block smoothers against `reference` and `cpu`, and what only a device has. tests/emulator
+//! makes a device of the host.
 
 mod common;
 #[path = "common/device.rs"]
@@ -12,10 +12,10 @@ use std::ptr::{null, null_mut};
 
 const STENCILS: [&str; 5] = ["poisson7", "aniso7", "conv7", "fe27", "mixed27"];
 
-/// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks, up to
-/// 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|, which is 5.4
-/// (aniso7, 8^3 cells; 2.8 of the other stencils), are 3e-14. Couplings to other blocks hand on no more than there is: what a
-/// sweep finds it leaves. Four times that; an emulated device is 1.3e-14 off after three sweeps.
+/// What rounding may do to values of about 1/2 in so many sweeps. A sweep multiplies residuals with inverses of blocks,
+/// up to 512 products a cell, on both sides: errors of random sign, 2 sqrt(512) 2^-53, times the largest |A_b^-1| |r|,
+/// which is 5.4 (aniso7, 8^3 cells; 2.8 of the other stencils), are 3e-14. Couplings to other blocks hand on no more
+/// than there is: what a sweep finds it leaves. Four times that; an emulated device is 1.3e-14 off after three sweeps.
 fn rounding(sweeps: i32) -> f64 {
     1e-13 * f64::from(sweeps)
 }
@@ -127,8 +127,8 @@ fn dense_products() {
     }
 }
 
-/// More blocks than a device holds at once (32 to a multiprocessor, 132 of them), so that its blocks of threads take one
-/// group after another; and omega below 1, which takes the blocks' own values too.
+/// More blocks than a device holds at once (32 to a multiprocessor, 132 of them), so that its blocks of threads take
+/// one group after another; and omega below 1, which takes the blocks' own values too.
 fn dense_products_in_several_rounds() {
     for (name, method, patches) in [
         ("poisson7", "method=coloured_gauss_seidel omega=0.85", 18),
@@ -220,8 +220,8 @@ fn thin_patches() {
     }
 }
 
-/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both ends,
-/// where three blocks along an axis all touch.
+/// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both
+/// ends, where three blocks along an axis all touch.
 fn overlap() {
     let cut_twice = |size: i64, lower: i64| {
         let mut level = Level::new(&[([lower; 3], [size; 3])]);
@@ -316,8 +316,8 @@ fn patches_on_the_device() {
     }
 }
 
-/// A call of several sweeps, where tiles hand their faces to those of other patches, does what calls of one sweep do, which
-/// exchange ghost cells: to every bit, ghost cells included. Patches that fit, that fit in part, and that do not.
+/// A call of several sweeps, where tiles hand their faces to those of other patches, does what calls of one sweep do,
+/// which exchange ghost cells: to every bit, ghost cells included. Patches that fit, that fit in part, and that do not.
 fn several_sweeps_are_single_ones() {
     let fitting: Vec<([i64; 3], [i64; 3])> =
         (0..8).map(|p| ([p % 2 * 24, p / 2 % 2 * 16, p / 4 * 8], [24, 16, 8])).collect();
@@ -553,8 +553,9 @@ fn ghost_function() {
         let mut record = Filled { sweeps: Vec::new(), seen: Vec::new(), stop_at: 1000, host: true };
         // SAFETY: a live handle; the record outlives the calls.
         outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
-        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3, so that 1e-15 of the start is
-        // left; a sweep adds eight products of 3, 8 * 3 * 2^-53 / (1 - 0.7) = 1e-14 in all, 12 times that a residual's cell.
+        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3, so that 1e-15 of
+        // the start is left; a sweep adds eight products of 3, 8 * 3 * 2^-53 / (1 - 0.7) = 1e-14 in all, 12 times that
+        // a residual's cell.
         assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
         assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
         assert!(record.seen.iter().all(|&at| at == level.u[0].as_ptr() as usize));

@@ -33,7 +33,8 @@ fn factor(options: &str, n: i64, block: [i64; 3]) -> f64 {
         smoother.apply(&mut level, 1).unwrap();
         let rho = smoother.norm(&mut level) / start;
         level.u[0].iter_mut().for_each(|u| *u /= rho);
-        // The ratio changes by less than its distance to the limit times one minus the ratio of the two largest factors.
+        // The ratio changes by less than its distance to the limit times one minus the ratio of the two largest
+        // factors.
         if (rho - before).abs() < 1e-12 {
             return rho;
         }

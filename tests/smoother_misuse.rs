@@ -103,7 +103,8 @@ fn singular_blocks_are_named() {
         let none = Smoother::new(&[0.0; 7], [4, 4, 4], options);
         none.patches(&level).unwrap_err().expect(status::MATRIX, &["singular", "patch 0"]);
     }
-    // A staggered cut may have one that the plain cut has not: found when the option is set, which then stays as it was.
+    // A staggered cut may have one that the plain cut has not: found when the option is set, which then stays as it
+    // was.
     let level = Level::new(&[([0, 0, 0], [2, 2, 2])]);
     let smoother = Smoother::of(&zero, [2, 2, 2], "", &level);
     smoother.options("stagger=1").unwrap_err().expect(status::MATRIX, &["1 x 1 x 1", "(0, 0, 0)"]);

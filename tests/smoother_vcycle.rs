@@ -2,13 +2,15 @@
 //! SplitMix64 seeded 42, grids halved to 2^3 with 60 point sweeps there, restriction = average of 8 times 4, trilinear
 //! interpolation, ghosts = -inner before each sweep, rho = (r16 / r8)^(1/8).
 //!
-//! By this definition all rows but two agree within the 5 % that are asked for. What is left comes of two things about the
-//! program that made the numbers, which follow from the numbers themselves:
-//! - It stopped at the first cycle m <= 16 with r_m <= 1e-13 r_0, and gave (r_m / r_8)^(1/(m-8)). Of the 52 rows where fewer
-//!   than 16 cycles were needed, those in which a slow mode still grows beside fast ones differ: up to 4.4 %, and the two of
-//!   `STOPPED_EARLY` by 10.6 and 6.3 % (fe27, rb, 1x1x1, V(2,1), omega 0.85: 0.1157 at m = 12, 0.1280 at m = 16).
-//! - Its count of sweeps, by which blocks are staggered, ran on from row to row. With an odd number of sweeps a cycle (64^3,
-//!   V(2,1)) and an odd number of cycles, the rows that follow begin with a shifted sweep: up to 4.9 % for V(1,1) with 8^3 blocks.
+//! By this definition all rows but two agree within the 5 % that are asked for. What is left comes of two things about
+//! the program that made the numbers, which follow from the numbers themselves:
+//! - It stopped at the first cycle m <= 16 with r_m <= 1e-13 r_0, and gave (r_m / r_8)^(1/(m-8)). Of the 52 rows where
+//!   fewer than 16 cycles were needed, those in which a slow mode still grows beside fast ones differ: up to 4.4 %, and
+//!   the two of `STOPPED_EARLY` by 10.6 and 6.3 % (fe27, rb, 1x1x1, V(2,1), omega 0.85: 0.1157 at m = 12, 0.1280 at m =
+//!   16).
+//! - Its count of sweeps, by which blocks are staggered, ran on from row to row. With an odd number of sweeps a cycle
+//!   (64^3, V(2,1)) and an odd number of cycles, the rows that follow begin with a shifted sweep: up to 4.9 % for
+//!   V(1,1) with 8^3 blocks.
 //!
 //! With both, all rows agree to 0.3 %, those that are not staggered to the digits given.
 
@@ -153,7 +155,8 @@ impl Cycle {
         self.done += sweeps;
     }
 
-    /// The factor as it is defined, and as the program behind the golden numbers computed it. `done`: sweeps before the first.
+    /// The factor as it is defined, and as the program behind the golden numbers computed it. `done`: sweeps before the
+    /// first.
     fn factors(&mut self, done: i32) -> [f64; 2] {
         self.done = done;
         let n = *self.grids[0].n;
@@ -205,7 +208,8 @@ fn check(wanted: impl Fn(&[&str]) -> bool) {
             format!("omega={} {method}", word[6]),
             format!("omega={} {method} reverse={}", word[6], i32::from(reverse)),
         ];
-        // Rows that begin with a shifted sweep: those after gs, 4x4x4, V(2,1), whose cycles must have been odd in number.
+        // Rows that begin with a shifted sweep: those after gs, 4x4x4, V(2,1), whose cycles must have been odd in
+        // number.
         let shifted = staggered && word[1] == "64" && (block[0] == 8 || (block[0] == 4 && word[2] == "rb"));
         let mut cycle =
             Cycle::new(&stencil(word[0]), number(1) as i64, [block[0], block[1], block[2]], sweeps, staggered, options);

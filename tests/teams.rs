@@ -1,5 +1,6 @@
-//! Teams of threads in trouble. A team works only on grids of 8192 nodes and more, so all grids here are that large, and
-//! each test asserts that the team is there: monitors that stop or panic, breakdowns, bad values, and what they leave.
+//! Teams of threads in trouble. A team works only on grids of 8192 nodes and more, so all grids here are that large,
+//! and each test asserts that the team is there: monitors that stop or panic, breakdowns, bad values, and what they
+//! leave.
 
 mod common;
 
@@ -297,8 +298,8 @@ fn nothing_stays_of_a_solve_that_overflowed() {
     }
 }
 
-/// Every format with every cycle: the bits of one thread, in what a solve gives and in M^-1. Recursions are on grids that
-/// a team shares (95 x 90 nodes), and below on grids that its first member does alone.
+/// Every format with every cycle: the bits of one thread, in what a solve gives and in M^-1. Recursions are on grids
+/// that a team shares (95 x 90 nodes), and below on grids that its first member does alone.
 #[test]
 fn formats_and_cycles_give_the_same_bits() {
     let (nx, ny) = (190, 181);

@@ -47,7 +47,8 @@ pub enum Measurement {
     Smoother(SmootherArgs),
     /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
     March(MarchArgs),
-    /// Time over implementations S1, S2, S3 and, where there is a device, S4, levels and r1/r2/b1/b2 grids (figures 5.3 to 5.6).
+    /// Time over implementations S1, S2, S3 and, where there is a device, S4, levels and r1/r2/b1/b2 grids (figures 5.3
+    /// to 5.6).
     Grids(GridsArgs),
 }
 
@@ -238,7 +239,8 @@ pub struct SmootherArgs {
 /// Arguments of `march`.
 #[derive(Clone, Debug, Args)]
 pub struct MarchArgs {
-    /// Problems of the golden tables, or paths of ESRI ASCII bathymetries (.asc, .asc.gz), which are refined or coarsened.
+    /// Problems of the golden tables, or paths of ESRI ASCII bathymetries (.asc, .asc.gz), which are refined or
+    /// coarsened.
     #[arg(required = true)]
     problems: Vec<String>,
     /// Nodes of the grids, about.
@@ -247,7 +249,8 @@ pub struct MarchArgs {
     /// Options of the solver as text, such as "backend=cuda" or "threads=1"; several times: one after the other.
     #[arg(short, long, default_value = "")]
     options: Vec<String>,
-    /// In-house conjugate gradients, natural order, one thread; the last solver is the one that speed-up is told against.
+    /// In-house conjugate gradients, natural order, one thread; the last solver is the one that speed-up is told
+    /// against.
     #[arg(short, long, value_enum)]
     baseline: Vec<Baseline>,
     /// Tolerance, 2-norm of b - A x relative to b.

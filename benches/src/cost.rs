@@ -265,8 +265,8 @@ impl Model {
         }
         // The last iteration ends on the way down, with x + alpha p alone.
         let start = of("descend_at_start")? + of("ascend_at_start")?;
-        // In single precision the residual is replaced once on the way to 1e-6, beside what is recurred; the next way up
-        // leaves x alone.
+        // In single precision the residual is replaced once on the way to 1e-6, beside what is recurred; the next way
+        // up leaves x alone.
         let replacement = of("advance_solution")? + of("residual")? + of("descend_at_start")? + of("advance_residual")?
             - of("descend")?
             + of("residual_norm2")?

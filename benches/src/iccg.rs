@@ -32,8 +32,8 @@ pub enum Pivots {
     Modified,
 }
 
-/// The residual of the system as given is looked at in every fourth iteration, and in all of the first twelve: it takes a
-/// pass of its own.
+/// The residual of the system as given is looked at in every fourth iteration, and in all of the first twelve: it takes
+/// a pass of its own.
 const LOOK_EVERY: usize = 4;
 const LOOK_ALWAYS_BELOW: usize = 12;
 
@@ -449,8 +449,8 @@ mod tests {
         }
     }
 
-    /// (D + L) D^-1 (D + L^T) has the diagonal of A, or its row sums: CG in the exact arithmetic of a tridiagonal matrix
-    /// takes one iteration, and odd and single rows and columns are swept like others.
+    /// (D + L) D^-1 (D + L^T) has the diagonal of A, or its row sums: CG in the exact arithmetic of a tridiagonal
+    /// matrix takes one iteration, and odd and single rows and columns are swept like others.
     #[test]
     fn solves_awkward_grids() {
         for (nx, ny) in [(1, 1), (1, 7), (9, 1), (2, 2), (3, 5), (16, 17), (33, 4)] {

@@ -1,6 +1,6 @@
-//! A run of time steps, as a wave simulator makes them: the matrix stays, b moves on by a fortieth of a period, and each
-//! solve starts from the straight line through the last two solutions. The table of the slides: average time of a solve
-//! over grids of several sizes, on a device and on one core.
+//! A run of time steps, as a wave simulator makes them: the matrix stays, b moves on by a fortieth of a period, and
+//! each solve starts from the straight line through the last two solutions. The table of the slides: average time of a
+//! solve over grids of several sizes, on a device and on one core.
 
 use crate::bathymetry::{self, Bathymetry};
 use crate::contest::Contender;

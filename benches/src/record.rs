@@ -406,8 +406,8 @@ fn calls(stages: &[&Stage]) -> usize {
 /// Steps that go over the caller's arrays.
 const ARRAYS: &[&str] = &["inspect", "load", "load_rhs", "store"];
 
-/// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec and
-/// solver here; the one that stands alone is r'r.
+/// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec
+/// and solver here; the one that stands alone is r'r.
 const GROUPS: &[(&str, &[&str])] = &[
     ("memcpy: caller's arrays", ARRAYS),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),

@@ -1,5 +1,5 @@
-//! Block smoothers: the figures of the block-relaxation paper (Rodriguez et al., figures 4, 5 and 7 to 10, table 2) from runs
-//! on this machine, and the forms of the block product against each other.
+//! Block smoothers: the figures of the block-relaxation paper (Rodriguez et al., figures 4, 5 and 7 to 10, table 2)
+//! from runs on this machine, and the forms of the block product against each other.
 
 use crate::machine::cores;
 use crate::solver::checked;
@@ -35,7 +35,8 @@ pub enum Topic {
     Inversion,
     /// Share of ghost cells in a coloured sweep: by an exchange of its own, and handed on in passing.
     Exchange,
-    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches of the host.
+    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches of
+    /// the host.
     Device,
     /// The block product by sine transforms, by batched matrix products, and by the paper's matrix-vector products.
     Forms,

@@ -1,8 +1,8 @@
 //! Coloured sweeps over threads, against what the memory gives as many threads.
 //!
-//! A call and a triad take turns, since other guests of a machine come and go; both have their arrays once, for all numbers
-//! of threads. At 24 bytes a cell and sweep a triad of so many GB/s allows that / 24 cells a second, and t threads allow t
-//! times what one does: efficiency is told against t, and against the lesser of both.
+//! A call and a triad take turns, since other guests of a machine come and go; both have their arrays once, for all
+//! numbers of threads. At 24 bytes a cell and sweep a triad of so many GB/s allows that / 24 cells a second, and t
+//! threads allow t times what one does: efficiency is told against t, and against the lesser of both.
 
 use crate::machine::cores;
 use crate::smoother::{Chart, Curve, Effort, Level, SWEEPS, Smoother, thread_counts};
@@ -30,8 +30,8 @@ impl Arrays {
         Self(arrays)
     }
 
-    /// So many times a triad by `threads` threads, and in between, by this one, `work`: GB/s of each triad, and what `work`
-    /// returned after each.
+    /// So many times a triad by `threads` threads, and in between, by this one, `work`: GB/s of each triad, and what
+    /// `work` returned after each.
     fn in_turn<T>(&mut self, threads: usize, times: usize, mut work: impl FnMut() -> T) -> Vec<(f64, T)> {
         let barrier = &Barrier::new(threads);
         let piece = VALUES.div_ceil(threads);

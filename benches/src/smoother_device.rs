@@ -1,5 +1,5 @@
-//! Block smoothers on a CUDA device: patches that stay there, block sizes, mixed sets, patches of the host that come and go
-//! (the paper's figure 6), and the kernel of the paper's appendix.
+//! Block smoothers on a CUDA device: patches that stay there, block sizes, mixed sets, patches of the host that come
+//! and go (the paper's figure 6), and the kernel of the paper's appendix.
 
 use crate::machine::cores;
 use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
@@ -158,8 +158,8 @@ fn mixed(effort: Effort) -> Result<Chart, String> {
     Ok(chart("device_mixed", title, "patches", RATE, sets.iter().map(|s| s.0.to_owned()).collect(), curves))
 }
 
-/// Patches of the host: rates over the sweeps of a call. Page-locked arrays are what a program gets from cuMemHostAlloc or
-/// cudaMallocHost.
+/// Patches of the host: rates over the sweeps of a call. Page-locked arrays are what a program gets from cuMemHostAlloc
+/// or cudaMallocHost.
 fn transfers(effort: Effort) -> Result<Chart, String> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
@@ -187,8 +187,8 @@ fn memory(locked: bool) -> &'static str {
     if locked { "page-locked" } else { "pageable" }
 }
 
-/// Figure 6: milliseconds for three chaotic sweeps of patches of the host over their number, small ones (a) and large ones (b),
-/// and the same by this machine's cores.
+/// Figure 6: milliseconds for three chaotic sweeps of patches of the host over their number, small ones (a) and large
+/// ones (b), and the same by this machine's cores.
 fn orders(effort: Effort) -> Result<Vec<Chart>, String> {
     let mut charts = Vec::new();
     for (letter, side) in [('a', 16), ('b', 64)] {

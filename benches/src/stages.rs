@@ -1,9 +1,9 @@
 //! Where the time of a solve goes: a clock around every step that the text of the method calls, read on the calling
 //! thread (member 0 of the team; a barrier that a step waits at belongs to it). The solver knows nothing of it.
 //!
-//! On a device the clock waits until a step is done. With `fusion=off` the steps of the loop come one by one, each with a
-//! launch and a wait of its own, and further solves time the kernels of each grid; else the loop that the device runs by
-//! itself is one step, as a solve has it.
+//! On a device the clock waits until a step is done. With `fusion=off` the steps of the loop come one by one, each with
+//! a launch and a wait of its own, and further solves time the kernels of each grid; else the loop that the device runs
+//! by itself is one step, as a solve has it.
 
 use crate::cost::{Cost, Model, choice};
 use crate::problem::Problem;

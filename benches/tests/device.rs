@@ -7,7 +7,8 @@ mod device;
 use common::{bench, folder, record};
 use serde_json::Value;
 
-/// Steps of the textbook one by one; else the loop of the device as one step. The same counts, and copies in a row apart.
+/// Steps of the textbook one by one; else the loop of the device as one step. The same counts, and copies in a row
+/// apart.
 fn stages_on_a_device() {
     let papers = "backend=cuda norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";
     for (fusion, steps) in [("off", vec!["precondition", "multiply", "advance_solution"]), ("on", vec!["loop"])] {

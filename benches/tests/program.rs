@@ -90,7 +90,8 @@ fn stages_add_up() {
         let rows: &[&str] =
             if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };
         assert!(rows.iter().all(|row| printed.contains(&format!("| {row}"))), "{printed}");
-        // All that a solve calls is counted: MB, GB/s and flops of what is left over, and of the whole. No ceiling here.
+        // All that a solve calls is counted: MB, GB/s and flops of what is left over, and of the whole. No ceiling
+        // here.
         for row in ["| rest: ", "| total "] {
             let line = printed.lines().find(|l| l.starts_with(row)).expect(row);
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();

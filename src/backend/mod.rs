@@ -1,6 +1,6 @@
-//! Where the arithmetic runs: `steps` names what each family asks for; `reference` has it as plain loops over natural storage
-//! (the papers' S1) and is the oracle, `cpu` with one thread (S2) or many (S3), `cuda` on a device. `coarse` is what all solve
-//! exactly.
+//! Where the arithmetic runs: `steps` names what each family asks for; `reference` has it as plain loops over natural
+//! storage (the papers' S1) and is the oracle, `cpu` with one thread (S2) or many (S3), `cuda` on a device. `coarse` is
+//! what all solve exactly.
 
 pub mod coarse;
 pub mod cpu;

@@ -1,14 +1,16 @@
 //! The residual of a row in double precision, for what a solve says of its solution.
 
-/// b - (row of A) v, from differences: with s = center - sum over j of |a_j|, the row sum where no coupling is positive,
+/// b - (row of A) v, from differences: with s = center - sum over j of |a_j|, the row sum where no coupling is
+/// positive,
 ///
 /// ```text
 /// b - (s v_0 + sum over j of a_j (v_j - v_0)),   v_j + v_0 where a_j > 0.
 /// ```
 ///
-/// As b - (center v_0 + sum of a_j v_j) it would be rounded to eps |A| |v|, far above a residual of 1e-12 where centers are
-/// large or v is nearly constant (alternates, across positive couplings), which here are what nearly cancels without rounding: s is summed with
-/// all that its additions lose (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of near values are exact.
+/// As b - (center v_0 + sum of a_j v_j) it would be rounded to eps |A| |v|, far above a residual of 1e-12 where centers
+/// are large or v is nearly constant (alternates, across positive couplings), which here are what nearly cancels
+/// without rounding: s is summed with all that its additions lose (Knuth, The Art of Computer Programming 2, 4.2.2,
+/// theorem B), and differences of near values are exact.
 #[inline(always)]
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
     let (mut excess, mut lost, mut flow) = (center, 0.0, 0.0);

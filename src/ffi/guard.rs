@@ -46,8 +46,8 @@ pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
     quietly(|| Ok(as_the_host(body)))
 }
 
-/// Runs `body`; a panic in it prints nothing and becomes an error. Not inlined: arithmetic of the body stays between changes
-/// of the floating-point mode.
+/// Runs `body`; a panic in it prints nothing and becomes an error. Not inlined: arithmetic of the body stays between
+/// changes of the floating-point mode.
 #[inline(never)]
 fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     install_hook();

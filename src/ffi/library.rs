@@ -67,12 +67,12 @@ pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_sta
     })
 }
 
-/// Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is
-/// `callback`. It may be called from any thread that uses the library, from several at the same time, but on one thread
-/// never inside another call of itself: lines of library calls that it makes are dropped. It must not use the handle that
-/// is solving. When this call returns, the former function does not run and will not be called again: calls that other
-/// threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a log
-/// function nothing is waited for.
+/// Sets (or with NULL removes) the function that receives log lines of all handles whose option `log` is `callback`. It
+/// may be called from any thread that uses the library, from several at the same time, but on one thread never inside
+/// another call of itself: lines of library calls that it makes are dropped. It must not use the handle that is
+/// solving. When this call returns, the former function does not run and will not be called again: calls that other
+/// threads are in are waited for, so the caller must hold no lock that the former function wants. Only from inside a
+/// log function nothing is waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn rrbsolver_set_log(callback: rrb_log_fn, user: *mut libc::c_void) -> rrb_status {
     entry_ok(|| {

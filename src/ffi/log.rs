@@ -19,7 +19,8 @@ type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
 /// The library-wide callback with its user pointer, and the calls of it that run.
 ///
 /// Everything is read and written under a lock that a child of fork can take though a thread of its parent held it: the
-/// child finds a whole sink, because a sink is written aside and then chosen by one store, and counts no call of its parent.
+/// child finds a whole sink, because a sink is written aside and then chosen by one store, and counts no call of its
+/// parent.
 struct Shared {
     /// Process whose thread holds the lock; 0: none does.
     holder: AtomicU32,

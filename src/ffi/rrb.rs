@@ -60,29 +60,27 @@ pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle)
     unsafe { settings::create(out, || rrb_handle::new(nx, ny)) }
 }
 
-/// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the
-/// stencil has 5 points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
-/// once a handle, and `check_input=2` refuses them. Padding is not read.
-/// Host arrays of (ny - 1) * ld + nx values, read. Afterwards, or after a failure, the handle holds the new
-/// matrix or none.
-/// M is stored in the format `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers
-/// differ by at most 1e6 and `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in
-/// bf16. mixed: M in bf16 and, where CG runs on 5 points of a regular system on the CPU, its vectors in single precision
-/// with residual replacement in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k
-/// solve the coarse systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues
-/// say that this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or
-/// `relaxation`. What auto came to by trying, v or f64, holds for the matrices after it until an option of the choice
-/// changes: a new handle tries again.
-/// `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions
-/// that take the work of more than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device,
-/// and what this build lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for),
-/// `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on
-/// coarse grids of a sixteenth of the points and less. A second call reuses all memory, but where it needs another format
-/// or cycle (auto: a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed
-/// basins. Arrays of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a
-/// matrix comes for which it takes v, the levels and the exact factor of v are made anew, once.
-/// Source: report 16-06, section 2.2.
+/// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
+/// points. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so,
+/// once a handle, and `check_input=2` refuses them. Padding is not read. Host arrays of (ny - 1) * ld + nx values,
+/// read. Afterwards, or after a failure, the handle holds the new matrix or none. M is stored in the format
+/// `precision`, A in double precision. auto: bf16 from 16384 points on, where the centers differ by at most 1e6 and
+/// `lumping` and `relaxation` are the defaults, else f64; and f64 where a pivot is lost in bf16. mixed: M in bf16 and,
+/// where CG runs on 5 points of a regular system on the CPU, its vectors in single precision with residual replacement
+/// in double; else, and on a device, taken as bf16. `cycle`: v applies the levels once, amli and k solve the coarse
+/// systems by `cycle_steps` iterations every `cycle_spacing` levels. auto: amli where estimated eigenvalues say that
+/// this pays, else v; v on fewer than 16384 points, on singular systems and with other `lumping` or `relaxation`. What
+/// auto came to by trying, v or f64, holds for the matrices after it until an option of the choice changes: a new
+/// handle tries again. `RRB_INFO_PRECISION` and `RRB_INFO_CYCLE` tell what is in use. Errors: `RRB_ERR_NULL`,
+/// `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, odd `cycle_spacing`, recursions that take the work of more
+/// than 100 V-cycles, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`cycle=k` on a device, and what this build
+/// lacks), `RRB_ERR_MATRIX` (also a pivot below the range of a `precision` asked for), `RRB_ERR_NOT_FINITE`,
+/// `RRB_ERR_MEMORY`. Cost: about 40 flops a point; for amli besides 6 to 16 applications of M on coarse grids of a
+/// sixteenth of the points and less. A second call reuses all memory, but where it needs another format or cycle (auto:
+/// a singular matrix after a regular one, a contrast beyond 1e6) or knows more pieces of land and closed basins. Arrays
+/// of two kinds stay; matrices of more kinds in turn take memory at each change. Where auto took amli and a matrix
+/// comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
+/// 2.2.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
@@ -103,19 +101,18 @@ pub unsafe extern "C" fn rrb_factorize(
     })
 }
 
-/// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not
-/// written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess
-/// that meets the test is returned in 0 iterations. On singular components b is projected and x keeps the
-/// guess's mean. With M in single precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero.
-/// Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x
-/// too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given.
-/// x and the test are in double precision whatever `precision` is. Where a cycle that
-/// `cycle=auto` chose turns out to be indefinite, the solve goes on with v, and so do later ones until the next
-/// `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with
-/// the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to 122 bytes of memory traffic per
-/// unknown with 5 points and fused stages (docs/performance.md has the counts), two waits for all threads and two per
-/// shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
+/// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
+/// when norm(b - A x) <= max(rel_tol * reference, abs_tol). b = 0 gives x = 0 at once; a guess that meets the test is
+/// returned in 0 iterations. On singular components b is projected and x keeps the guess's mean. With M in single
+/// precision or shorter a guess of max |x| > 1e15 max |b| / max center counts as zero. Returns `RRB_OK`,
+/// `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of
+/// 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too
+/// small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision
+/// whatever `precision` is. Where a cycle that `cycle=auto` chose turns out to be indefinite, the solve goes on with v,
+/// and so do later ones until the next `rrb_factorize`. Takes no memory, starts no thread; on a device, pageable arrays
+/// of the host get buffers and threads with the first solve that has them (docs/gpu.md). Cost of an iteration: 48 to
+/// 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
+/// waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
@@ -130,12 +127,11 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
     })
 }
 
-/// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space
-/// where singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps:
-/// double precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
+/// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
+/// singular: r and z are projected). With `cycle=v` and amli a fixed matrix, to the rounding of the sweeps: double
+/// precision, and single with `precision` f32, bf16 or mixed. With `cycle=k` not linear in r: for flexible methods
 /// only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`,
-/// `RRB_ERR_RANGE` (z too small for a double).
-/// Source: report 16-06, section 2.6.
+/// `RRB_ERR_RANGE` (z too small for a double). Source: report 16-06, section 2.6.
 ///
 /// # Safety
 /// As for `rrb_solve`.
@@ -246,9 +242,9 @@ pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) 
     unsafe { settings::set_real(h, key, value) }
 }
 
-/// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none.
-/// Errors: as for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
-/// cannot be opened.
+/// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none. Errors: as
+/// for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
+/// be opened.
 ///
 /// # Safety
 /// `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.

@@ -1,5 +1,5 @@
-//! What handles of all families have: options with those of the environment on top, log, monitor, history, stream, and the
-//! process that made them; and the bodies of the entry points about these.
+//! What handles of all families have: options with those of the environment on top, log, monitor, history, stream, and
+//! the process that made them; and the bodies of the entry points about these.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
@@ -47,8 +47,8 @@ impl Settings {
         }
     }
 
-    /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over when it
-    /// has made what they need. `check` sees what the program asked for. Their log is opened.
+    /// Options after `change`, with `RRBSOLVER_OPTIONS` applied on top, so that it wins; for the handle to take over
+    /// when it has made what they need. `check` sees what the program asked for. Their log is opened.
     pub fn changed(
         &self,
         change: impl FnOnce(&mut Options) -> Result<()>,

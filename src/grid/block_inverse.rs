@@ -27,7 +27,8 @@ pub const fn leg(a: i64, b: i64, c: i64) -> usize {
     ((c + 1) * 9 + (b + 1) * 3 + a + 1) as usize
 }
 
-/// Places of the legs of a 7-point stencil in the order of the interface: center, west, east, south, north, bottom, top.
+/// Places of the legs of a 7-point stencil in the order of the interface: center, west, east, south, north, bottom,
+/// top.
 pub const SEVEN: [usize; 7] =
     [leg(0, 0, 0), leg(-1, 0, 0), leg(1, 0, 0), leg(0, -1, 0), leg(0, 1, 0), leg(0, 0, -1), leg(0, 0, 1)];
 
@@ -70,8 +71,8 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 /// 2e-16 max(l/u, u/l)^((b-1)/2), and 300 keeps it below 1e-13.
 pub const MOST_SCALING: f64 = 300.0;
 
-/// Largest condition for which it is done at all: four digits of sixteen are lost. It also keeps every d^i and 1/d^i on a
-/// block finite.
+/// Largest condition for which it is done at all: four digits of sixteen are lost. It also keeps every d^i and 1/d^i on
+/// a block finite.
 pub const INSISTED_SCALING: f64 = 1e4;
 
 /// The form of a stencil that sine transforms diagonalize.

@@ -66,8 +66,8 @@ impl Components {
         })
     }
 
-    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects. None where
-    /// there are none.
+    /// Labels of the nodes whose last pivot must not vanish: those of singular components that nobody projects. None
+    /// where there are none.
     pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
         if self.projected || self.size.is_empty() {
             return Ok(None);
@@ -148,8 +148,8 @@ const COUPLED: u8 = 1;
 /// A row of the component has a sum beyond the tolerance.
 const REGULAR: u8 = 2;
 
-/// Consecutive coupled nodes of rows, and which of them hang together; with 5 points also consecutive lone nodes, which hang
-/// together with nothing. Every node lies in one run. Numbers fit 32 bits as those of nodes do.
+/// Consecutive coupled nodes of rows, and which of them hang together; with 5 points also consecutive lone nodes, which
+/// hang together with nothing. Every node lies in one run. Numbers fit 32 bits as those of nodes do.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,

@@ -18,7 +18,8 @@ pub struct Questions {
     pub zero_row_sum: f64,
 }
 
-/// A matrix is hoped to be like the one before: what rows must not have, so that they may be worked on before all are seen.
+/// A matrix is hoped to be like the one before: what rows must not have, so that they may be worked on before all are
+/// seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// As in [`Questions`].
@@ -304,8 +305,8 @@ pub struct Extremes {
 
 /// Values that are looked at twice while they are in the nearest cache.
 const NEAR: usize = 512;
-/// Independent minima and maxima, enough for the latency of one in the widest vectors, and few enough for the registers of
-/// narrower ones.
+/// Independent minima and maxima, enough for the latency of one in the widest vectors, and few enough for the registers
+/// of narrower ones.
 const LANES: usize = 16;
 
 for_each_isa! {

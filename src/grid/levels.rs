@@ -128,13 +128,14 @@ impl Remainder {
         band.min(self.nodes() - 1)
     }
 
-    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to an eighth more.
+    /// Values in the band factor. Either end of one that is made from two has the band between them, too: up to an
+    /// eighth more.
     pub fn band_entries(&self) -> u128 {
         self.nodes() as u128 * self.bandwidth().max(1) as u128
     }
 
-    /// Nodes between the two ends from which the band factor is made: a half bandwidth; 0: fewer than `worth` nodes, or so few that
-    /// next to nothing would be left for the ends.
+    /// Nodes between the two ends from which the band factor is made: a half bandwidth; 0: fewer than `worth` nodes, or
+    /// so few that next to nothing would be left for the ends.
     pub fn between_ends(&self, worth: usize) -> usize {
         let width = self.bandwidth();
         if self.nodes() >= worth && self.nodes() > 3 * width { width } else { 0 }

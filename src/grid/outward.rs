@@ -1,4 +1,5 @@
-//! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means something by them.
+//! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means
+//! something by them.
 
 use crate::error::Error;
 use crate::grid::stencil::StencilView;
@@ -7,7 +8,8 @@ use std::fmt;
 /// The arrays that have such entries, in order.
 pub const ARRAYS: [&str; 4] = ["east", "north", "northeast", "northwest"];
 
-/// Entries that point out of the grid and are not zero; NaN, with which a caller marks what is not set, is none of them.
+/// Entries that point out of the grid and are not zero; NaN, with which a caller marks what is not set, is none of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outward {
     /// How many, of each array.
@@ -34,7 +36,8 @@ impl Outward {
     pub fn of(a: &StencilView) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();
-        // Array, and the column that points out of the grid in every row; in the last one all of `north` and the corners do.
+        // Array, and the column that points out of the grid in every row; in the last one all of `north` and the
+        // corners do.
         let arrays =
             [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
         let mut found = Self::default();
@@ -113,7 +116,8 @@ mod tests {
         let said = Outward { counts: [200, 0, 3, 0], first: None }.to_string();
         assert_eq!(
             said,
-            "east has 200 entries, northeast has 3 entries that point out of the grid; they are ignored: is the grid periodic?"
+            "east has 200 entries, northeast has 3 entries that point out of the grid; they are ignored: \
+             is the grid periodic?"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Boxes of cells in the index space of one level, how they are cut into blocks, and which ghost cells a patch takes
-//! from its neighbours. Everything comes from global indices, so that the same domain cut at block boundaries into other
-//! patches has the same blocks and colours.
+//! from its neighbours. Everything comes from global indices, so that the same domain cut at block boundaries into
+//! other patches has the same blocks and colours.
 //!
 //! Array shape: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
 

@@ -1,6 +1,7 @@
-//! Eight values that are worked on together, for each instruction set. Every operation but `mul_add` gives the same bits
-//! on all of them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at most eight cells
-//! a side, whose lines along x are turned by register transposes (`rrbsolver-bench smoother` has both forms).
+//! Eight values that are worked on together, for each instruction set. Every operation but `mul_add` gives the same
+//! bits on all of them. Used where row slices are too short for the compiler to find the vectors itself: blocks of at
+//! most eight cells a side, whose lines along x are turned by register transposes (`rrbsolver-bench smoother` has both
+//! forms).
 
 /// Eight doubles.
 pub trait Lanes: Copy {

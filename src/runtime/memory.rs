@@ -194,8 +194,8 @@ fn copy_half_lines(target: &mut [f64], source: &[f64]) {
     }
 }
 
-/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as there are whole lines of, past the caches where these begin lines;
-/// returns how many of each are done: none where the machine cannot.
+/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as there are whole lines of, past the caches where these
+/// begin lines; returns how many of each are done: none where the machine cannot.
 pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if isa() == Isa::Avx512 {
@@ -219,7 +219,8 @@ fn deinterleave_lines(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize
     let outputs = even.chunks_exact_mut(LANES).zip(odd.chunks_exact_mut(LANES));
     let mut done = 0;
     for (pairs, (even, odd)) in pairs.chunks_exact(2 * LANES).zip(outputs) {
-        // SAFETY: sixteen values are read and eight written to each; lines follow a first one that begins where lines do.
+        // SAFETY: sixteen values are read and eight written to each; lines follow a first one that begins where lines
+        // do.
         unsafe {
             let (low, high) = (_mm512_loadu_pd(pairs.as_ptr()), _mm512_loadu_pd(pairs.as_ptr().add(LANES)));
             let store = |streams: bool, target: *mut f64, values| {

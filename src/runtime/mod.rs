@@ -1,5 +1,5 @@
-//! What all families run on, without mathematics: threads, memory, sums of fixed shape, loops over lanes, the floating-point
-//! mode.
+//! What all families run on, without mathematics: threads, memory, sums of fixed shape, loops over lanes, the
+//! floating-point mode.
 
 pub mod heap;
 pub mod lanes;

@@ -39,8 +39,8 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Not inlined: its pairs would make the compiler keep lanes in vectors of two. One array for each halving: in place, the
-/// compiler reads across the vectors just written, and waits for them to arrive in memory.
+/// Not inlined: its pairs would make the compiler keep lanes in vectors of two. One array for each halving: in place,
+/// the compiler reads across the vectors just written, and waits for them to arrive in memory.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {

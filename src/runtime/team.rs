@@ -32,10 +32,11 @@ pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Polls before a waiting member offers its core to others: about ten microseconds, longer than members differ in a step.
+/// Polls before a waiting member offers its core to others: about ten microseconds, longer than members differ in a
+/// step.
 const POLLS: usize = 400;
-/// How long it goes on polling between such offers before it sleeps: longer than what one member does alone in an iteration
-/// (small grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
+/// How long it goes on polling between such offers before it sleeps: longer than what one member does alone in an
+/// iteration (small grids, the exact factor), since to be woken takes 50 microseconds; shorter than a time slice.
 const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The polls of one wait.

@@ -1,8 +1,9 @@
 //! Floating-point mode: the library's own inside its code, the host's in the host's code. A leaf.
 //!
-//! Inside, no exception traps, rounding is to nearest and subnormal numbers are numbers, whatever the host has set: what
-//! no result depends on (padding, pivots of a matrix that is refused) may divide by zero, and results have the same bits
-//! in every host. Mode and exception flags of the host are put back when a call returns and while a callback runs.
+//! Inside, no exception traps, rounding is to nearest and subnormal numbers are numbers, whatever the host has set:
+//! what no result depends on (padding, pivots of a matrix that is refused) may divide by zero, and results have the
+//! same bits in every host. Mode and exception flags of the host are put back when a call returns and while a callback
+//! runs.
 
 use std::cell::Cell;
 

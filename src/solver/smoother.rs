@@ -65,8 +65,8 @@ fn watch(s: &mut dyn BlockSteps, work: &Work, done: &mut Swept) {
     }
 }
 
-/// Norms below are computed anew with scaled residuals. Above, squares that underflow do not count: 2^40 of them are off by
-/// 2^-1035 together, which is below the rounding of their sum, 2^-960.
+/// Norms below are computed anew with scaled residuals. Above, squares that underflow do not count: 2^40 of them are
+/// off by 2^-1035 together, which is below the rounding of their sum, 2^-960.
 const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
 /// A power of two that brings the residuals of a small norm, down to the smallest number 2^-1074, into the range where
 /// squares are ordinary numbers.
@@ -74,7 +74,8 @@ const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// The same for residuals up to 2^1024, and the sum of 2^40 of their squares.
 const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
-/// ||f - A u||_2, at any scale. A norm whose squares are ordinary numbers takes one pass and has the bits of the plain sum.
+/// ||f - A u||_2, at any scale. A norm whose squares are ordinary numbers takes one pass and has the
+/// bits of the plain sum.
 fn norm(s: &mut dyn BlockSteps) -> f64 {
     let plain = s.residual(1.0);
     let scale = if plain < SMALL_NORM {
@@ -483,7 +484,8 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
                     "block_solver = fast_diagonalization: the scaling that makes this stencil even has the condition \
-                     {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below {INSISTED_SCALING:e}; use auto or \
+                     {condition:.0e} on blocks of {x} x {y} x {z} cells, \
+                     which must be below {INSISTED_SCALING:e}; use auto or \
                      dense, or smaller blocks"
                 )));
             }

@@ -6,7 +6,8 @@ use libtest_mimic::{Arguments, Trial};
 /// Arguments of `libtest_mimic` that take a value.
 const VALUED: [&str; 5] = ["--color", "--format", "--logfile", "--skip", "--test-threads"];
 
-/// The arguments of the program, and the names among them: as many as the standard harness takes, where `libtest_mimic` takes one.
+/// The arguments of the program, and the names among them: as many as the standard harness takes, where `libtest_mimic`
+/// takes one.
 fn arguments() -> (Arguments, Vec<String>) {
     let (mut options, mut names, mut valued) = (Vec::new(), Vec::new(), false);
     for argument in std::env::args() {

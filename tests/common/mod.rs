@@ -318,8 +318,9 @@ pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
     }
 }
 
-/// Iteration counts of two programs differ by one when a residual lands next to the tolerance. The count is right
-/// when it is the expected one, or one off and the residual at the earlier of the two lies within 5 percent of the tolerance.
+/// Iteration counts of two programs differ by one when a residual lands next to the tolerance. The count is right when
+/// it is the expected one, or one off and the residual at the earlier of the two lies within 5 percent of the
+/// tolerance.
 pub fn count_is_right(history: &[f64], expected: usize, rel_tol: f64) -> bool {
     let count = history.len() - 1;
     let near = |iteration: usize| (history[iteration] / rel_tol - 1.0).abs() <= 0.05;
@@ -382,8 +383,8 @@ pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |m, (a, b)| m.max((a - b).abs()))
 }
 
-/// What CG starts from with x = 0: b, or with 5 points b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes and b1 on
-/// black ones. (Of grids with two rows and columns at least.)
+/// What CG starts from with x = 0: b, or with 5 points b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes
+/// and b1 on black ones. (Of grids with two rows and columns at least.)
 pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
     if a.corners.is_some() {
         return b.to_vec();
@@ -393,9 +394,9 @@ pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
     a.exact_residual(b, &x)
 }
 
-/// The tested norm of b - A x in twice the precision, relative to that of b, and by how much a true word may differ: rows summed
-/// from differences are rounded to a few units of |b|, sums of so many squares once more. In the papers' norm M^-1 is that of the
-/// solver, whose sweeps round in f32: a hundredth.
+/// The tested norm of b - A x in twice the precision, relative to that of b, and by how much a true word may differ:
+/// rows summed from differences are rounded to a few units of |b|, sums of so many squares once more. In the papers'
+/// norm M^-1 is that of the solver, whose sweeps round in f32: a hundredth.
 pub fn exact_norm(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], preconditioned: bool) -> (f64, f64) {
     let residual = a.exact_residual(b, x);
     if !preconditioned {
@@ -435,8 +436,9 @@ pub const EXTENTS: [(usize, usize); 24] = [
     (130, 5),
 ];
 
-/// In the papers' norm with b = A e of a red node, which elimination leaves nothing but rounding: relative to that nothing
-/// would be small, and x is known once the red rows are solved. Red values of a guess count for nothing, where it is returned, too.
+/// In the papers' norm with b = A e of a red node, which elimination leaves nothing but rounding: relative to that
+/// nothing would be small, and x is known once the red rows are solved. Red values of a guess count for nothing, where
+/// it is returned, too.
 pub fn check_eliminated_sources(backend: &str) {
     for a in [random_m_matrix(24, 21, false, 5), neumann_const(33, 18)] {
         let red = |p: usize| (p % a.nx + p / a.nx) % 2 == 1;
@@ -457,7 +459,8 @@ pub fn check_eliminated_sources(backend: &str) {
                         let what = format!("{options} rel_tol={rel_tol:e} red guess {guess}, {} x {}", a.nx, a.ny);
                         assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
                         assert!(solver.real(key::INFO_FINAL_RESIDUAL) <= rel_tol, "{what}");
-                        // x has the mean of the guess where constants are in the null space; each row is solved to rounding.
+                        // x has the mean of the guess where constants are in the null space; each row is solved to
+                        // rounding.
                         let left = max_abs(&a.exact_residual(&b, &x));
                         assert!(left <= 16.0 * f64::EPSILON * max_abs(&b), "{what}: {left:e}");
                     }

@@ -44,8 +44,8 @@ pub fn difference(a: &Level, b: &Level) -> f64 {
     a.u.iter().zip(&b.u).map(|(a, b)| max_difference(a, b)).fold(0.0, f64::max)
 }
 
-/// Relative residuals after 1 and 3 sweeps of the wanted rows within 1e-9: what the prototype's reordering of sums leaves
-/// open. Says how many rows there were of each method.
+/// Relative residuals after 1 and 3 sweeps of the wanted rows within 1e-9: what the prototype's reordering of sums
+/// leaves open. Says how many rows there were of each method.
 #[track_caller]
 pub fn check_golden(backend: &str, wanted: impl Fn(&Record) -> bool) -> HashMap<String, usize> {
     let mut checked = HashMap::new();
@@ -72,8 +72,8 @@ unsafe extern "C-unwind" fn keep(user: *mut c_void, _: i64, relative: f64) -> i3
     0
 }
 
-/// Norms and what the monitor is told, for numbers near both ends of the range of a double: a power of two in stencil and f
-/// changes no bit of u. Beyond the range a norm is refused, and so is one of NaN.
+/// Norms and what the monitor is told, for numbers near both ends of the range of a double: a power of two in stencil
+/// and f changes no bit of u. Beyond the range a norm is refused, and so is one of NaN.
 pub fn check_scales(backend: &str) {
     let mut level = Level::new(&[([0; 3], [8, 8, 8]), ([8, 0, 0], [5, 8, 7])]);
     level.random(1);
@@ -118,9 +118,9 @@ pub fn check_scales(backend: &str) {
     smoother.try_norm(&mut level).unwrap_err().expect(NOT_FINITE, &["u holds NaN", "patch 1"]);
 }
 
-/// The inverses of blocks by sine transforms against dense ones, for the four kinds of stencils that have both; u = A_b^-1 f
-/// by one sweep of block Jacobi from u = 0. Blocks of all 512 shapes, one in each patch, and the paper's seven sizes as they are
-/// done side by side. The largest entry of u is about 1.
+/// The inverses of blocks by sine transforms against dense ones, for the four kinds of stencils that have both; u =
+/// A_b^-1 f by one sweep of block Jacobi from u = 0. Blocks of all 512 shapes, one in each patch, and the paper's seven
+/// sizes as they are done side by side. The largest entry of u is about 1.
 #[track_caller]
 pub fn check_inverses(backend: &str) {
     let shapes = (0..512).map(|q: i64| [q % 8 + 1, q / 8 % 8 + 1, q / 64 + 1]);
@@ -150,8 +150,8 @@ pub fn check_inverses(backend: &str) {
     }
 }
 
-/// Chaotic block Gauss-Seidel on n^3 cells, 20 runs with the options that `options` gives for each: after three sweeps the
-/// residual is below that of block Jacobi with omega = 0.8, and above 0.85 times that of the lexicographic order.
+/// Chaotic block Gauss-Seidel on n^3 cells, 20 runs with the options that `options` gives for each: after three sweeps
+/// the residual is below that of block Jacobi with omega = 0.8, and above 0.85 times that of the lexicographic order.
 #[track_caller]
 pub fn check_chaotic(n: i64, blocks: &[[i64; 3]], options: impl Fn(i64) -> String) {
     for &block in blocks {

@@ -21,7 +21,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_ERR_DIMENSION    = -3_c_int32_t
    ! unknown option key, option name or choice
    integer(c_int32_t), parameter, public :: RRB_ERR_OPTION       = -4_c_int32_t
-   ! calls in the wrong order: factorize (smoother_: set_patches) must come (again) before this call
+   ! calls in the wrong order: factorize (smoother_: set_patches) must come (again) first
    integer(c_int32_t), parameter, public :: RRB_ERR_STATE        = -5_c_int32_t
    ! not offered by this build or this method
    integer(c_int32_t), parameter, public :: RRB_ERR_UNSUPPORTED  = -6_c_int32_t

@@ -7,12 +7,12 @@
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
 //! ```
 //!
-//! From both ends, where there are nodes enough: the first nodes in order, the last ones backwards, each end by itself, and
-//! then a band's width of nodes between them, which the ends have left with what they hand on: sums over either.
+//! From both ends, where there are nodes enough: the first nodes in order, the last ones backwards, each end by itself,
+//! and then a band's width of nodes between them, which the ends have left with what they hand on: sums over either.
 //!
-//! Cost n w^2 / 2 multiply-adds for half bandwidth w, of which two threads that take an end each do half at once but for w^3 / 6
-//! in between; 2 n w a solve, by one thread. Where M falls into pieces that A does not, the pivot that is replaced in one of them is the
-//! last that is taken out: with two ends another node of it than with one.
+//! Cost n w^2 / 2 multiply-adds for half bandwidth w, of which two threads that take an end each do half at once but
+//! for w^3 / 6 in between; 2 n w a solve, by one thread. Where M falls into pieces that A does not, the pivot that is
+//! replaced in one of them is the last that is taken out: with two ends another node of it than with one.
 
 use crate::backend::steps::rrb::{Pivot, PivotContext};
 use crate::error::{Error, Result, zeroed};
@@ -24,7 +24,8 @@ use crate::runtime::reduce::dot;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 for_each_isa! {
-    /// Takes a node out: row, its couplings, from those of the first `count` nodes behind it, `rest`, and their excesses.
+    /// Takes a node out: row, its couplings, from those of the first `count` nodes behind it, `rest`, and their
+    /// excesses.
     fn eliminate(rest: &mut [f64], excess: &mut [f64], row: &[f64], inverse: f64, handed: f64, count: usize) {
         let w = row.len();
         for (p, &c) in row.iter().enumerate().take(count) {
@@ -40,9 +41,9 @@ for_each_isa! {
         }
     }
 
-    /// The same with four nodes that follow each other, `rest` and `excess` of the nodes behind the last one, whose rows
-    /// are loaded and stored once: value s of a row of `rows` is the coupling to node s behind the last one, and behind
-    /// the band stand `LANES` zeros. The operations on each number are those of one node after the other.
+    /// The same with four nodes that follow each other, `rest` and `excess` of the nodes behind the last one, whose
+    /// rows are loaded and stored once: value s of a row of `rows` is the coupling to node s behind the last one, and
+    /// behind the band stand `LANES` zeros. The operations on each number are those of one node after the other.
     fn eliminate_four(rest: &mut [f64], excess: &mut [f64], rows: [&[f64]; 4], inverse: [f64; 4], handed: [f64; 4]) {
         let len = rows[0].len();
         // Of one length for all, which is then checked once.
@@ -314,8 +315,8 @@ impl Band {
         Ok(Self { width, number, place, ends, middle })
     }
 
-    /// Takes the half stencil `a` (excess form) on the numbered nodes, after [`Ends::clear`]: then come [`Ends::eliminate`] and
-    /// `finish`.
+    /// Takes the half stencil `a` (excess form) on the numbered nodes, after [`Ends::clear`]: then come
+    /// [`Ends::eliminate`] and `finish`.
     pub fn begin(&mut self, a: &HalfStencil, skew: bool) {
         let stride = ring_stride(a.nx) as isize;
         let n = self.place.len();
@@ -355,8 +356,8 @@ impl Band {
         Ends { pieces: self.ends.clone(), site }
     }
 
-    /// Takes out what the ends have left. The node that is named where one is refused is the first of the first end, else of the last
-    /// one, which goes backwards, else of what is between them.
+    /// Takes out what the ends have left. The node that is named where one is refused is the first of the first end,
+    /// else of the last one, which goes backwards, else of what is between them.
     pub fn finish(&mut self, site: Site, context: &PivotContext) -> Result<()> {
         let [first, last] = &*self.ends;
         let (mut first, mut last, w) = (lock(first), lock(last), self.width);

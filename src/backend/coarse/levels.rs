@@ -204,7 +204,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess d_i.
+    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess
+    /// d_i.
     fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
@@ -356,8 +357,8 @@ impl NaturalLevels {
         self.finish(setup, context)
     }
 
-    /// The same to where the exact factor is left, once its `ends` are cleared: then these are taken out, by several threads
-    /// if need be, and `finish` comes.
+    /// The same to where the exact factor is left, once its `ends` are cleared: then these are taken out, by several
+    /// threads if need be, and `finish` comes.
     pub fn begin(
         &mut self,
         setup: &Setup,
@@ -403,8 +404,8 @@ impl NaturalLevels {
         Site { level: self.levels + 1, embedding: last.embedding }
     }
 
-    /// Where the exact factor has refused a node, the first such node in order: two ends come to others before it. None where there is
-    /// no memory to look for it, or rounding has it that none is refused in order.
+    /// Where the exact factor has refused a node, the first such node in order: two ends come to others before it. None
+    /// where there is no memory to look for it, or rounding has it that none is refused in order.
     fn first_refused(&self, context: &PivotContext) -> Option<Error> {
         let mut band = Band::with_one_end(self.remainder).ok()?;
         band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);

@@ -1,6 +1,6 @@
-//! Arrays of the host to the device and back through page-locked memory. The driver stages pageable arrays with one thread,
-//! at a quarter of what the bus takes: here a team copies pieces to and from a few buffers, while the device copies others.
-//! Arrays that the program has page-locked itself go as they are.
+//! Arrays of the host to the device and back through page-locked memory. The driver stages pageable arrays with one
+//! thread, at a quarter of what the bus takes: here a team copies pieces to and from a few buffers, while the device
+//! copies others. Arrays that the program has page-locked itself go as they are.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
 use crate::error::{Result, push};
@@ -10,16 +10,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Values that a member copies at a time (128 kB, 10 us; twice as many make copies 2 to 24 % longer, docs/performance-gpu.md),
-/// of a copy of the device at most (4 MB: its start, some microseconds, counts little), and of the first and the last ones, for
-/// which the other side waits.
+/// Values that a member copies at a time (128 kB, 10 us; twice as many make copies 2 to 24 % longer,
+/// docs/performance-gpu.md), of a copy of the device at most (4 MB: its start, some microseconds, counts little), and
+/// of the first and the last ones, for which the other side waits.
 const PIECE: usize = 16 * 1024;
 const CHUNK: usize = 32 * PIECE;
 const SHORT: usize = 2 * PIECE;
 /// Measured on an H200: three take 5 % longer.
 const BUFFERS: usize = 6;
-/// Members at most: eight copy 1.7 times as fast as the bus takes, four a tenth slower than it, and twelve are in each other's
-/// way (measured on 16 cores).
+/// Members at most: eight copy 1.7 times as fast as the bus takes, four a tenth slower than it, and twelve are in each
+/// other's way (measured on 16 cores).
 const MOST_MEMBERS: usize = 8;
 /// Values of a cache line.
 const LINE: usize = 8;
@@ -77,8 +77,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Calls `f` with the host's address, the offset from `first` and the length of each part of first .. first + count that
-    /// lies together.
+    /// Calls `f` with the host's address, the offset from `first` and the length of each part of first .. first + count
+    /// that lies together.
     fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
         let mut at = first;
         while at < first + count {
@@ -117,7 +117,8 @@ struct Carrier {
     team: Team,
 }
 
-/// Copies between arrays of the host and the device: the carrier is made when the first one comes that is not page-locked.
+/// Copies between arrays of the host and the device: the carrier is made when the first one comes that is not
+/// page-locked.
 pub struct Copies {
     carrier: Option<Carrier>,
     threads: usize,
@@ -139,7 +140,8 @@ impl Copies {
         self.carrier.as_ref().map_or(0, Carrier::bytes)
     }
 
-    /// Copies arrays to the device, which has them after what is queued on the stream; the arrays may be changed after a wait.
+    /// Copies arrays to the device, which has them after what is queued on the stream; the arrays may be changed after
+    /// a wait.
     pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, true)
     }
@@ -202,12 +204,12 @@ impl Run<'_> {
         self.jobs[job].parts(first + offset, PIECE.min(count - offset), |host, at, len| {
             let staged = buffer.wrapping_add(at);
             let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
-            // SAFETY: chunks are cut from what `Job::read` has checked, and are no longer than a buffer; this piece is handed
-            // out once, after the device was seen to be done with the buffer (`open`).
+            // SAFETY: chunks are cut from what `Job::read` has checked, and are no longer than a buffer; this piece is
+            // handed out once, after the device was seen to be done with the buffer (`open`).
             let (from, to) =
                 unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
-            // What lies in the cache of a core is slow to read for the device: past the caches, copies of b and x take 4 % less
-            // at 2047 x 2047 and a quarter less at 1023 x 1023.
+            // What lies in the cache of a core is slow to read for the device: past the caches, copies of b and x take
+            // 4 % less at 2047 x 2047 and a quarter less at 1023 x 1023.
             let past = if self.to_device { len - len % LINE } else { 0 };
             copy_past_caches(&mut to[..past], &from[..past]);
             to[past..].copy_from_slice(&from[past..]);

@@ -151,7 +151,8 @@ pub trait CycleSteps {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
     /// z = u.
     fn take_solution(&mut self, k: usize);
-    /// The last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. d and u are of no use afterwards.
+    /// The last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. d and u are of no use
+    /// afterwards.
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
         self.textbook_finish(k, alpha, beta);
     }
@@ -244,9 +245,9 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.take_solution(k);
 }
 
-/// Iterations of an estimate, at least and at most, and the growth of the largest Ritz value in one of them that ends it:
-/// where jumps of 1e3 and more leave a few large eigenvalues apart, they show late. Ten are the most that any problem
-/// tried has taken.
+/// Iterations of an estimate, at least and at most, and the growth of the largest Ritz value in one of them that ends
+/// it: where jumps of 1e3 and more leave a few large eigenvalues apart, they show late. Ten are the most that any
+/// problem tried has taken.
 const ESTIMATE_STEPS: usize = 6;
 const ESTIMATE_STEPS_AT_MOST: usize = 16;
 const SETTLED: f64 = 1.02;
@@ -385,8 +386,8 @@ mod tests {
         assert_eq!(cost(Kind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
     }
 
-    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is, and those below
-    /// have zeros.
+    /// Sections of four unknowns with M = I and A diagonal: one application of a section leaves z as it is, and those
+    /// below have zeros.
     struct Diagonals {
         of: [[f64; 4]; 4],
         vectors: [[[f64; 4]; 5]; 4],

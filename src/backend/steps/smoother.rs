@@ -109,7 +109,8 @@ pub trait BlockSteps {
     }
     /// All blocks in place, each from what it finds.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
-    /// ||scale (f - A u)||_2 over all patches, without a care for its range: `solver::smoother::norm` has. The residual,
+    /// ||scale (f - A u)||_2 over all patches, without a care for its range: `solver::smoother::norm` has.
+    /// The residual,
     /// not scaled, is kept where the caller gave arrays for it.
     fn residual(&mut self, scale: f64) -> f64;
     /// Whether somebody wants to see residuals.

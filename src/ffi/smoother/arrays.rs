@@ -82,8 +82,8 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
 
-/// No pointer is NULL or astray between two values, and no array that is written overlaps another: r, and u where the call
-/// does more than read it.
+/// No pointer is NULL or astray between two values, and no array that is written overlaps another: r, and u where the
+/// call does more than read it.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
     let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {

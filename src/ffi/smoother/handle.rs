@@ -238,7 +238,8 @@ impl smoother_handle {
         if !f.is_null() {
             check_array("f", f)?;
         }
-        // SAFETY: where not NULL, aligned, and the caller gave a pointer per patch; u is not written through the other type.
+        // SAFETY: where not NULL, aligned, and the caller gave a pointer per patch; u is not written through the other
+        // type.
         let (u, f) = unsafe {
             (
                 if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u.cast::<*mut f64>(), patches.len()) },

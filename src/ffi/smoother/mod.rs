@@ -53,12 +53,13 @@ pub unsafe extern "C" fn smoother_create(
 }
 
 /// Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
-/// of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those there
-/// are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are allowed.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches overlap),
-/// `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED` (`block_solver=fast_diagonalization` for a
-/// stencil or blocks for which it is not, or what this build lacks), `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`.
-/// After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops per shape of n cells.
+/// of the block size of the global index and end at the patches' edges; inverses of new shapes are computed, those
+/// there are stay, so that a call after regridding is cheap. Finds which patch has whose ghost cells. 0 patches are
+/// allowed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION` (a size below 1, too large), `RRB_ERR_ARGUMENT` (patches
+/// overlap), `RRB_ERR_MATRIX` (a singular block, by its place), `RRB_ERR_UNSUPPORTED`
+/// (`block_solver=fast_diagonalization` for a stencil or blocks for which it is not, or what this build lacks),
+/// `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
+/// per shape of n cells.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
@@ -78,19 +79,19 @@ pub unsafe extern "C" fn smoother_set_patches(
 }
 
 /// `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
-/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get what they
-/// get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read: `smoother_exchange`
-/// renews them, and the next call does so itself. With u and f
-/// NULL the patches of `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the
-/// monitor asked. Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at
-/// no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells, not ghosts;
-/// and a residual for the monitor that is too large for a double: u is then as the sweeps before have left it),
-/// `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the arrays are
-/// on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the host travel in
-/// groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at the first such call;
-/// starts no thread.
-/// Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8 x 8 x 8 blocks about 35 flops a cell.
-/// 0 sweeps check the input and call the monitor once. Source: Rodriguez et al., algorithms 1 to 3.
+/// sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
+/// what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
+/// `smoother_exchange` renews them, and the next call does so itself. With u and f NULL the patches of
+/// `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
+/// Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
+/// multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,
+/// not ghosts; and a residual for the monitor that is too large for a double: u is then as the sweeps before have left
+/// it), `RRB_ERR_UNSUPPORTED` (`remainder=overlap` where blocks would race), `RRB_ERR_DEVICE`. With `backend=cuda` the
+/// arrays are on the handle's device or on the host, all of a call in one space (else `RRB_ERR_ARGUMENT`); those on the
+/// host travel in groups beside the work (`transfer`). Takes no memory, but for the device's copies of host arrays at
+/// the first such call; starts no thread. Cost of a sweep: 24 bytes of memory traffic a cell in place, 32 for Jacobi; 8
+/// x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
+/// algorithms 1 to 3.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
@@ -150,11 +151,11 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
 
 /// r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
 /// over all patches, the same bits for any number of threads, at any scale: squares that pass the range of a double are
-/// scaled, in a second pass. No other value of u is written. r may be NULL, and norm2
-/// too. With u and f NULL the patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on
-/// the host beside patches of `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a
-/// double; with `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost
-/// function asked. Cost: 16 bytes a cell, 24 with r.
+/// scaled, in a second pass. No other value of u is written. r may be NULL, and norm2 too. With u and f NULL the
+/// patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; r on the host beside patches of
+/// `smoother_upload` on a device), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (a norm too large for a double; with
+/// `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
+/// asked. Cost: 16 bytes a cell, 24 with r.
 ///
 /// # Safety
 /// As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
@@ -278,9 +279,9 @@ pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, va
     unsafe { settings::set_real(h, key, value) }
 }
 
-/// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none.
-/// Errors: as for `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that
-/// cannot be opened.
+/// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none. Errors: as for
+/// `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
+/// be opened.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
@@ -333,10 +334,11 @@ pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_strea
     })
 }
 
-/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one
-/// with ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a
-/// pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and
-/// without a monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors: `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
+/// ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
+/// u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and without a
+/// monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors:
+/// `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
 ///
 /// # Safety
 /// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.

@@ -145,9 +145,9 @@ impl BackendKind {
 /// Makes a backend (kind, threads, device): the one place where a concrete one is named, handed in by the boundary.
 pub type MakeBackend = fn(kind: BackendKind, threads: usize, device: i64) -> Result<Box<dyn RrbBackend>>;
 
-/// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays on the
-/// host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64 x 64
-/// (docs/performance-gpu.md).
+/// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
+/// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64
+/// x 64 (docs/performance-gpu.md).
 const WORTH_A_DEVICE: usize = 10_000;
 
 /// The backend that `options` ask for on a machine with so many devices. What the device does not offer is no
@@ -414,8 +414,8 @@ fn check_offered(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by side
-/// take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
+/// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
+/// side take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
 const CONTRAST_FOR_SHORT: f64 = 1e6;
 /// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
 /// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
@@ -445,7 +445,8 @@ fn papers_default(options: &Options) -> bool {
 /// than half of their iterations.
 pub const SPACING: usize = 4;
 
-/// The cycle, or none where estimates are to choose. Small grids, singular systems and the papers' variants stay with V.
+/// The cycle, or none where estimates are to choose. Small grids, singular systems and the papers' variants stay with
+/// V.
 fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> {
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
@@ -468,12 +469,12 @@ fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> 
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
 }
 
-/// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where two
-/// steps contract, these are halved.
+/// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where
+/// two steps contract, these are halved.
 const MOST_WORK: f64 = 100.0;
 
-/// The visits of coarse grids grow by `cycle_steps` at each recursion, their nodes shrink by 4 in two levels: without bound
-/// where the one is more than the other.
+/// The visits of coarse grids grow by `cycle_steps` at each recursion, their nodes shrink by 4 in two levels: without
+/// bound where the one is more than the other.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
     if cost <= MOST_WORK {
@@ -494,7 +495,8 @@ fn check_all_singular(components: &Components) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} components have others",
+        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} \
+         components have others",
         components.count - components.singular(),
         components.count
     )))
@@ -520,7 +522,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
     }
     let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
     Err(Error::Memory(format!(
-        "levels={levels} leaves {} nodes, whose exact factor takes {} bytes, more than coarse_memory = {limit}; the smallest feasible levels is {feasible}",
+        "levels={levels} leaves {} nodes, whose exact factor takes {} bytes, more than coarse_memory = {limit}; the \
+         smallest feasible levels is {feasible}",
         grid.remainder(levels).nodes(),
         grid.remainder(levels).band_entries() * 8
     )))

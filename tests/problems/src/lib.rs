@@ -122,8 +122,8 @@ impl Stencil {
         self.multiply(x).iter().zip(b).map(|(ax, b)| b - ax).collect()
     }
 
-    /// b - A x as if in twice the precision and rounded in the end: products and sums with their rounding errors (Ogita,
-    /// Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
+    /// b - A x as if in twice the precision and rounded in the end: products and sums with their rounding errors
+    /// (Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
     pub fn exact_residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
         let mut rows: Vec<(f64, f64)> = b.iter().map(|&b| (b, 0.0)).collect();
         let mut subtract = |p: usize, a: f64, x: f64| {
@@ -466,8 +466,8 @@ pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Ste
     a
 }
 
-/// `random_m_matrix` with its left half multiplied by `factor`, and a column of land between the halves, so that they know
-/// nothing of each other.
+/// `random_m_matrix` with its left half multiplied by `factor`, and a column of land between the halves, so that they
+/// know nothing of each other.
 pub fn side_by_side(nx: usize, ny: usize, nine_point: bool, factor: f64) -> Stencil {
     let mut a = random_m_matrix(nx, ny, nine_point, 5);
     (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));

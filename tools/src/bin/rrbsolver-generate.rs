@@ -184,8 +184,8 @@ fn header(root: &Path) -> Result<String> {
     Ok(text.replace(" * # Safety\n * ", " * Required: "))
 }
 
-/// The constants, and for each family a module with the interfaces of its C functions, in which `rrb_solve` is `c_solve`:
-/// what all families have has one name in all these modules.
+/// The constants, and for each family a module with the interfaces of its C functions, in which `rrb_solve` is
+/// `c_solve`: what all families have has one name in all these modules.
 fn fortran(header: &str) -> Result<String> {
     let mut text = "\
 ! The constants and the C functions of rrbsolver.h, one module for each family, in which rrb_solve is c_solve.
@@ -287,8 +287,8 @@ impl Function<'_> {
 /// Pointers to one double; pointers to whole numbers that are written are to one, all others to arrays.
 const ONE_DOUBLE: [&str; 2] = ["value", "norm2"];
 
-/// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a table
-/// of pointers is given by its address.
+/// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a
+/// table of pointers is given by its address.
 fn argument(c: &str) -> Result<(&str, String)> {
     let (c, rows) = match c.strip_suffix(")[3]") {
         Some(rows) => (rows, true),

@@ -103,8 +103,9 @@ impl<T: Number> Area<T> {
     /// The cx values of row J from I = shift on, to write.
     ///
     /// # Safety
-    /// Nobody else may read or write this row while the slice is used. With a shift that is not 0 the slice reaches into a
-    /// border, which is that of the row before (shift < 0) or after (shift > 0) too: nobody may use that one either.
+    /// Nobody else may read or write this row while the slice is used. With a shift that is not 0 the slice reaches
+    /// into a border, which is that of the row before (shift < 0) or after (shift > 0) too: nobody may use that one
+    /// either.
     #[expect(clippy::mut_from_ref, reason = "shared by members that write disjoint rows")]
     pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: as the caller promised.

@@ -1,13 +1,14 @@
 //! What begins and ends a solve on S1 where nothing is singular, as stages: the numbers of the textbook steps with each
-//! array read and written once. b is read from the caller's array, and nothing of it is kept but, for CG in single precision,
-//! b1. In words per black node:
+//! array read and written once. b is read from the caller's array, and nothing of it is kept but, for CG in single
+//! precision, b1. In words per black node:
 //!
 //! ```text
 //!     begin      b 2, red center and couplings 5, black x w, r w, kept b1 w; of a guess x 2, A 6, x w 2, r w
 //!     complete   b 2, A 6, black x, red x w
 //! ```
 //!
-//! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two rows.
+//! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
+//! rows.
 
 use super::format::{Double, Format};
 use super::kernels::{difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
@@ -220,8 +221,8 @@ impl<F: Format> Member<'_, F> {
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
         let solve = |rhs: &Rhs, colour: Colour, row: usize| {
-            // SAFETY: reads A and black x, which nobody writes in this stage; writes a red row of this member, which the others read
-            // after a barrier.
+            // SAFETY: reads A and black x, which nobody writes in this stage; writes a red row of this member, which
+            // the others read after a barrier.
             unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 let x = k.x[colour].row_mut(row, 0);

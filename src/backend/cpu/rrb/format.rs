@@ -59,7 +59,8 @@ pub trait Format: Sized + Send + Sync + 'static {
     /// A row of S1, past the caches; in single precision times `per_unit`, a power of two.
     fn keep(target: &mut [Self::Vector], source: &[f64], per_unit: f64);
     /// out = c w + sum of a v + sum of b u, a row of S1 times a vector; in single precision c is the row sum, and
-    /// differences to w take the place of v and u, so that rounded couplings are those of a matrix with the right row sums.
+    /// differences to w take the place of v and u, so that rounded couplings are those of a matrix with the right row
+    /// sums.
     fn multiply(
         out: &mut [Self::Vector],
         c: &[Self::Vector],

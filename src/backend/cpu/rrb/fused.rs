@@ -268,8 +268,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// On a singular S1, takes from row J of r what the mean of r - alpha q will be. Rounding alone makes it, and adds to it
-    /// after, which the next iteration takes: as near to nothing as a mean taken off afterwards leaves.
+    /// On a singular S1, takes from row J of r what the mean of r - alpha q will be. Rounding alone makes it, and adds
+    /// to it after, which the next iteration takes: as near to nothing as a mean taken off afterwards leaves.
     ///
     /// # Safety
     /// The row must be this member's.
@@ -280,8 +280,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here it
-    /// is kept where it is read again, and else passes through row `passing`, which stays in cache.
+    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here
+    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must be this member's.

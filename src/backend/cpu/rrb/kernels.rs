@@ -87,7 +87,8 @@ for_each_isa! {
 
     /// r = r - alpha q where there is a step; out = r / d; returns r' r and r' out.
     fn advance_and_scale<F: Format>(
-        r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>
+        r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
+        a: Rows<F::Stored>
     ) -> (f64, f64) {
         let n = out.len();
         let (r, pivot, a) = (&mut r[..n], &pivot[..n], cut(a, n));
@@ -445,8 +446,8 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// The pivot of node i, what is stored of it, and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a stored
-/// one.
+/// The pivot of node i, what is stored of it, and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a
+/// stored one.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<E: Elimination>(
@@ -497,8 +498,8 @@ fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
     ]
 }
 
-/// What a row of the next grid's matrix is made from, at kept nodes, whose dropped neighbours stand at their own column and
-/// the next one of the rows below (J) and above (J + 1).
+/// What a row of the next grid's matrix is made from, at kept nodes, whose dropped neighbours stand at their own column
+/// and the next one of the rows below (J) and above (J + 1).
 pub struct Kept<'a, T> {
     /// Excess / d of the dropped neighbours below and above.
     pub handed: [&'a [f64]; 2],
@@ -600,7 +601,8 @@ for_each_isa! {
         let mut doubtful = 0;
         if stored.is_empty() {
             for i in 0..n {
-                let (pivot, _, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
+                let (pivot, _, beyond_doubt) =
+                    pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
                 inverse[i] = 1.0 / pivot.d;
                 handed[i] = pivot.excess * inverse[i];
                 doubtful |= u64::from(!beyond_doubt);

@@ -11,9 +11,9 @@ use crate::runtime::memory::{copies_are_done, copy_past_caches};
 use crate::runtime::team::{Me, share};
 use std::ops::Range;
 
-/// What a factorization makes of the first grid of S1: the arrays that stay, or windows on the rows in work, in the memory
-/// of vectors, from which rows go to the arrays past the caches once they are complete. On large grids that saves fetching
-/// what is written, a third of the traffic; S1 in single precision is always made so.
+/// What a factorization makes of the first grid of S1: the arrays that stay, or windows on the rows in work, in the
+/// memory of vectors, from which rows go to the arrays past the caches once they are complete. On large grids that
+/// saves fetching what is written, a third of the traffic; S1 in single precision is always made so.
 pub struct Making {
     pub center: Four,
     pub straight: Straight,
@@ -41,10 +41,10 @@ pub const WORTH_WINDOWS: usize = 1 << 19;
 /// Rows that a window keeps for itself at the start and end of each member's share, where neighbours come, and between.
 const FIRST_ROWS: usize = 2;
 const LAST_ROWS: usize = 4;
-/// While row J becomes complete, rows J - 2 .. J + 1 are used, and of row J + 2 what r2 couples to the south with, which
-/// nobody reads of row J - 2 any more. Where a grid follows, natural row 2J + 1 completes row J, formulas are up to three rows
-/// behind, and an array is read of four rows at most, too (of diagonal couplings to the south: J - 2 .. J + 1). The fewer, the
-/// more of all windows stays in the second-level cache.
+/// While row J becomes complete, rows J - 2 .. J + 1 are used, and of row J + 2 what r2 couples to the south with,
+/// which nobody reads of row J - 2 any more. Where a grid follows, natural row 2J + 1 completes row J, formulas are up
+/// to three rows behind, and an array is read of four rows at most, too (of diagonal couplings to the south: J - 2 .. J
+/// + 1). The fewer, the more of all windows stays in the second-level cache.
 const ROWS_IN_WORK: usize = 4;
 /// Slots of a member, or as many as it has rows.
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
@@ -67,8 +67,8 @@ pub fn between(own: &Range<usize>) -> Range<usize> {
     first..own.end.saturating_sub(LAST_ROWS).max(first)
 }
 
-/// Slot + 1 of each row -1 .. cy, and how many there are. Of the rows in a range of `turns` so many as are in work take turns
-/// in theirs; 0: zeros, below the first row, and above the last one, unless that has a slot too (`above`).
+/// Slot + 1 of each row -1 .. cy, and how many there are. Of the rows in a range of `turns` so many as are in work take
+/// turns in theirs; 0: zeros, below the first row, and above the last one, unless that has a slot too (`above`).
 pub fn slots(
     rows: usize,
     turns: impl Iterator<Item = Range<usize>> + Clone,
@@ -92,8 +92,8 @@ pub fn slots(
 }
 
 impl<F: Format> Packed<F> {
-    /// Where the first grid of S1 is made: in windows, if they are wanted and fit into the vectors of doubles, which nobody
-    /// uses meanwhile. S1 in single precision always is, with memory of their own for those that do not fit.
+    /// Where the first grid of S1 is made: in windows, if they are wanted and fit into the vectors of doubles, which
+    /// nobody uses meanwhile. S1 in single precision always is, with memory of their own for those that do not fit.
     pub(super) fn making_of(&self, wanted: bool, members: usize) -> Result<Making> {
         let (first, m) = (&self.grids[0], &self.matrix);
         let rows = first.layout.cy;

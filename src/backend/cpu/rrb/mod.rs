@@ -1,7 +1,8 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
-//! `area` has the arrays that a team shares, `neighbours` the geometry of the four colours, `format` the number formats of M, `packed` the data of a factorization, `making` and `passing` where it is made;
-//! `setup`, `steps`, `sweeps`, `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
+//! `area` has the arrays that a team shares, `neighbours` the geometry of the four colours, `format` the number formats
+//! of M, `packed` the data of a factorization, `making` and `passing` where it is made; `setup`, `steps`, `sweeps`,
+//! `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
 
 mod area;
 mod cycle;
@@ -328,8 +329,8 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 }
 
-/// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a time.
-/// A thread of the caller may have 64 kB in all (tests/environment.rs).
+/// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a
+/// time. A thread of the caller may have 64 kB in all (tests/environment.rs).
 #[inline(never)]
 fn packed<F: Format + 'static>(shape: Shape) -> Result<Box<dyn PackedSolver>> {
     Ok(boxed(Packed::<F>::new(shape)?, SOLVER)?)

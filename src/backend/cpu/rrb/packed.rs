@@ -33,8 +33,8 @@ const NOTED: usize = 3;
 /// Values beside a row of scratch space: a neighbour to the left and right is read.
 pub const BORDER: usize = 8;
 
-/// Rows of scratch space: four reds of `through_reds`, two and two of b1 and r2, r1, b2 and one more of `ends`. Coarse stencils
-/// take five.
+/// Rows of scratch space: four reds of `through_reds`, two and two of b1 and r2, r1, b2 and one more of `ends`. Coarse
+/// stencils take five.
 const SCRATCH_ROWS: usize = 11;
 
 /// What arrays are made for.
@@ -185,11 +185,12 @@ struct Vectors<'a, F: Format> {
     z: Option<Four<F::Real>>,
 }
 
-/// Where CG runs on A, z of the first grid in the memory of q, if both hold the same numbers. The steps of `solver::krylov`
-/// need them in turn: `multiply` fills q, which `advance_residual` alone reads, before any `precondition`; that fills z, which
-/// `first_direction`, `next_direction` and `take_z` read before the next `multiply`. In these steps members touch rows of
-/// their own; others read their rows of z in sweeps alone, for whose end the sum of `precondition` waits. Padding and border
-/// of both are zero, and estimates sweep coarser grids. Fused stages of an iteration, which are for S1, need both at once.
+/// Where CG runs on A, z of the first grid in the memory of q, if both hold the same numbers. The steps of
+/// `solver::krylov` need them in turn: `multiply` fills q, which `advance_residual` alone reads, before any
+/// `precondition`; that fills z, which `first_direction`, `next_direction` and `take_z` read before the next
+/// `multiply`. In these steps members touch rows of their own; others read their rows of z in sweeps alone, for whose
+/// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
+/// stages of an iteration, which are for S1, need both at once.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
     if shape.schur { None } else { q.again_of() }
 }
@@ -310,8 +311,8 @@ impl<F: Format> Packed<F> {
         })
     }
 
-    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are as
-    /// `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
+    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are
+    /// as `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
     pub fn leave_out(&mut self, shape: Shape) -> Result<bool> {
         let Shape { levels, grids, cycle, .. } = shape;
         // What the first grid of S1 was made of is gone.
@@ -377,15 +378,15 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which fused
-    /// stages leave in p for a step, is rounded to more than the sweeps' own rounding (tests/formats.rs).
+    /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which
+    /// fused stages leave in p for a step, is rounded to more than the sweeps' own rounding (tests/formats.rs).
     pub fn fused(&self) -> bool {
         let projects = !self.projection.is_empty();
         self.shape.fused && self.shape.schur && !(projects && self.shape.storage == Storage::F64)
     }
 
-    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision
-    /// S1 is divided by `unit` as M is, and p and q = S1 p stay in range.
+    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single
+    /// precision S1 is divided by `unit` as M is, and p and q = S1 p stay in range.
     pub fn scales(&self) -> (f64, f64) {
         let per_unit = self.unit.recip();
         if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }

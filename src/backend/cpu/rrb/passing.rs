@@ -1,8 +1,9 @@
-//! The first grid, where CG runs on A, and the second one keep no rows that nobody reads after their factorization where they
-//! are large, but windows on the rows in work. And the second grid follows the first one: each of its rows is worked on as soon
-//! as it is complete, while it is in a cache.
+//! The first grid, where CG runs on A, and the second one keep no rows that nobody reads after their factorization
+//! where they are large, but windows on the rows in work. And the second grid follows the first one: each of its rows
+//! is worked on as soon as it is complete, while it is in a cache.
 //!
-//! A member makes natural rows j of the second grid in order. With row j' = 2J + 1 it is complete to row J, of which rows follow:
+//! A member makes natural rows j of the second grid in order. With row j' = 2J + 1 it is complete to row J, of which
+//! rows follow:
 //!
 //! ```text
 //!     reds J - 1      the matrix of J - 2 .. J is there
@@ -10,8 +11,8 @@
 //!     coarse J - 3    reds, skew and dropped of J - 3 and J - 2
 //! ```
 //!
-//! That is for rows that the member makes itself, and owns. The others, a few on either side of where members meet, are left
-//! until the first grid is done.
+//! That is for rows that the member makes itself, and owns. The others, a few on either side of where members meet, are
+//! left until the first grid is done.
 
 use super::area::{Area, Four};
 use super::format::Format;
@@ -22,12 +23,12 @@ use crate::error::{Result, collected};
 use crate::grid::layout::{Colour, Layout};
 use std::ops::Range;
 
-/// From so many nodes on these grids keep no rows that nobody reads after their factorization. The last grids, which may be
-/// left out or made into natural ones later, are smaller.
+/// From so many nodes on these grids keep no rows that nobody reads after their factorization. The last grids, which
+/// may be left out or made into natural ones later, are smaller.
 pub const WORTH_PASSING: usize = 1 << 14;
 
-/// Windows of the first grid, where CG runs on A, and of the second one: on couplings at distance two and those of red nodes,
-/// in short formats also on straight couplings and b1 to b2 as they were before the odd level.
+/// Windows of the first grid, where CG runs on A, and of the second one: on couplings at distance two and those of red
+/// nodes, in short formats also on straight couplings and b1 to b2 as they were before the odd level.
 pub struct Passing {
     /// The second grid: windows also on row sums, which the first one has in vectors, and in short formats on 1 / d.
     follows: bool,
@@ -143,7 +144,8 @@ mod tests {
     use crate::grid::levels::Grid;
     use crate::runtime::team::share;
 
-    /// Whatever their shares, members do rows in passing that only they make, and nobody else uses rows that take turns.
+    /// Whatever their shares, members do rows in passing that only they make, and nobody else uses rows that take
+    /// turns.
     #[test]
     fn parts_are_of_rows_made_alone() {
         for ny in (1..40).chain([64, 65, 97, 128, 301]) {

@@ -71,7 +71,8 @@ pub enum Vector {
 const VECTORS: usize = 3;
 
 impl Projection {
-    /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some again.
+    /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some
+    /// again.
     pub fn set(&mut self, layout: &Layout, components: &Components, schur: bool, members: usize) -> Result<()> {
         self.components = components.singular();
         if self.components == 0 {
@@ -259,7 +260,8 @@ impl Projection {
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             let mean = own[4 * run.component as usize + 2];
-            // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the last barrier.
+            // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the
+            // last barrier.
             unsafe { sums.slice_mut(k, 1)[0] = run.values(center).iter().map(|c| mean * mean / c).sum() };
         }
         me.barrier();

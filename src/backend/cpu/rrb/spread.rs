@@ -1,4 +1,5 @@
-//! Natural rows to r1/r2/b1/b2 grids: which of them lie in which rows J, and what a row of a half stencil is spread over.
+//! Natural rows to r1/r2/b1/b2 grids: which of them lie in which rows J, and what a row of a half stencil is spread
+//! over.
 
 use super::area::Four;
 use super::kernels::deinterleave;
@@ -41,7 +42,8 @@ impl Target<'_> {
     /// Spreads row j: diagonal, east, north, northeast, northwest.
     ///
     /// # Safety
-    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for others.
+    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for
+    /// others.
     pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
@@ -56,9 +58,9 @@ impl Target<'_> {
             split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
         };
         // Each row of each array gets values from one natural row alone, which one member spreads: rows J of r1, b2 and
-        // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J.
-        // SAFETY: so no other spreads to them, and the caller promised that nobody else uses them meanwhile: members that
-        // follow use rows that they spread alone.
+        // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J. SAFETY: so no
+        // other spreads to them, and the caller promised that nobody else uses them meanwhile: members that follow use
+        // rows that they spread alone.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));

@@ -1,10 +1,10 @@
 //! Ghost cells handed from patch to patch in passing.
 //!
-//! Ghost cells take 8 bytes each, but those at the ends of rows lie on lines of their own: an exchange of its own moves 192
-//! bytes for each, a quarter of what a sweep of 64^3 cells takes. So a row of blocks whose values are final puts those that
-//! other patches see into an array in the order of the copy plan, and a row that is about to be relaxed fills its ghost
-//! cells from there: both while its lines are in the cache. Two such arrays take turns, since patches are swept at
-//! different times. Every ghost cell gets the same values as by an exchange before the sweep.
+//! Ghost cells take 8 bytes each, but those at the ends of rows lie on lines of their own: an exchange of its own moves
+//! 192 bytes for each, a quarter of what a sweep of 64^3 cells takes. So a row of blocks whose values are final puts
+//! those that other patches see into an array in the order of the copy plan, and a row that is about to be relaxed
+//! fills its ghost cells from there: both while its lines are in the cache. Two such arrays take turns, since patches
+//! are swept at different times. Every ghost cell gets the same values as by an exchange before the sweep.
 
 use crate::error::{Result, zeroed};
 use crate::grid::patches::{Cut, Patch, PatchList};
@@ -23,8 +23,8 @@ pub struct Handover {
     values: [Shared; 2],
 }
 
-/// Boxes of the copy plan in the patches that are written, or in those that are read, patch after patch. Where a patch has
-/// several, those that its inner rows of blocks know nothing of come last.
+/// Boxes of the copy plan in the patches that are written, or in those that are read, patch after patch. Where a patch
+/// has several, those that its inner rows of blocks know nothing of come last.
 struct Pieces {
     all: Vec<Piece>,
     /// Patch p has `first[p] .. first[p + 1]`,
@@ -204,8 +204,8 @@ impl Handover {
         for k in planes.0..planes.1 {
             let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
-            // Single cells go in layers of eight planes, row after row, so that those of a row of blocks, and of the next, lie
-            // one after the other.
+            // Single cells go in layers of eight planes, row after row, so that those of a row of blocks, and of the
+            // next, lie one after the other.
             let (start, step) = if nx == 1 {
                 let deep = (nz - k / LAYER * LAYER).min(LAYER);
                 (k / LAYER * LAYER * ny + k % LAYER + first * deep, deep)

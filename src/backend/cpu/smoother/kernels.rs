@@ -1,13 +1,13 @@
 //! Relaxation of one block, or of several that lie in a row, compiled for each instruction set:
 //! u_b + omega A_b^-1 (f - A u)_b with A_b^-1 by sine transforms or as a dense matrix.
 //!
-//! Sums of products are rounded once where the machine can, so that last bits depend on the instruction set; they depend
-//! on nothing else: not on what is done side by side, nor on who does it.
+//! Sums of products are rounded once where the machine can, so that last bits depend on the instruction set; they
+//! depend on nothing else: not on what is done side by side, nor on who does it.
 //!
-//! A tile has up to 64 rows of eight values, row k*by + j for the cells (., j, k) of as many blocks as eight values hold.
-//! Transforms along y and z work on rows; for those along x rows and values are turned. The transform of length 8 takes
-//! 28 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in
-//! sin 20 + sin 40 = sin 80 degrees, all divided by sin 60.
+//! A tile has up to 64 rows of eight values, row k*by + j for the cells (., j, k) of as many blocks as eight values
+//! hold. Transforms along y and z work on rows; for those along x rows and values are turned. The transform of length 8
+//! takes 28 operations: sums and differences of mirror images, then twice the 3-point convolution hidden in sin 20 +
+//! sin 40 = sin 80 degrees, all divided by sin 60.
 //!
 //! Memory traffic of a sweep in place: u read and written, f read: 24 bytes a cell; 8 x 8 x 8 blocks and 7 points take
 //! 6 * 28 / 8 + 2.5 = 23.5 operations a cell, two more where omega is not 1.
@@ -159,9 +159,9 @@ pub struct Task {
     pub ahead: Ahead,
 }
 
-/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads and writes, plane by plane in
-/// the order in which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks alone
-/// are too short for it.
+/// Cells to be fetched into the cache while a task runs: what the next row of blocks reads and writes, plane by plane
+/// in the order in which it lies in memory, so that the machine's own prefetching takes the hint and runs ahead. Blocks
+/// alone are too short for it.
 #[derive(Clone, Copy)]
 pub struct Ahead {
     /// u, f, and the array that is written where that is another.
@@ -189,8 +189,8 @@ impl Ahead {
         Self { of: self.of.map(of) }
     }
 
-    /// Part `part` of four of what belongs to plane k of a task with so many rows in it. A core has few places for lines that
-    /// are on their way, so that requests should be spread over the task.
+    /// Part `part` of four of what belongs to plane k of a task with so many rows in it. A core has few places for
+    /// lines that are on their way, so that requests should be spread over the task.
     #[inline(always)]
     pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
         for a in &self.of {
@@ -244,18 +244,21 @@ for_each_lanes! {
     /// lies between two of the task's blocks) may be read in u.
     unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
 
-    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always is,
-    /// so that sums may be taken in another order.
+    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always
+    /// is, so that sums may be taken in another order.
     ///
     /// # Safety
     /// As for `relax`; no two tasks write a cell that the other reads.
-    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool) = relax_dense_text;
+    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
+        = relax_dense_text;
 
     /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares of `scale` r in a fixed order.
     ///
     /// # Safety
     /// n values of f and r, and n cells of u with the layer around them, may be read; r, if not NULL, may be written.
-    unsafe fn residual_row(u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64) -> f64 = residual_row_text;
+    unsafe fn residual_row(
+        u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
+    ) -> f64 = residual_row_text;
 }
 
 /// f - A u of the first n cells from u on, n <= 8.

@@ -1,4 +1,5 @@
-//! One member's view of a call: which rows of the work list are its own, and what all wait for; the steps of the methods.
+//! One member's view of a call: which rows of the work list are its own, and what all wait for; the steps of the
+//! methods.
 
 use super::Data;
 use super::exchange::Handover;
@@ -395,8 +396,8 @@ impl BlockSteps for Member<'_, '_> {
                     let high = last - usize::from(last < slabs);
                     if !seams {
                         // SAFETY: no other member writes in these slabs or in those next to them what is read here:
-                        // whole patches are claimed, and those who share one do only their first stage at the seams now,
-                        // which touches none of others' first stages.
+                        // whole patches are claimed, and those who share one do only their first stage at the seams
+                        // now, which touches none of others' first stages.
                         unsafe { self.fused(ways, p, first..last, low..high, reverse) };
                         continue;
                     }

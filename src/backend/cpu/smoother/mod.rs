@@ -1,11 +1,11 @@
 //! Block relaxation on patches by a team of threads.
 //!
-//! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many cells.
-//! A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the second, whose
-//! neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k are followed by the
-//! odd ones below. Where a patch is shared by members, the slabs at the seams do their second colours after a barrier; whole
-//! patches that their member has not begun are taken over by those who are done.
-//! Every cell gets the same bits as by colour after colour, whoever does it.
+//! Work is a list of block rows, patch after patch, z slowest; members get contiguous parts of about equally many
+//! cells. A coloured sweep is fused: with two colours, row (j, k) of the first is followed by row (j, k-1) of the
+//! second, whose neighbours are then all done, so that memory sees u and f once a sweep; with eight, slabs of even k
+//! are followed by the odd ones below. Where a patch is shared by members, the slabs at the seams do their second
+//! colours after a barrier; whole patches that their member has not begun are taken over by those who are done. Every
+//! cell gets the same bits as by colour after colour, whoever does it.
 //!
 //! The chaotic method is asynchronous: blocks are relaxed in place while others read their faces, by relaxed atomic
 //! loads and stores, from whatever values are there.

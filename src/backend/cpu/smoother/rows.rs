@@ -1,4 +1,5 @@
-//! Rows of blocks: one colour or all, row after row or fused, and, for the chaotic method, while others read and write around.
+//! Rows of blocks: one colour or all, row after row or fused, and, for the chaotic method, while others read and write
+//! around.
 
 use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, relax, relax_dense};
 use super::member::{Member, rows};
@@ -28,8 +29,8 @@ pub struct Ways<'a> {
     pub fetch: Fetch,
 }
 
-/// What is fetched from memory while a row of blocks is relaxed: the next row, or where two rows are relaxed in turn, of
-/// which only one is new to the cache, half of that with each.
+/// What is fetched from memory while a row of blocks is relaxed: the next row, or where two rows are relaxed in turn,
+/// of which only one is new to the cache, half of that with each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     Nothing,
@@ -43,8 +44,8 @@ impl Member<'_, '_> {
     /// Relaxes blocks of one row of blocks.
     ///
     /// # Safety
-    /// Nobody else may write cells that these blocks or the layer around them have, or read cells of these blocks, while
-    /// this runs (with `Which::Colour`: no blocks of other colours may be written).
+    /// Nobody else may write cells that these blocks or the layer around them have, or read cells of these blocks,
+    /// while this runs (with `Which::Colour`: no blocks of other colours may be written).
     pub unsafe fn row(&mut self, ways: Ways, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
         let cut = ways.cut;
@@ -280,8 +281,8 @@ impl Member<'_, '_> {
                     }
                     if let Some(k) = behind {
                         // SAFETY: as our caller promised. The neighbours of this row have the first colour done in the
-                        // slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the first
-                        // colour that comes later reads this row.
+                        // slabs kb - 2, kb - 1 and kb, the last of which has come as far as row jb; nothing of the
+                        // first colour that comes later reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
                         // SAFETY: the row is final, and this member's.
                         unsafe { self.give(ways.cut, p, k * in_slab + jb) };
@@ -307,7 +308,8 @@ const SIDE: usize = 10;
 impl Member<'_, '_> {
     /// Relaxes the blocks of a row one after the other while other members read and write around them. A block's own
     /// cells are written by this member alone, so that it may read them as they are; the layer around them is read with
-    /// relaxed atomic loads, and the new values are written with relaxed atomic stores, so that no access is a data race.
+    /// relaxed atomic loads, and the new values are written with relaxed atomic stores, so that no access is a data
+    /// race.
     pub fn row_asynchronously(&mut self, ways: Ways, p: usize, row: usize) {
         let patch = &self.patches()[p];
         let (_, in_slab) = rows(ways.cut, patch);

@@ -1,5 +1,5 @@
-//! Relaxation of blocks by sine transforms: tiles of up to 64 rows of eight values (`block_kernels`), in passes along y, x, z and
-//! back.
+//! Relaxation of blocks by sine transforms: tiles of up to 64 rows of eight values (`block_kernels`), in passes along
+//! y, x, z and back.
 
 #![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
@@ -107,7 +107,8 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
     }
 }
 
-/// Plane k of an 8 x 8 x 8 block: with 7 points f minus what the cells outside of the block contribute to A u, else f - A u.
+/// Plane k of an 8 x 8 x 8 block: with 7 points f minus what the cells outside of the block contribute to A u, else f -
+/// A u.
 ///
 /// # Safety
 /// Its cells, and the cells around them, may be read.
@@ -182,7 +183,8 @@ unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows
     }
 }
 
-/// One block of 8 x 8 x 8: two turns a plane and way. Passes are short, so that the machine has several of them in work.
+/// One block of 8 x 8 x 8: two turns a plane and way. Passes are short, so that the machine has several of them in
+/// work.
 ///
 /// With 7 points A_b u_b is taken out of the residual: u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
 /// omega A_b^-1 (f_b - what comes from outside), and with omega = 1 nothing of u_b is read.

@@ -1,4 +1,5 @@
-//! Components of a matrix with coasts, as far as one without singular components needs them (kernels/rrb/components.cuh).
+//! Components of a matrix with coasts, as far as one without singular components needs them
+//! (kernels/rrb/components.cuh).
 
 use super::packed::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
@@ -7,8 +8,8 @@ use crate::backend::cuda::launch::{Address, ComponentArgs, Findings};
 use crate::error::Result;
 
 impl Source {
-    /// Components of two nodes or more, if none of them is singular. `spare`: memory of four planes that hold nothing now, and
-    /// hold zeros afterwards; 0: there is none.
+    /// Components of two nodes or more, if none of them is singular. `spare`: memory of four planes that hold nothing
+    /// now, and hold zeros afterwards; 0: there is none.
     pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
         let values = 4 * self.layout.len();
         // Nodes are numbered with 32 bits.

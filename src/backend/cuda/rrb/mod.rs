@@ -1,8 +1,9 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of connected
-//! components, `program` the preconditioner as a list of kernels, `projection` the means of singular components. Where the
-//! levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+//! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of
+//! connected components, `program` the preconditioner as a list of kernels, `projection` the means of singular
+//! components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the
+//! work.
 
 mod components;
 mod packed;

@@ -1,5 +1,6 @@
 //! What the `cuda` backend keeps on the device: A by colour, the levels on r1/r2/b1/b2 grids down to the remainder, the
-//! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour here.
+//! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour
+//! here.
 
 use super::program::Programs;
 use super::projection::Projection;
@@ -154,8 +155,8 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the old p. Half
-    /// of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the
+    /// old p. Half of its bytes count there: lines that both halves of the device read are in both halves of the cache.
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
         // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
@@ -276,7 +277,8 @@ pub struct Packed {
 
 /// The loop of PCG on the device.
 pub struct Recorded {
-    /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes round.
+    /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes
+    /// round.
     pub graphs: Vec<(usize, Loop)>,
     /// Of the fused stages.
     pub fused: bool,
@@ -332,7 +334,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let mut plan = Plan { base, used: 0 };
     let plane = source.layout.len();
     let (real, stored) = shape.sizes();
-    // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not there.
+    // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not
+    // there.
     let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
     let planes = if shape.schur { 2 } else { 4 };
     let start = plan.used;

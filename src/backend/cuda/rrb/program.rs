@@ -1,6 +1,7 @@
-//! The preconditioner as a list of steps for the device. The text of the cycle (`backend::cycle`) runs once on the host, at
-//! `factorize`, with steps that write down what is to be done; its coefficients are fixed numbers then. Steps on one place
-//! of a grid join the sweep before them, and steps on small grids that follow each other become one kernel.
+//! The preconditioner as a list of steps for the device. The text of the cycle (`backend::cycle`) runs once on the
+//! host, at `factorize`, with steps that write down what is to be done; its coefficients are fixed numbers then. Steps
+//! on one place of a grid join the sweep before them, and steps on small grids that follow each other become one
+//! kernel.
 
 use super::packed::{Packed, Remainder, geometry};
 use crate::backend::cuda::driver::{Device, Stream, Together};
@@ -15,8 +16,8 @@ use crate::error::{Error, Result, collected, extend, push};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us, on an H200
-/// (docs/performance-gpu.md).
+/// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us,
+/// on an H200 (docs/performance-gpu.md).
 const X_ROUNDS: u32 = 16;
 
 /// Blocks of a cluster, in the order of preference.
@@ -226,7 +227,8 @@ struct ClusterGrids {
 }
 
 impl ClusterGrids {
-    /// The cluster of the grids from `base` on; none where a block would have no row of one, or more places than threads.
+    /// The cluster of the grids from `base` on; none where a block would have no row of one, or more places than
+    /// threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -321,7 +323,8 @@ impl Programs {
                     let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
-                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than they gain.
+                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than
+                // they gain.
                 let blocks = with(0);
                 if blocks > 0 {
                     together = Together { blocks, cluster, shared: 0, further: 0 };
@@ -399,8 +402,8 @@ impl Programs {
         ops.iter().take_while(|op| self.joins(k, op)).count()
     }
 
-    /// Who does which of the steps of one kernel, and which barrier follows. `in_cluster`: the cluster keeps its grids in
-    /// shared memory.
+    /// Who does which of the steps of one kernel, and which barrier follows. `in_cluster`: the cluster keeps its grids
+    /// in shared memory.
     fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
         let in_cluster = |op: &Op| {
             let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
@@ -417,7 +420,8 @@ impl Programs {
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
-                    // The barrier lies in the wait for the remainder, so that no block is at work on the last grid still.
+                    // The barrier lies in the wait for the remainder, so that no block is at work on the last grid
+                    // still.
                     Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
@@ -440,8 +444,8 @@ impl Programs {
         }
     }
 
-    /// The scalar update takes as long as a step on a small grid: where steps up larger grids follow, one block of the first of them does it
-    /// while the others do the step. Then its end can be foreseen on the way down too.
+    /// The scalar update takes as long as a step on a small grid: where steps up larger grids follow, one block of the
+    /// first of them does it while the others do the step. Then its end can be foreseen on the way down too.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
@@ -547,8 +551,8 @@ impl Packed {
         }
     }
 
-    /// x takes two steps at once, every other iteration, which leaves the L2 cache to the couplings of the second grid in the others;
-    /// those of short formats stay there anyway.
+    /// x takes two steps at once, every other iteration, which leaves the L2 cache to the couplings of the second grid
+    /// in the others; those of short formats stay there anyway.
     pub fn steps_in_pairs(&self) -> bool {
         self.fused() && !self.short() && self.programs.together.further > 0
     }

@@ -1,5 +1,5 @@
-//! Means over singular components on the device: runs of consecutive nodes of one component and colour, found on the host
-//! at `factorize`, summed and shifted by kernels/rrb/projection.cuh.
+//! Means over singular components on the device: runs of consecutive nodes of one component and colour, found on the
+//! host at `factorize`, summed and shifted by kernels/rrb/projection.cuh.
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
@@ -182,7 +182,8 @@ impl Projection {
         Ok((worst, values[4 * worst], values[4 * worst + 1]))
     }
 
-    /// Sum over components of mean(v)^2 sum_i 1 / center_i on what CG works on; the means are spent, but for the kept ones.
+    /// Sum over components of mean(v)^2 sum_i 1 / center_i on what CG works on; the means are spent, but for the kept
+    /// ones.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         let Some(a) = self.arguments(Nodes::System, v) else { return Ok(0.0) };
         self.sums(stream, &a, false)?;

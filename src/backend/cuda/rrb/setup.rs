@@ -1,4 +1,5 @@
-//! The factorization on the device (kernels/rrb/setup.cuh, kernels/rrb/remainder.cuh), and the first look at the matrix.
+//! The factorization on the device (kernels/rrb/setup.cuh, kernels/rrb/remainder.cuh), and the first look at the
+//! matrix.
 
 use super::packed::{Level, Packed, Remainder, RemainderPlaces, Source};
 use super::program::Programs;
@@ -24,23 +25,24 @@ use std::mem::offset_of;
 /// Names of the arrays of a matrix, in the order of the kernel's.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
-/// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its place.
-/// D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of docs/performance-gpu.md take as many
-/// iterations with it; with 0.6 they take up to 9 for 7.
+/// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its
+/// place. D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of
+/// docs/performance-gpu.md take as many iterations with it; with 0.6 they take up to 9 for 7.
 const WEAK: f64 = 0.3;
 
-/// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs 3 % of a solve,
-/// where all are a fifth to a third is gained.
+/// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs
+/// 3 % of a solve, where all are a fifth to a third is gained.
 const WORTH_UNIFORM: f64 = 0.25;
 
-/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32. The rounding of
-/// n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be small against the least eigenvalue of the
-/// inverse, which is not far below one over the largest pivot: beyond, M need not be definite. Poisson's problem has ten, contrasts of
-/// 1e4 a bit less than this, those of 1e6 or basins that are nearly closed 1e7 and more.
+/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32.
+/// The rounding of n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be
+/// small against the least eigenvalue of the inverse, which is not far below one over the largest pivot: beyond, M need
+/// not be definite. Poisson's problem has ten, contrasts of 1e4 a bit less than this, those of 1e6 or basins that are
+/// nearly closed 1e7 and more.
 const MOST_FOR_SHORT: f64 = 131_072.0;
 
-/// `RRBSOLVER_CUDA_UNIFORM` in the environment, to compare the two: with `off` all rows of all grids are read, with `all` one for all
-/// wherever rows are the same, however few they are.
+/// `RRBSOLVER_CUDA_UNIFORM` in the environment, to compare the two: with `off` all rows of all grids are read, with
+/// `all` one for all wherever rows are the same, however few they are.
 fn uniform_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
@@ -92,8 +94,8 @@ fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
 }
 
 impl Source {
-    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them; `spare`: four planes that
-    /// hold nothing, or 0.
+    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them; `spare`: four
+    /// planes that hold nothing, or 0.
     pub fn examine(
         &mut self,
         stream: &Stream,
@@ -482,7 +484,8 @@ impl Packed {
         Ok(Some((largest, center)))
     }
 
-    /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its inverse.
+    /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its
+    /// inverse.
     fn bad_pivot(&self, stream: &Stream, key: u64, a: &StencilView) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % a.grid.nx, node / a.grid.nx);

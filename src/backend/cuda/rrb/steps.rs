@@ -1,9 +1,9 @@
 //! The steps of RRB-PCG on the device, and the loop that runs there by itself.
 //!
 //! A step launches and returns; one that returns a scalar waits for it. The loop of PCG is recorded into a graph whose
-//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/rrb/scalars.cuh, `update` and
-//! `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is read when the
-//! loop ends or pauses.
+//! WHILE node repeats it until the decisions of `solver::krylov`, taken on the device (kernels/rrb/scalars.cuh,
+//! `update` and `end_of_iteration`), end it: no scalar comes to the host in between. The ring of the last iterations is
+//! read when the loop ends or pauses.
 
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
@@ -32,13 +32,14 @@ use std::time::Instant;
 /// Iterations between two looks at a monitor that may stop the solve.
 const MONITOR_LAG: i64 = 32;
 
-/// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve takes as many
-/// iterations as the last ones; the first where nothing is known. Few are to be expected where M ends early.
+/// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
+/// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
+/// early.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
-/// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body that find
-/// the loop over (measured on an H200, docs/performance-gpu.md).
+/// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
+/// that find the loop over (measured on an H200, docs/performance-gpu.md).
 fn lost(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
@@ -89,8 +90,8 @@ pub struct Run<'a> {
     largest_is_zero: bool,
 }
 
-/// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's: values may be
-/// subnormal.
+/// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's:
+/// values may be subnormal.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
 /// Scale of b, and whether there is a guess, as in the last solve: the next one most often has the same.
@@ -100,8 +101,8 @@ pub struct Expected {
     guess: bool,
 }
 
-/// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the next would else
-/// be begun with anew each time that it passes a power of two. (So in kernels/rrb/ends.cuh.)
+/// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the
+/// next would else be begun with anew each time that it passes a power of two. (So in kernels/rrb/ends.cuh.)
 const NEAR_SCALE: f64 = 256.0;
 
 /// What a start from the caller's arrays has found.
@@ -433,7 +434,8 @@ impl Packed {
         stream.fill(self.scalars_at + offset_of!(Scalars, largest) as u64, 0, 8)
     }
 
-    /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from one factorization to the next.
+    /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from
+    /// one factorization to the next.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|r| r.fused == fused) {
@@ -772,8 +774,8 @@ impl Run<'_> {
         }
     }
 
-    /// After a start is launched: launches the loop too, which the device decides upon. Whether it may have begun; then the host is
-    /// to wait for `started` alone.
+    /// After a start is launched: launches the loop too, which the device decides upon. Whether it may have begun; then
+    /// the host is to wait for `started` alone.
     fn set_out(&mut self, with: Expected) -> Result<bool> {
         let lag = self.lag();
         let runs = self.k.programs.whole(self.k) || self.k.best_graph(lag as usize).is_some();
@@ -924,7 +926,8 @@ impl Run<'_> {
         self.fetch().map(|_| ())
     }
 
-    /// Zeros in four planes, their padding too, which sums go over: iterations that grow without bound leave something there.
+    /// Zeros in four planes, their padding too, which sums go over: iterations that grow without bound leave something
+    /// there.
     fn fill(&self, planes: Address) -> Result<()> {
         self.stream.fill(planes, 0, 32 * self.source.layout.len())
     }
@@ -1218,7 +1221,8 @@ impl RrbSteps for Run<'_> {
     }
 
     fn clear_solution(&mut self) {
-        // With x goes what the loop has made of it and the other vectors, if it has begun; from a guess r is made anew after this.
+        // With x goes what the loop has made of it and the other vectors, if it has begun; from a guess r is made anew
+        // after this.
         let began = self.under_way.take().is_some();
         self.delivered = false;
         self.step(|s| {

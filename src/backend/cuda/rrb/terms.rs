@@ -1,5 +1,5 @@
-//! Between the text of PCG on the host and its loop on the device: what the loop is handed over with, by the host, or by the
-//! device itself (kernels/rrb/ends.cuh, `set_out`).
+//! Between the text of PCG on the host and its loop on the device: what the loop is handed over with, by the host, or
+//! by the device itself (kernels/rrb/ends.cuh, `set_out`).
 
 use crate::backend::cuda::launch::Scalars;
 use crate::backend::steps::pcg::LoopTest;

@@ -1,4 +1,5 @@
-//! What the `cuda` backend of block smoothers keeps on the device between calls: lists of work (`block_lists`), tables, arrays.
+//! What the `cuda` backend of block smoothers keeps on the device between calls: lists of work (`block_lists`), tables,
+//! arrays.
 
 use super::lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
 use crate::backend::cuda::driver::{Memory, Stream};

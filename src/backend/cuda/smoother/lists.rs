@@ -1,5 +1,5 @@
-//! What a device does in a sweep, as lists: tiles in the order of kernels/smoother/smoother.cu, faces that they hand each other
-//! across patches, and ghost cells in boxes.
+//! What a device does in a sweep, as lists: tiles in the order of kernels/smoother/smoother.cu, faces that they hand
+//! each other across patches, and ghost cells in boxes.
 
 use crate::backend::cuda::launch::{BlockCopy, BlockItem};
 use crate::backend::steps::smoother::{Blocks, colour, colours};
@@ -23,8 +23,8 @@ const FIRST_FACE: u32 = 7;
 
 /// Tiles of a chunk: 32 a stage. Measured best among 64, 128 and 256 with the distances that fit them.
 const CHUNK_TILES: usize = 64;
-/// Items that a device holds at a time, 12 on each of 132 multiprocessors: a stage follows the one before at this distance, so
-/// that it need not wait. What lies between must stay in the L2 cache: with 2048 a sweep takes 3 % longer.
+/// Items that a device holds at a time, 12 on each of 132 multiprocessors: a stage follows the one before at this
+/// distance, so that it need not wait. What lies between must stay in the L2 cache: with 2048 a sweep takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
 /// Cells of a box of ghost cells, and values of a piece of u, for one block of threads; values of a tile's face.
 const BOX_CELLS: usize = 512;
@@ -75,8 +75,8 @@ struct AxisTile {
     slab: usize,
 }
 
-/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other one;
-/// or one block each.
+/// Tiles of a patch along an axis: as many blocks as eight cells hold, next to each other or (`strided`) every other
+/// one; or one block each.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
     let (first, count) = cut.range(patch, axis);
     let block = cut.block[axis];
@@ -138,8 +138,8 @@ pub fn items_of(
     let colours = colours(&blocks.stencil);
     let single = order.is_single();
     let strided = matches!(order, Order::Colours { .. }) && colours == 8;
-    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two that
-    // are moved towards each other, at both ends of a patch, with the one beyond.
+    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two
+    // that are moved towards each other, at both ends of a patch, with the one beyond.
     let weights = match (colours, cut.overlap) {
         (_, true) => [1, 3, 9],
         (2, false) => [1, 1, 1],
@@ -218,8 +218,8 @@ pub fn items_of(
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
     placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower ones.
-    // Nobody waits for the last stage.
+    // By chunk, with one more before the first and after the last: items that count; then for each stage those of lower
+    // ones. Nobody waits for the last stage.
     let row = chunks + 2;
     let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
@@ -368,8 +368,8 @@ impl Faces {
         self.words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
-    /// Ghost cells that tiles do not hand each other, in pieces: first those that a sweep needs, so many of them, then edges
-    /// and corners.
+    /// Ghost cells that tiles do not hand each other, in pieces: first those that a sweep needs, so many of them, then
+    /// edges and corners.
     pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {

@@ -98,7 +98,8 @@ impl BlockBackend for CudaBlocks {
         let stream = stream!(self);
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
-            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read it.
+            // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read
+            // it.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {

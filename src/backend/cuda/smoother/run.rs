@@ -1,10 +1,10 @@
 //! One call of the `cuda` backend of block smoothers.
 //!
-//! A sweep is one launch for all patches. In a call of several sweeps of patches that are on the device, tiles at the edge of
-//! a patch hand their faces to those beyond, which read them in the next sweep; ghost cells are exchanged before the first
-//! sweep, and filled by the last one. Patches that live on the host have a copy on the device; where more than one sweep
-//! follows or others need their ghost cells, they come and go in groups: the first sweep of a group runs while the next group
-//! comes, the last one while the group before goes.
+//! A sweep is one launch for all patches. In a call of several sweeps of patches that are on the device, tiles at the
+//! edge of a patch hand their faces to those beyond, which read them in the next sweep; ghost cells are exchanged
+//! before the first sweep, and filled by the last one. Patches that live on the host have a copy on the device; where
+//! more than one sweep follows or others need their ghost cells, they come and go in groups: the first sweep of a group
+//! runs while the next group comes, the last one while the group before goes.
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};

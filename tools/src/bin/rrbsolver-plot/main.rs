@@ -1,5 +1,5 @@
-//! Pictures of what the examples write, waves over the bathymetry (PNG) and convergence histories (SVG), and of what the
-//! benchmark measures (SVG).
+//! Pictures of what the examples write, waves over the bathymetry (PNG) and convergence histories (SVG), and of what
+//! the benchmark measures (SVG).
 
 mod bench;
 mod convergence;

@@ -14,12 +14,12 @@
 //!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers
-//! between; the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next
-//! grid that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
-//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. The second grid, if it is
-//! large, follows the first one row by row, each member in rows that it has made alone: see `passing`. Here is the order of all
-//! that; `rows` has the formulas.
+//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers between;
+//! the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next grid
+//! that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
+//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. The second grid,
+//! if it is large, follows the first one row by row, each member in rows that it has made alone: see `passing`. Here is
+//! the order of all that; `rows` has the formulas.
 
 mod rows;
 
@@ -155,7 +155,8 @@ impl<F: Format> Packed<F> {
             }
             return;
         }
-        // Ends are clear before member 0 fills them, filled before they are taken out, and out before what is between them is.
+        // Ends are clear before member 0 fills them, filled before they are taken out, and out before what is between
+        // them is.
         let own_ends = || (me.index..Ends::COUNT).step_by(me.members);
         own_ends().for_each(|k| ends.clear(k));
         me.barrier();
@@ -302,7 +303,8 @@ impl<'a, F: Format> Levels<'a, F> {
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first) = (self.grid, self.q == 0);
         let rows = grid.rows(me);
-        // Rows that have to start before a row is complete: its reds need the next one, whose row sums need the one after that.
+        // Rows that have to start before a row is complete: its reds need the next one, whose row sums need the one
+        // after that.
         let ahead = if self.exact.is_some() { 1 } else { 2 };
         if let Some(watch) = watch {
             watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
@@ -385,8 +387,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let (row, odd) = ((j + self.grid.layout.shift_y) / 2, (j + self.grid.layout.shift_y) % 2 == 1);
         let to_do =
             |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
-        // SAFETY: rows of the part are this member's, made of natural rows that it has made itself, and in this order each
-        // formula has what it needs: see `passing`.
+        // SAFETY: rows of the part are this member's, made of natural rows that it has made itself, and in this order
+        // each formula has what it needs: see `passing`.
         unsafe {
             if let Some(row) = to_do(&part.reds, 1) {
                 self.reds(row, scratch);
@@ -408,8 +410,9 @@ impl<'a, F: Format> Levels<'a, F> {
             let done = done.clone();
             rows.clone().filter(move |row| !done.contains(row))
         };
-        // SAFETY: rows are this member's, the grid before is done, and barriers are between what members make and others read;
-        // rows next to those that are left are as the formulas want them, in slots of their own: see `passing`.
+        // SAFETY: rows are this member's, the grid before is done, and barriers are between what members make and
+        // others read; rows next to those that are left are as the formulas want them, in slots of their own: see
+        // `passing`.
         unsafe {
             left(&done.reds).for_each(|row| self.reds(row, scratch));
             self.grid.barrier(me);

@@ -25,8 +25,8 @@ impl<'a, F: Format> Levels<'a, F> {
         F::diagonal(self.black_diagonal, &self.grid.own)
     }
 
-    /// Copies row J of A; where that is watched, what may be worked on. (In place of a row that may not be there are zeros, or
-    /// another one.)
+    /// Copies row J of A; where that is watched, what may be worked on. (In place of a row that may not be there are
+    /// zeros, or another one.)
     ///
     /// # Safety
     /// The row must be this member's, and nobody may use what it is spread to.
@@ -282,8 +282,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Diagonal couplings of row J of S1 to their array and, in a short format, to that of the level, a few columns at a
-    /// time, which stay in the nearest cache in between.
+    /// Diagonal couplings of row J of S1 to their array and, in a short format, to that of the level, a few columns at
+    /// a time, which stay in the nearest cache in between.
     ///
     /// # Safety
     /// The row must be this member's.

@@ -243,8 +243,8 @@ fn left_for_sweeps<F: Format>(
     }
 }
 
-/// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with the
-/// lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
+/// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with
+/// the lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
 #[test]
 fn rows_that_follow_are_the_same() {
     // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.

@@ -44,8 +44,8 @@ impl Geometry {
         (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
-    /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks are
-    /// at work most of the time. Where each has many tiles, the first are as good as others.
+    /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks
+    /// are at work most of the time. Where each has many tiles, the first are as good as others.
     pub fn big_rows(&self) -> i32 {
         let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
         let time = |rows: i32| rounds(rows) * (rows as usize + 2);
