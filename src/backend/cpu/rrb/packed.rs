@@ -52,7 +52,7 @@ pub struct Shape {
     pub storage: Storage,
     /// CG in single precision.
     single: bool,
-    cycle: Cycle,
+    pub cycle: Cycle,
 }
 
 impl Shape {
@@ -308,34 +308,6 @@ impl<F: Format> Packed<F> {
             may_stop: AtomicBool::new(false),
             failure: Mutex::new(None),
         })
-    }
-
-    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are as
-    /// `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
-    pub fn leave_out(&mut self, shape: Shape) -> Result<bool> {
-        let Shape { levels, grids, cycle, .. } = shape;
-        // What the first grid of S1 was made of is gone.
-        let first = usize::from(self.shape.schur);
-        if shape != (Shape { levels, grids, cycle, ..self.shape }) || grids <= first || grids > self.grids.len() {
-            return Ok(false);
-        }
-        if cycle.grids(levels).next().is_some() {
-            return Ok(false);
-        }
-        let last = &self.grids[grids - 1];
-        // Nor of a grid with windows.
-        if last.passing.is_some() {
-            return Ok(false);
-        }
-        let (grid, embedding) = (last.layout.grid, last.embedding);
-        let natural = NaturalLevels::new(grid.coarse(), embedding.coarse(grid), 2 * grids, levels, &cycle, false)?;
-        self.natural = Mutex::new(natural);
-        self.grids.truncate(grids);
-        self.grids.iter_mut().for_each(|grid| grid.recursion = None);
-        self.sections.truncate(1);
-        self.recursion = Mutex::new(Recursion::V);
-        self.shape = shape;
-        Ok(true)
     }
 
     /// Members that have something to do.
