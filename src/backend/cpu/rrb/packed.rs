@@ -349,11 +349,9 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which fused
-    /// stages leave in p for a step, is rounded to more than the sweeps' own rounding (tests/formats.rs).
+    /// Stages are fused where CG runs on S1 of a regular system.
     pub fn fused(&self) -> bool {
-        let projects = !self.projection.is_empty();
-        self.shape.fused && self.shape.schur && !(projects && self.shape.storage == Storage::F64)
+        self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single precision
