@@ -561,7 +561,7 @@ fn automatic_choices() {
     }
 }
 
-/// Where `auto` ends at the V-cycle, the levels too many are left out: what stays is what the V-cycle alone makes.
+/// Where `auto` ends at the V-cycle, it makes what `cycle=v` makes.
 #[test]
 fn v_by_choice_is_v_as_asked() {
     for threads in [1, 2] {

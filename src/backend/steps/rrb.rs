@@ -377,11 +377,6 @@ pub trait RrbBackend: Send {
     ) -> Result<bool> {
         Ok(false)
     }
-    /// The factorization of the same matrix with the V-cycle and fewer levels, after `factorize` with another cycle:
-    /// the levels that stay are the same.
-    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        self.factorize(a, setup, components)
-    }
     /// Runs `program` on every member.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// The cycle in use, and what its recursions were found to need.

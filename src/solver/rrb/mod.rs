@@ -279,12 +279,12 @@ impl Rrb {
                 rrb.doubts = DOUBTS;
             }
         }
-        // An early end says nothing of other matrices, and leaves nothing to shorten.
+        // An early end says nothing of other matrices, and its levels are few already.
         let ended = rrb.backend.levels(&setup) < setup.levels;
         if setup.cycle.kind.is_none() && rrb.backend.recursion().kind == Kind::V && !ended {
             // The V-cycle is best with its own levels, which are fewer.
             setup = made(setup.storage, plain)?;
-            let result = rrb.backend.shorten(a, &setup, components);
+            let result = rrb.backend.factorize(a, &setup, components);
             double(&mut *rrb.backend, &mut setup, result)?;
         }
         // Of what was tried alone: a matrix that leaves no choice says nothing of others.

@@ -10,8 +10,6 @@
 //! docs/performance.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of S1 and
 //! are read once for both; short formats have their own beside those of S1.
 //!
-//! On a singular S1 the stages take sums over each component along, see `Projection`, and need no barrier for them.
-//!
 //! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
 //! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
 //!
@@ -27,7 +25,6 @@ use super::kernels::{
 };
 use super::neighbours::Rows;
 use super::packed::{Packed, PackedGrid};
-use super::projection::{Nodes, Vector};
 use super::steps::Member;
 use super::sweeps::{collect, spread};
 use crate::backend::steps::cycle::{CycleSteps, solve_section};
@@ -154,12 +151,9 @@ fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
 }
 
 impl<F: Format> Member<'_, F> {
-    /// r = P (r - alpha q), L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
+    /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
-        if alpha.is_none() {
-            k.projection.shift(me, k.grids[0].rows(me), Nodes::System, &k.r, false);
-        }
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
             k.descend_first(me, stage, alpha, &mut s.buffers());
@@ -193,7 +187,6 @@ impl<F: Format> Member<'_, F> {
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `ascend`.
         unsafe {
-            k.projection.add(me, Vector::R);
             self.rho = (sums.sum(sums.rho(grids.end)) + sums.sum(sums.below())) / k.unit;
             sums.sum(sums.residual())
         }
@@ -211,11 +204,7 @@ impl<F: Format> Member<'_, F> {
         });
         me.barrier();
         // SAFETY: written before this barrier; written again only after that of `descend`.
-        unsafe {
-            k.projection.add(me, Vector::P);
-            k.projection.add(me, Vector::Q);
-            k.scales().1 * k.stage_sums.sum(k.stage_sums.sigma())
-        }
+        unsafe { k.scales().1 * k.stage_sums.sum(k.stage_sums.sigma()) }
     }
 }
 
@@ -234,19 +223,17 @@ impl<F: Format> Packed<F> {
             // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
             // member is read after that member has posted it.
             unsafe {
-                self.project_residual(me, alpha, Colour::B1, row);
                 let r = self.r.b1.row_mut(row, 0);
                 let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (residual, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                self.projection.note(Vector::R, Colour::B1, row, &self.r);
                 sums.set(sums.rho(0).start + row, rho);
                 sums.set(sums.residual().start + row, residual);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
-                    self.descend_first_kept(me, row - 1, rows.start, alpha, t);
+                    self.descend_first_kept(row - 1, rows.start, alpha, t);
                 }
             }
         }
@@ -264,19 +251,7 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
-            unsafe { self.descend_first_kept(me, last, rows.start, alpha, t) };
-        }
-    }
-
-    /// On a singular S1, takes from row J of r what the mean of r - alpha q will be. Rounding alone makes it, and adds
-    /// to it after, which the next iteration takes: as near to nothing as a mean taken off afterwards leaves.
-    ///
-    /// # Safety
-    /// The row must be this member's.
-    unsafe fn project_residual(&self, me: Me, alpha: Option<f64>, colour: Colour, row: usize) {
-        if alpha.is_some() {
-            // SAFETY: as the caller promised.
-            unsafe { self.projection.subtract(me, Vector::R, alpha, colour, row, &self.r) };
+            unsafe { self.descend_first_kept(last, rows.start, alpha, t) };
         }
     }
 
@@ -285,19 +260,17 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// Rows J and `passing` must be this member's.
-    unsafe fn descend_first_kept(&self, me: Me, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) {
+    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
         // By the remainder below, or for the <g, u> of a recursion below.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
         // SAFETY: rows of this member; the sum of squares of b1 in this row is there already.
         unsafe {
-            self.project_residual(me, alpha, Colour::B2, row);
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
-            self.projection.note(Vector::R, Colour::B2, row, &self.r);
             let sum = self.stage_sums.residual().start + row;
             self.stage_sums.set(sum, dot(r, r) + self.stage_sums.get(sum));
             let a = F::sweep(grid).diagonal.couplings(Colour::B2, row);
@@ -501,10 +474,8 @@ impl<F: Format> Packed<F> {
             for row in rows.clone() {
                 self.fetch(0, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-                self.project_direction(me, step, Colour::B2, row);
                 let x = self.x.b2.row_mut(row, 0);
                 step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
-                self.projection.note(Vector::P, Colour::B2, row, &self.p);
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let mut z = std::mem::take(&mut t.values);
                 {
@@ -513,9 +484,7 @@ impl<F: Format> Packed<F> {
                     let own = &mut own[t.block..][..n];
                     let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
                     solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
-                    self.project_direction(me, step, Colour::B1, row);
                     step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
-                    self.projection.note(Vector::P, Colour::B1, row, &self.p);
                 }
                 t.values = z;
                 if row == rows.start {
@@ -539,17 +508,6 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// On a singular S1, z has a mean of its own; S1 does not see it in p, and before the next step it is taken from p.
-    ///
-    /// # Safety
-    /// The row must be this member's.
-    unsafe fn project_direction(&self, me: Me, step: Option<(f64, f64)>, colour: Colour, row: usize) {
-        if step.is_some() {
-            // SAFETY: as the caller promised.
-            unsafe { self.projection.subtract(me, Vector::P, None, colour, row, &self.p) };
-        }
-    }
-
     /// Row J of q = S1 p and of <p, q>.
     ///
     /// # Safety
@@ -562,7 +520,6 @@ impl<F: Format> Packed<F> {
                 let q = self.q[colour].row_mut(row, 0);
                 self.schur_row(colour, row, &self.p, q);
                 sigma += dot(self.p[colour].row(row, 0), q);
-                self.projection.note(Vector::Q, colour, row, &self.q);
             }
         }
         // SAFETY: the row is this member's.

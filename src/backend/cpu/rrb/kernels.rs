@@ -62,19 +62,6 @@ for_each_isa! {
         sums::dot(r, z)
     }
 
-    /// sum of v.
-    fn total<R: Real>(v: &[R]) -> f64 {
-        sums::sum(v)
-    }
-
-    /// v = v + by.
-    fn shift_row<R: Real>(v: &mut [R], by: f64) {
-        let by = R::narrow(by);
-        for v in v {
-            *v += by;
-        }
-    }
-
     /// out = y / d; returns y' out.
     fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
         let n = out.len();

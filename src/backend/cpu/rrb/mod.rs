@@ -21,7 +21,7 @@ mod steps;
 mod sweeps;
 
 use crate::backend::reference::rrb::Reference;
-use crate::backend::steps::cycle::Recursion;
+use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{Arrays, Look, PivotContext, Program, RrbBackend, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
@@ -114,22 +114,19 @@ impl RrbBackend for Cpu {
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape() == shape => packed,
             other => {
-                let spare = self.spare.take();
-                if let Solver::Packed(packed) = other {
-                    self.spare = Some(packed);
+                let fitting = self.spare.take_if(|spare| spare.shape() == shape);
+                // Memory that is not kept goes before more is taken.
+                match other {
+                    Solver::Packed(packed) if packed.was_tried() => drop(packed),
+                    Solver::Packed(packed) => self.spare = Some(packed),
+                    _ => self.spare = None,
                 }
-                match spare {
-                    Some(spare) if spare.shape() == shape => spare,
-                    other => {
-                        // Its memory first.
-                        drop(other);
-                        match setup.storage {
-                            Storage::F64 => packed::<Double>(shape)?,
-                            Storage::F32 => packed::<Single>(shape)?,
-                            Storage::Bf16 if setup.single => packed::<Mixed>(shape)?,
-                            Storage::Bf16 => packed::<Brain>(shape)?,
-                        }
-                    }
+                match (fitting, setup.storage) {
+                    (Some(fitting), _) => fitting,
+                    (None, Storage::F64) => packed::<Double>(shape)?,
+                    (None, Storage::F32) => packed::<Single>(shape)?,
+                    (None, Storage::Bf16) if setup.single => packed::<Mixed>(shape)?,
+                    (None, Storage::Bf16) => packed::<Brain>(shape)?,
                 }
             }
         };
@@ -158,20 +155,6 @@ impl RrbBackend for Cpu {
                 Ok(false)
             }
         }
-    }
-
-    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        // Two of a shape would be one too many, and what a kind of matrices needs may be with either.
-        let shape = Shape::new(a, setup);
-        let is_there = self.spare.as_ref().is_some_and(|spare| spare.shape() == shape);
-        if let (Solver::Packed(packed), false) = (&mut self.solver, is_there)
-            && packed.shorten(a, setup, components)?
-        {
-            return Ok(());
-        }
-        // That was for the choice alone.
-        self.solver = Solver::Empty;
-        self.factorize(a, setup, components)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -216,6 +199,8 @@ impl RrbBackend for Cpu {
 /// A [`Packed`] of any format.
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
+    /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
+    fn was_tried(&self) -> bool;
     fn useful_members(&self, wanted: usize) -> usize;
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// See [`RrbBackend::factorize_again`].
@@ -227,8 +212,6 @@ trait PackedSolver: Send {
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool>;
-    /// See [`RrbBackend::shorten`]; `false`, and nothing done, where the grids that are there do not serve.
-    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool>;
     fn run(
         &mut self,
         team: &mut Team,
@@ -244,6 +227,10 @@ trait PackedSolver: Send {
 impl<F: Format> PackedSolver for Packed<F> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    fn was_tried(&self) -> bool {
+        self.shape.cycle.kind.is_none() && self.recursion().kind == Kind::V
     }
 
     fn useful_members(&self, wanted: usize) -> usize {
@@ -291,10 +278,6 @@ impl<F: Format> PackedSolver for Packed<F> {
         }
         inspection.finish(a, look.project)?;
         Ok(inspection.components.size.is_empty())
-    }
-
-    fn shorten(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<bool> {
-        Self::shorten(self, setup, &PivotContext { a, components }, Shape::new(a, setup))
     }
 
     fn run(

@@ -52,7 +52,7 @@ pub struct Shape {
     pub storage: Storage,
     /// CG in single precision.
     single: bool,
-    cycle: Cycle,
+    pub cycle: Cycle,
 }
 
 impl Shape {
@@ -311,34 +311,6 @@ impl<F: Format> Packed<F> {
         })
     }
 
-    /// Leaves out the last grids and what recursions need, where all grids but the number of levels and the cycle are
-    /// as `shape` wants them; the natural levels are then to be filled. `false`: nothing is done.
-    pub fn leave_out(&mut self, shape: Shape) -> Result<bool> {
-        let Shape { levels, grids, cycle, .. } = shape;
-        // What the first grid of S1 was made of is gone.
-        let first = usize::from(self.shape.schur);
-        if shape != (Shape { levels, grids, cycle, ..self.shape }) || grids <= first || grids > self.grids.len() {
-            return Ok(false);
-        }
-        if cycle.grids(levels).next().is_some() {
-            return Ok(false);
-        }
-        let last = &self.grids[grids - 1];
-        // Nor of a grid with windows.
-        if last.passing.is_some() {
-            return Ok(false);
-        }
-        let (grid, embedding) = (last.layout.grid, last.embedding);
-        let natural = NaturalLevels::new(grid.coarse(), embedding.coarse(grid), 2 * grids, levels, &cycle, false)?;
-        self.natural = Mutex::new(natural);
-        self.grids.truncate(grids);
-        self.grids.iter_mut().for_each(|grid| grid.recursion = None);
-        self.sections.truncate(1);
-        self.recursion = Mutex::new(Recursion::V);
-        self.shape = shape;
-        Ok(true)
-    }
-
     /// Members that have something to do.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let layout = &self.grids[0].layout;
@@ -378,11 +350,9 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members)
     }
 
-    /// Stages are fused where CG runs on S1, but for singular systems in double precision: there the mean of z, which
-    /// fused stages leave in p for a step, is rounded to more than the sweeps' own rounding (tests/formats.rs).
+    /// Stages are fused where CG runs on S1 of a regular system.
     pub fn fused(&self) -> bool {
-        let projects = !self.projection.is_empty();
-        self.shape.fused && self.shape.schur && !(projects && self.shape.storage == Storage::F64)
+        self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
     /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single

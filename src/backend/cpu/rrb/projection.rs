@@ -2,7 +2,6 @@
 //! component by component in a fixed order.
 
 use super::area::Four;
-use super::kernels::{shift_row, total};
 use crate::error::{Result, push, reserve, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
@@ -52,23 +51,8 @@ pub struct Projection {
     sums: Option<[Shared; 2]>,
     /// Means and kept means, a set per member.
     means: Option<Shared>,
-    /// Sums of the vectors of fused stages over each run, and over each component, a set per member.
-    fused: Option<([Shared; VECTORS], Shared)>,
     components: usize,
 }
-
-/// Vectors whose sums fused stages take along.
-#[derive(Clone, Copy)]
-pub enum Vector {
-    /// The residual.
-    R = 0,
-    /// The direction.
-    P = 1,
-    /// S1 p.
-    Q = 2,
-}
-
-const VECTORS: usize = 3;
 
 impl Projection {
     /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some
@@ -88,89 +72,12 @@ impl Projection {
         if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
             self.means = Some(Shared::zeroed(per_member * members)?);
         }
-        if schur {
-            let (slots, all) = (self.system.runs.len(), VECTORS * self.components * members);
-            if self.fused.as_ref().is_none_or(|(runs, totals)| runs[0].len() < slots || totals.len() < all) {
-                let runs = || Shared::zeroed(slots);
-                self.fused = Some(([runs()?, runs()?, runs()?], Shared::zeroed(all)?));
-            }
-        }
         Ok(())
     }
 
     /// Nothing is projected.
     pub fn is_empty(&self) -> bool {
         self.components == 0
-    }
-
-    /// Where fused stages put their sums; none where nothing is projected.
-    fn fused(&self) -> Option<&([Shared; VECTORS], Shared)> {
-        self.fused.as_ref().filter(|_| self.components > 0)
-    }
-
-    /// Runs of a row of one colour among those that CG works on, with their numbers.
-    fn runs_of(&self, colour: Colour, row: usize) -> impl Iterator<Item = (usize, &Run)> {
-        let runs = &self.system;
-        let all = runs.row_start[row]..runs.row_start[row + 1];
-        all.map(|k| (k, &runs.runs[k])).filter(move |(_, run)| run.colour == colour)
-    }
-
-    /// Sums of a row of a vector of a fused stage.
-    ///
-    /// # Safety
-    /// The row must be this member's, and nobody may ask for totals of this vector before the next barrier.
-    pub unsafe fn note<R: Real + Number>(&self, which: Vector, colour: Colour, row: usize, v: &Four<R>) {
-        let Some((sums, _)) = self.fused() else { return };
-        for (k, run) in self.runs_of(colour, row) {
-            // SAFETY: as the caller promised; a run's sum is written by the owner of its row.
-            unsafe { sums[which as usize].slice_mut(k, 1)[0] = total(run.values(v)) };
-        }
-    }
-
-    /// Adds what all members noted of a vector.
-    ///
-    /// # Safety
-    /// A barrier must stand between this and what was noted, and between this and what is noted next.
-    pub unsafe fn add(&self, me: Me, which: Vector) {
-        let Some((sums, totals)) = self.fused() else { return };
-        for component in 0..self.components {
-            let runs = &self.system;
-            let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
-            // SAFETY: as the caller promised; each member has totals of its own.
-            unsafe {
-                let sum = list.iter().map(|&k| sums[which as usize].slice(k as usize, 1)[0]).sum();
-                totals.slice_mut(self.place(me, which, component), 1)[0] = sum;
-            }
-        }
-    }
-
-    fn place(&self, me: Me, which: Vector, component: usize) -> usize {
-        (VECTORS * me.index + which as usize) * self.components + component
-    }
-
-    /// v = v - (mean of `which` - alpha mean of q, where there is an alpha) on a row of v, with the means of `add`.
-    ///
-    /// # Safety
-    /// The row must be this member's.
-    pub unsafe fn subtract<R: Real + Number>(
-        &self,
-        me: Me,
-        which: Vector,
-        alpha: Option<f64>,
-        colour: Colour,
-        row: usize,
-        v: &Four<R>,
-    ) {
-        let Some((_, totals)) = self.fused() else { return };
-        for (_, run) in self.runs_of(colour, row) {
-            let component = run.component as usize;
-            // SAFETY: as the caller promised; totals of this member.
-            unsafe {
-                let of = |which| totals.slice(self.place(me, which, component), 1)[0];
-                let sum = of(which) - alpha.map_or(0.0, |alpha| alpha * of(Vector::Q));
-                shift_row(run.values_mut(v), -sum / self.system.count[component]);
-            }
-        }
     }
 
     fn runs(&self, nodes: Nodes) -> &Runs {
@@ -297,7 +204,6 @@ impl Projection {
             + of(&self.system)
             + self.sums.as_ref().map_or(0, |s| s[0].bytes() + s[1].bytes())
             + self.means.as_ref().map_or(0, Shared::bytes)
-            + self.fused.as_ref().map_or(0, |(runs, all)| VECTORS * runs[0].bytes() + all.bytes())
     }
 }
 

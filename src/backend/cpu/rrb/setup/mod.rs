@@ -28,7 +28,7 @@ use super::cycle::Sections;
 use super::format::Format;
 use super::making::Making;
 use super::neighbours::{Diagonal, Distant, Straight};
-use super::packed::{Packed, PackedGrid, Shape};
+use super::packed::{Packed, PackedGrid};
 use super::passing::Part;
 use super::spread::natural_rows;
 use crate::backend::coarse::band::Ends;
@@ -128,15 +128,6 @@ impl<F: Format> Packed<F> {
             self.prepare_cycle(me, setup);
         }
         Ok(())
-    }
-
-    /// See [`RrbBackend::shorten`](crate::backend::steps::rrb::RrbBackend::shorten).
-    pub fn shorten(&mut self, setup: &Setup, context: &PivotContext, shape: Shape) -> Result<bool> {
-        if !self.leave_out(shape)? {
-            return Ok(false);
-        }
-        self.factorize_natural(setup, context, &mut self.scratch[0].lock().unwrap_or_else(PoisonError::into_inner))?;
-        Ok(true)
     }
 
     /// The levels below the last grid.

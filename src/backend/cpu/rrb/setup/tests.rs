@@ -3,6 +3,7 @@
 use super::*;
 use crate::backend::cpu::rrb::area::Area;
 use crate::backend::cpu::rrb::format::{Brain, Double, Mixed, Single};
+use crate::backend::cpu::rrb::packed::Shape;
 use crate::backend::steps::rrb::Lumping;
 use crate::backend::storage::Storage;
 use crate::grid::inspection::Questions;
