@@ -1,14 +1,17 @@
-//! Compiles kernels/ into one fatbin that the library embeds (src/backend/cuda/driver/), and names the shared
-//! library.
+//! Compiles the kernels of each family into a fatbin that the library embeds (src/backend/cuda/launch/), and names the
+//! shared library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// Architectures that get machine code; the last one gets PTX too, for what comes after it.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
+
+/// Each with a folder and a translation unit in kernels/.
+const FAMILIES: [&str; 2] = ["rrb", "smoother"];
 
 fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {
@@ -20,10 +23,11 @@ fn main() {
     // The promise of CHANGELOG.md: one SONAME per major version. CMakeLists.txt makes the symlink of this name.
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets the version");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librrbsolver.so.{major}");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("kernels.fatbin");
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let out = |family: &str| folder.join(family).with_extension("fatbin");
     match std::env::var("RRBSOLVER_CUDA").as_deref() {
         Ok("off") => {
-            std::fs::write(&out, b"").expect("OUT_DIR can be written");
+            FAMILIES.iter().for_each(|family| std::fs::write(out(family), b"").expect("OUT_DIR can be written"));
             return;
         }
         Ok("on" | "") | Err(_) => {}
@@ -35,7 +39,11 @@ fn main() {
         );
     };
     println!("cargo:rerun-if-changed={}", nvcc.display());
-    compile(&nvcc, &out);
+    let running: Vec<_> = FAMILIES.iter().map(|family| (family, compile(&nvcc, family, &out(family)))).collect();
+    for (family, mut program) in running {
+        let status = program.wait().expect("it was started here");
+        assert!(status.success(), "{} ended with {status} on the kernels of {family}", nvcc.display());
+    }
     println!("cargo:rustc-cfg=rrbsolver_kernels");
 }
 
@@ -51,7 +59,8 @@ fn nvcc() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-fn compile(nvcc: &Path, out: &Path) {
+/// Starts nvcc on the translation unit of a family.
+fn compile(nvcc: &Path, family: &str, out: &Path) -> Child {
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
     // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
@@ -64,10 +73,6 @@ fn compile(nvcc: &Path, out: &Path) {
         let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
     }
-    command.arg("kernels/rrb/rrb.cu").arg("-o").arg(out);
-    match command.status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => panic!("{} ended with {status} on kernels/rrb/rrb.cu", nvcc.display()),
-        Err(error) => panic!("{} cannot be run: {error}", nvcc.display()),
-    }
+    command.arg(format!("kernels/{family}/{family}.cu")).arg("-o").arg(out);
+    command.spawn().unwrap_or_else(|error| panic!("{} cannot be run: {error}", nvcc.display()))
 }

@@ -1,4 +1,4 @@
-// All kernels of the library, one translation unit, so that they are one module.
+// The kernels of `rrb`: one translation unit, one module.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -12,4 +12,3 @@
 #include "steps.cuh"
 #include "ends.cuh"
 #include "projection.cuh"
-#include "../smoother/smoother.cu"

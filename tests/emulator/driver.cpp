@@ -16,6 +16,7 @@
 #define RRB_EMULATED
 #include "device.h"
 #include "rrb/rrb.cu"
+#include "smoother/smoother.cu"
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

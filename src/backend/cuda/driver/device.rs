@@ -1,12 +1,13 @@
 //! A device and its primary context.
 
-use super::kernels::Kernel;
+use super::kernels::Module;
 use super::library::{HAS_KERNELS, check, driver};
 use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One device: its primary context and our kernels in it. Shared by all handles on it, and kept for those to come.
+/// One device: its primary context and the kernels of a family in it. Shared by all handles of the family on it, and kept
+/// for those to come.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
@@ -14,6 +15,8 @@ pub struct Device {
     pub(super) context: sys::CUcontext,
     /// Of the context: another one after the host program has reset it.
     id: u64,
+    /// Whose kernels these are.
+    family: &'static Module,
     pub(super) module: sys::CUmodule,
     /// A kernel can begin while the one before ends.
     pub(super) overlaps: bool,
@@ -44,9 +47,9 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// The device with this ordinal, with these kernels, always the same ones. Loading them takes a tenth of a
-    /// second, so that a device once opened stays open as long as it can be used.
-    pub fn open(ordinal: i64, kernels: &[&[Kernel]]) -> Result<Arc<Self>> {
+    /// The device with this ordinal, with the kernels of a family, which are loaded when the first handle asks for them.
+    /// That takes a tenth of a second, so that a device once opened stays open as long as it can be used.
+    pub fn open(ordinal: i64, family: &'static Module) -> Result<Arc<Self>> {
         // Never dropped: at the end of a program the driver may be gone before us.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
@@ -66,10 +69,10 @@ impl Device {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // One that failed or was reset stays with the handles that have it, until they end.
         open.retain(|d| d.ordinal != ordinal || d.works());
-        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal) {
+        if let Some(device) = open.iter().find(|d| d.ordinal == ordinal && std::ptr::eq(d.family, family)) {
             return Ok(device.clone());
         }
-        let device = Arc::new(Self::new(ordinal, kernels)?);
+        let device = Arc::new(Self::new(ordinal, family)?);
         push(&mut open, device.clone(), "the list of devices")?;
         Ok(device)
     }
@@ -85,7 +88,7 @@ impl Device {
         }
     }
 
-    pub(super) fn new(ordinal: i32, kernels: &[&[Kernel]]) -> Result<Self> {
+    pub(super) fn new(ordinal: i32, family: &'static Module) -> Result<Self> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is there; the pointers outlive the calls.
         unsafe {
@@ -95,7 +98,7 @@ impl Device {
         // Releases the context from here on, whatever fails.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
         let (overlaps, processors, cache) = (false, 0, 0);
-        let mut made = Self { ordinal, device, context, id: 0, module, overlaps, processors, cache, functions };
+        let mut made = Self { ordinal, device, context, id: 0, family, module, overlaps, processors, cache, functions };
         // SAFETY: retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
@@ -108,7 +111,7 @@ impl Device {
         made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
         made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let entered = made.enter()?;
-        made.load_kernels(kernels)?;
+        made.load_kernels(family)?;
         drop(entered);
         Ok(made)
     }

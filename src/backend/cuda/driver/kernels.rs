@@ -8,8 +8,13 @@ use bytemuck::{AnyBitPattern, Pod};
 use cudarc::driver::sys;
 use std::ffi::{CString, c_void};
 
-/// The kernels, as machine code for the architectures of build.rs and PTX; empty in a build without them.
-static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
+/// The kernels of a family.
+pub struct Module {
+    /// Machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
+    pub image: &'static [u8],
+    /// In the order of their numbers.
+    pub kernels: &'static [&'static [Kernel]],
+}
 
 /// A kernel's name, and the bytes of the one structure that it is given.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +59,9 @@ fn parameter_info() -> Option<ParameterInfo> {
 
 impl Device {
     /// Loads them into its context, which is current.
-    pub(super) fn load_kernels(&mut self, kernels: &[&[Kernel]]) -> Result<()> {
+    pub(super) fn load_kernels(&mut self, Module { image, kernels }: &Module) -> Result<()> {
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
-        check(unsafe { sys::cuModuleLoadData(&mut self.module, KERNELS.as_ptr().cast()) }, "loading the kernels")?;
+        check(unsafe { sys::cuModuleLoadData(&mut self.module, image.as_ptr().cast()) }, "loading the kernels")?;
         reserve(&mut self.functions, kernels.iter().map(|list| list.len()).sum(), "the list of kernels")?;
         let parameter = parameter_info();
         for kernel in kernels.iter().copied().flatten() {

@@ -16,7 +16,7 @@ mod transfers;
 pub use device::Device;
 pub use graph::Loop;
 pub(super) use kernels::Argument;
-pub use kernels::{Kernel, Together};
+pub use kernels::{Kernel, Module, Together};
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{Locked, Memory, Pinned, Space, is_page_locked, space_of};
 pub use stream::{Event, Stream, Watch};
@@ -35,7 +35,7 @@ mod tests {
             eprintln!("skipped: no CUDA device");
             return;
         }
-        let open = || Device::open(0, launch::KERNELS).unwrap();
+        let open = || Device::open(0, &launch::RRB).unwrap();
         let first = open();
         let address = Arc::as_ptr(&first);
         drop(first);
@@ -49,7 +49,9 @@ mod tests {
             eprintln!("skipped: no CUDA device");
             return;
         }
-        let Err(Error::Internal(sentence)) = Device::new(0, &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]]) else {
+        static WRONG: Module =
+            Module { image: launch::RRB.image, kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]] };
+        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG) else {
             panic!("the sizes are not compared");
         };
         assert!(sentence.contains("kernel rrb_store_f64 takes a structure of"), "{sentence}");

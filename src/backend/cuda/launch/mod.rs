@@ -1,7 +1,7 @@
 //! The kernels: their argument structures as in kernels/, and one function each that launches it, by family. Argument
 //! order and launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out.
 
-use crate::backend::cuda::driver::Kernel;
+use crate::backend::cuda::driver::Module;
 
 /// An address in device memory; 0: none.
 pub type Address = u64;
@@ -109,5 +109,11 @@ mod smoother;
 pub use rrb::*;
 pub use smoother::*;
 
-/// All kernels, in the order of their numbers.
-pub const KERNELS: &[&[Kernel]] = &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, smoother::PLAIN];
+/// The kernels of `rrb`.
+pub static RRB: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
+    kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE],
+};
+/// The kernels of `smoother`.
+pub static SMOOTHER: Module =
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")), kernels: &[smoother::PLAIN] };

@@ -1,6 +1,6 @@
 //! The kernels of block smoothers: what they take, and their launches.
 
-use super::{Address, THREADS, rrb};
+use super::{Address, THREADS};
 use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
@@ -159,7 +159,7 @@ arguments_with_gaps! {
 }
 
 plain_kernels! {
-    Number from rrb::COUNT, in PLAIN:
+    Number from 0, in PLAIN:
     /// Blocks of 8^3 of a 7-point stencil.
     RelaxCubes relax_cubes(RelaxArgs, how: RelaxLaunch) = "smoother_relax_cubes_f64",
         |a| a.count, (TILE_THREADS, 1), behind how.behind;
@@ -191,7 +191,7 @@ const DENSE_ARCHITECTURE: i32 = 90;
 /// Whether the device has the shared memory of `relax_dense`, and the library its code: one compiled for older devices
 /// alone (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on newer ones without it.
 pub fn allow_dense(device: &Device) -> bool {
-    let kernel = rrb::COUNT + Number::RelaxDense as usize;
+    let kernel = Number::RelaxDense as usize;
     device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)
 }
 

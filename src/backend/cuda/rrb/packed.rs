@@ -649,6 +649,6 @@ impl Packed {
 
     /// Opens the device with all kernels.
     pub fn open(ordinal: i64) -> Result<Arc<Device>> {
-        Device::open(ordinal, launch::KERNELS)
+        Device::open(ordinal, &launch::RRB)
     }
 }

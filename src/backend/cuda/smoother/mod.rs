@@ -57,7 +57,7 @@ fn no_patches() -> Error {
 impl CudaBlocks {
     /// On the device with this ordinal.
     pub fn new(ordinal: i64) -> Result<Self> {
-        let device = Device::open(ordinal, launch::KERNELS)?;
+        let device = Device::open(ordinal, &launch::SMOOTHER)?;
         let (own, second) = (Stream::new(&device)?, Stream::new(&device)?);
         let entered = device.enter()?;
         let bytes = TILE.pow(3) * size_of::<BlockTables>();

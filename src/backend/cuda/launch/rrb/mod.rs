@@ -170,9 +170,6 @@ cooperative_kernels! {
     Solve solve(SolveArgs) = "rrb_solve";
 }
 
-/// How many there are.
-pub const COUNT: usize = PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
-
 /// Whether cooperative kernels may take so much shared memory, in a format.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
