@@ -5,7 +5,7 @@
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
 /// Architectures that get machine code; the last one gets PTX too, for what comes after it.
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
@@ -39,11 +39,7 @@ fn main() {
         );
     };
     println!("cargo:rerun-if-changed={}", nvcc.display());
-    let running: Vec<_> = FAMILIES.iter().map(|family| (family, compile(&nvcc, family, &out(family)))).collect();
-    for (family, mut program) in running {
-        let status = program.wait().expect("it was started here");
-        assert!(status.success(), "{} ended with {status} on the kernels of {family}", nvcc.display());
-    }
+    FAMILIES.iter().for_each(|family| compile(&nvcc, family, &out(family)));
     println!("cargo:rustc-cfg=rrbsolver_kernels");
 }
 
@@ -59,8 +55,8 @@ fn nvcc() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Starts nvcc on the translation unit of a family.
-fn compile(nvcc: &Path, family: &str, out: &Path) -> Child {
+/// The translation unit of a family.
+fn compile(nvcc: &Path, family: &str, out: &Path) {
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-O3", "-lineinfo", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
     // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
@@ -74,5 +70,9 @@ fn compile(nvcc: &Path, family: &str, out: &Path) -> Child {
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));
     }
     command.arg(format!("kernels/{family}/{family}.cu")).arg("-o").arg(out);
-    command.spawn().unwrap_or_else(|error| panic!("{} cannot be run: {error}", nvcc.display()))
+    match command.status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{} ended with {status} on the kernels of {family}", nvcc.display()),
+        Err(error) => panic!("{} cannot be run: {error}", nvcc.display()),
+    }
 }

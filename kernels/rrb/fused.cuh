@@ -10,7 +10,7 @@
 #include "storage.cuh"
 
 // Rows of a tile of B0: more than a sweep's, since what lies around is computed twice; how many the launch says
-// (src/backend/cuda/launch.rs).
+// (src/backend/cuda/launch/rrb/geometry.rs).
 constexpr int MOST_ROWS = 24;
 // Places of it and around it.
 template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);

@@ -16,12 +16,12 @@ enum Flag {
     STORE = 256,     // product: q = A d
     GO_ON = 512,     // product, step: r -= alpha q, z = r
     ADVANCED = 1024, // up: u as above
-    // In a kernel of several steps (cycle.cu):
+    // In a kernel of several steps (cycle.cuh):
     CLUSTER_ONLY = 2048,    // the blocks of the first cluster alone do it
     CLUSTER_BARRIER = 4096, // and a barrier of them alone follows
     NO_BARRIER = 8192,      // no barrier after it: the step that follows has one
     PART = 16384,           // the last part of rho of this kernel
-    IN_CLUSTER = 65536,     // in the shared memory of the cluster (cluster.cu)
+    IN_CLUSTER = 65536,     // in the shared memory of the cluster (cluster.cuh)
     ENTERS = 131072,        // the first such step: z is in device memory
     ALONE = 262144,         // down: z of b2 by its pivot, its couplings are left out
 };

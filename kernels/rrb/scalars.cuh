@@ -1,4 +1,4 @@
-// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov.rs.
+// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov/.
 #pragma once
 #include "../common/device.cuh"
 
@@ -55,7 +55,7 @@ __device__ inline void copy_standing(Standing &to, const Standing &from) {
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
-// src/solver/krylov.rs. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it;
+// src/solver/krylov/. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it;
 // else null.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;

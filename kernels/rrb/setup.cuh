@@ -203,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(E
     if (counts) a.findings->excess = 1;
 }
 
-// Formats, by number: src/backend/cuda/launch.rs.
+// Formats, by number: src/backend/storage.rs.
 enum Storage { F64, F32, BF16 };
 
 struct Format {

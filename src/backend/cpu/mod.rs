@@ -1,4 +1,4 @@
-//! A team of threads, a room per family.
+//! A team of threads, a folder per family.
 
 pub mod rrb;
 pub mod smoother;

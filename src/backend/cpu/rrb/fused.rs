@@ -2,7 +2,7 @@
 //! read and written once a stage. What a stage reads and writes, on the first grid:
 //!
 //! ```text
-//!     descend  r rw, q; pivots and couplings of the even level, values handed on
+//!     descend  r rw, q; pivots and couplings of the even level, values passed on
 //!     ascend   values from below, half of r, the level again; p rw, x rw, S1, q w
 //! ```
 //!

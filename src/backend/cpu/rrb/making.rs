@@ -43,8 +43,8 @@ const FIRST_ROWS: usize = 2;
 const LAST_ROWS: usize = 4;
 /// While row J becomes complete, rows J - 2 .. J + 1 are used, and of row J + 2 what r2 couples to the south with,
 /// which nobody reads of row J - 2 any more. Where a grid follows, natural row 2J + 1 completes row J, formulas are up
-/// to three rows behind, and an array is read of four rows at most, too (of diagonal couplings to the south: J - 2 .. J
-/// + 1). The fewer, the more of all windows stays in the second-level cache.
+/// to three rows behind, and an array is read of four rows at most, too (of diagonal couplings to the south: `J - 2 ..
+/// J + 1`). The fewer, the more of all windows stays in the second-level cache.
 const ROWS_IN_WORK: usize = 4;
 /// Slots of a member, or as many as it has rows.
 const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;

@@ -455,7 +455,7 @@ impl<F: Format> Packed<F> {
     pub unsafe fn note_row<const N: usize>(&self, turn: usize, row: usize, values: [f64; N]) {
         let partial = &self.partial[turn % 2];
         for (k, value) in values.into_iter().enumerate() {
-            // SAFETY: as the caller promised; the last use of this array ended before the barrier of the turn between.
+            // SAFETY: as the caller promised; the last use of this array ended before the barrier between.
             unsafe { partial.slice_mut(k * self.grids[0].layout.cy + row, 1)[0] = value };
         }
     }

@@ -6,8 +6,8 @@ use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One device: its primary context and the kernels of a family in it. Shared by all handles of the family on it, and kept
-/// for those to come.
+/// One device: its primary context and the kernels of a family in it. Shared by all handles of the family on it, and
+/// kept for those to come.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
@@ -47,8 +47,8 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// The device with this ordinal, with the kernels of a family, which are loaded when the first handle asks for them.
-    /// That takes a tenth of a second, so that a device once opened stays open as long as it can be used.
+    /// The device with this ordinal, with the kernels of a family, which are loaded when the first handle asks for
+    /// them. That takes a tenth of a second, so that a device once opened stays open as long as it can be used.
     pub fn open(ordinal: i64, family: &'static Module) -> Result<Arc<Self>> {
         // Never dropped: at the end of a program the driver may be gone before us.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
