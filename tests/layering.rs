@@ -128,12 +128,12 @@ fn paths(source: &str, module: &[String]) -> BTreeSet<Vec<String>> {
     found
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("src is there") {
+fn sources(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
         let path = entry.expect("readable").path();
         if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|e| e == "rs") {
+            sources(&path, extensions, found);
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
             found.push(path);
         }
     }
@@ -143,7 +143,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn modules() -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
-    sources(&root, &mut files);
+    sources(&root, &["rs"], &mut files);
     let module = |file: &PathBuf| {
         let inside = file.strip_prefix(&root).expect("below src").with_extension("");
         let mut module: Vec<String> = inside.iter().map(|s| s.to_str().expect("UTF-8").to_owned()).collect();
@@ -250,6 +250,24 @@ fn unsafe_threads_and_printing_stay_in_their_places() {
         }
     }
     assert!(with_unsafe > 0, "the search finds what is there");
+}
+
+/// Sources are within 120 columns: rustfmt and clang-format leave comments, texts and macros as they are.
+#[test]
+fn lines_are_within_120_columns() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "kernels", "bindings"] {
+        sources(&root.join(folder), &["rs", "cu", "cuh", "f90", "inc"], &mut files);
+    }
+    let mut wide = Vec::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("readable");
+        let long = text.lines().enumerate().filter(|(_, line)| line.chars().count() > 120);
+        wide.extend(long.map(|(k, _)| format!("{}:{}", file.display(), k + 1)));
+    }
+    assert!(files.len() > 100, "the sources are there");
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
 /// The reader itself: groups, `super`, inline modules, comments and strings.

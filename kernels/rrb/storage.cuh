@@ -17,7 +17,8 @@
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
-// Places across and down, for which a byte says whether their rows of the matrix are the same (kernels/rrb/uniform.cuh).
+// Places across and down, for which a byte says whether their rows of the matrix are the same
+// (kernels/rrb/uniform.cuh).
 constexpr int PATCH = 8;
 // Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all
 // at once (RESIDENT), so that none starts after another has ended.

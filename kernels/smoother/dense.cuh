@@ -16,8 +16,8 @@
 // column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) at (((q*32 + m)*2 + h)*32 + l)*2 + e. Right-hand sides: eight values
 // a column.
 //
-// Devices with less than DENSE_BYTES (src/backend/cuda/launch/smoother.rs) of shared memory, and code for devices before 9.0
-// wherever it runs, take `relax_any`, which reads the inverse once a block.
+// Devices with less than DENSE_BYTES (src/backend/cuda/launch/smoother.rs) of shared memory, and code for devices
+// before 9.0 wherever it runs, take `relax_any`, which reads the inverse once a block.
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
