@@ -517,9 +517,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *h, CUgraph, CU
 CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUgraphNodeParams *p) {
     if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
     Node node{nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
-    static std::vector<CUgraph> bodies;
-    bodies.push_back(reinterpret_cast<CUgraph>(node.loop.get()));
-    p->conditional.phGraph_out = new CUgraph(bodies.back());
+    // Of this node alone: handles of two threads make their graphs at the same time.
+    p->conditional.phGraph_out = new CUgraph(reinterpret_cast<CUgraph>(node.loop.get()));
     reinterpret_cast<Graph *>(g)->push_back(node);
     return CUDA_SUCCESS;
 }
