@@ -480,7 +480,7 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
  * sweep ghost cells that other patches cover are read from them, and the ghost function fills the others: cells get
  * what they get by an exchange after each sweep. When the call ends ghost cells are those that its last sweep read:
- * `smoother_exchange` renews them, and the next call does so itself. With u and f NULL the patches of
+ * `smoother_exchange` fills them anew, and the next call does so itself. With u and f NULL the patches of
  * `smoother_upload` are relaxed. Returns `RRB_OK`, or `RRB_STOPPED` where the ghost function or the monitor asked.
  * Errors: `RRB_ERR_NULL` (of a table, of a patch), `RRB_ERR_ARGUMENT` (sweeps < 0; arrays overlap, or lie at no
  * multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (with `check_input`, one more pass over u and f; cells,

@@ -217,7 +217,7 @@ module rrbsolver_constants
     for family in families {
         let module = if family == LIBRARY { format!("{LIBRARY}_c") } else { format!("{LIBRARY}_{family}_c") };
         let kinds = "c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr";
-        // Handed on, these kinds break gfortran 12 where a program has a variable of a type with a c_ptr.
+        // Public in these modules, these kinds break gfortran 12 where a program has a variable of a type with a c_ptr.
         let _ =
             writeln!(text, "\nmodule {module}\n   use, intrinsic :: iso_c_binding, only: {kinds}\n   implicit none");
         let _ = writeln!(text, "   private :: {kinds}\n\n   interface");
