@@ -177,33 +177,9 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) {
-    ascend_first(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) {
-    ascend_first(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) {
-    ascend_first(a);
-}
+RRB_IN_FORMATS(rrb_descend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<false>)
+RRB_IN_FORMATS(rrb_descend_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<true>)
+RRB_IN_FORMATS(rrb_ascend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, ascend_first)
 
 // Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
 template <bool ONCE = false> __device__ inline void schur_rows(
@@ -340,24 +316,8 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) {
-    advance_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) {
-    advance_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) {
-    advance_first_step<true>(a);
-}
+RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<false>)
+RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
 // A step of x beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the
 // way, of one row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down

@@ -76,6 +76,15 @@ struct Brain {
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
+// A kernel in the three formats of M: NAME_f64, NAME_f32 and NAME_bf16, which call BODY with their ARGS, of so many
+// threads, and so many blocks to a multiprocessor in double precision and in the short formats.
+#define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
+    RRB_IN_FORMAT(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                     \
+    RRB_IN_FORMAT(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                               \
+    RRB_IN_FORMAT(NAME##_bf16, ARGS<Brain>, THREADS, BLOCKS_SHORT, BODY)
+#define RRB_IN_FORMAT(NAME, ARGS, THREADS, BLOCKS, BODY)                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
+
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
 // nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
