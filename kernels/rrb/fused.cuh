@@ -397,13 +397,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
         a.v.r_b2[c] = q2;
         norm2 += q1 * q1 + q2 * q2;
     });
-    norm2 = block_sum(norm2);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
-    if (!last_block(&s.ticket)) return;
-    norm2 = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        s.norm2 = norm2;
+    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+        s.norm2 = all;
         s.parity = 0;
         s.largest = 0;
-    }
+    });
 }

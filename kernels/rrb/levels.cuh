@@ -352,11 +352,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
         for (int colour = 0; colour < 4; ++colour)
             sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
     });
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
-    if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) a.scalars->sum = sum;
+    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
@@ -376,9 +372,8 @@ template <class F> __device__ inline void draw(const StepArgs<F> &a) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
             const double center = double(F::read(k.excess[at])) - (sum(straight) + sum(diagonal));
-            const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x,
-                      y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;
-            const bool node = unsigned(x) < unsigned(k.g.nx) && unsigned(y) < unsigned(k.g.ny);
+            const int x = column(k.g, colour, i), y = line(k.g, colour, j);
+            const bool node = is_node(k.g, colour, i, j);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;
             h = (h ^ (h >> 13) ^ 0x9e3779b9u) * 0x5bd1e995u;
             h = (h ^ (h >> 15)) * 0x27d4eb2du;
