@@ -32,18 +32,7 @@ impl Device {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
         let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
-        let config = sys::CUlaunchConfig {
-            gridDimX: cluster,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: shared,
-            hStream: std::ptr::null_mut(),
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
+        let config = config(std::ptr::null_mut(), cluster, (threads, 1), shared, &mut attributes);
         let mut clusters = 0;
         // SAFETY: a function of this device; the structures outlive the calls.
         let asked = unsafe {
@@ -120,18 +109,8 @@ impl Stream {
         let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attribute.value.programmaticStreamSerializationAllowed = 1;
-        let config = sys::CUlaunchConfig {
-            gridDimX: blocks,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: block.0,
-            blockDimY: block.1,
-            blockDimZ: 1,
-            sharedMemBytes: shared_bytes,
-            hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: u32::from(behind && self.device.overlaps),
-        };
+        let attributes = &mut [attribute][..usize::from(behind && self.device.overlaps)];
+        let config = config(self.stream, blocks, block, shared_bytes, attributes);
         // SAFETY: as the caller promised; the driver copies both structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
@@ -151,40 +130,33 @@ impl Stream {
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        if together.cluster > 1 {
-            let mut attributes = together.attributes();
-            let config = sys::CUlaunchConfig {
-                gridDimX: together.blocks + together.further,
-                gridDimY: 1,
-                gridDimZ: 1,
-                blockDimX: block.0,
-                blockDimY: block.1,
-                blockDimZ: 1,
-                sharedMemBytes: together.shared,
-                hStream: self.stream,
-                attrs: attributes.as_mut_ptr(),
-                numAttrs: attributes.len() as u32,
-            };
-            // SAFETY: as the caller promised; the driver copies the structures before it returns.
-            let result =
-                unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
-            return check(result, name);
-        }
-        // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe {
-            sys::cuLaunchCooperativeKernel(
-                function,
-                together.blocks + together.further,
-                1,
-                1,
-                block.0,
-                block.1,
-                1,
-                0,
-                self.stream,
-                pointers.as_mut_ptr(),
-            )
-        };
+        let mut attributes = together.attributes();
+        let attributes = &mut attributes[..if together.cluster > 1 { 2 } else { 1 }];
+        let config = config(self.stream, together.blocks + together.further, block, together.shared, attributes);
+        // SAFETY: as the caller promised; the driver copies the structures before it returns.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
+    }
+}
+
+/// A launch of so many blocks.
+fn config(
+    stream: sys::CUstream,
+    blocks: u32,
+    block: (u32, u32),
+    shared: u32,
+    attributes: &mut [sys::CUlaunchAttribute],
+) -> sys::CUlaunchConfig {
+    sys::CUlaunchConfig {
+        gridDimX: blocks,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: block.0,
+        blockDimY: block.1,
+        blockDimZ: 1,
+        sharedMemBytes: shared,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
     }
 }
