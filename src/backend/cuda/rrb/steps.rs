@@ -661,9 +661,6 @@ impl Run<'_> {
                     None => self.go_round()?,
                 }
             }
-            if self.k.steps_in_pairs() {
-                launch::last_step(self.stream, &self.k.schur_args(How::Loop, 0))?;
-            }
             // What most often follows; if the loop goes on, x alone is touched, where it will be anew.
             let largest_is_zero = std::mem::take(&mut self.largest_is_zero);
             if test.confirms {
