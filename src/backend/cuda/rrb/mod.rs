@@ -2,8 +2,8 @@
 //!
 //! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of
 //! connected components, `projection` the means of singular components. The preconditioner is a list of kernels:
-//! `program` writes it down, `schedule` says which of them go together, `launches` runs them, `estimates` chooses. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the
-//! work.
+//! `program` writes it down, `schedule` says which of them go together, `launches` runs them, `estimates` chooses.
+//! Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod components;
 mod estimates;
