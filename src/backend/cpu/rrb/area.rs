@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::heap::Counted;
+use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use std::any::Any;
 use std::ops::{Index, Range};
@@ -141,6 +142,22 @@ impl<T: Number> Area<T> {
         let behind = if row + 1 == rows { self.block } else { 0 };
         // SAFETY: as the caller promised.
         unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
+    }
+}
+
+impl<R: Real + Number> Area<R> {
+    /// Whether nothing but zeros stands on either side of row J.
+    ///
+    /// # Safety
+    /// Nobody may write there meanwhile.
+    pub unsafe fn border_is_clear(&self, row: usize) -> bool {
+        if self.values.len() == 0 {
+            return true;
+        }
+        let (start, block) = (self.start(row as isize, 0), self.block);
+        // SAFETY: as the caller promised.
+        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx, block)] };
+        sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
     }
 }
 

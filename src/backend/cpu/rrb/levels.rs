@@ -161,6 +161,18 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
+    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next one,
+    /// which gets its values from this one) and a step that reads rows of others. Then all rows are as their owners left
+    /// them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies beyond the
+    /// edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait. Periodic
+    /// edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour instead:
+    /// `sweeps::{next, previous}`, which are none at the edges.)
+    pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
+        // SAFETY: nobody writes a border.
+        debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
+        self.barrier(me);
+    }
+
     pub fn bytes(&self) -> usize {
         self.excess.bytes()
             + self.straight.bytes()
@@ -249,7 +261,7 @@ impl<F: Format> PackedGrid<F> {
     pub fn forward_red(&self, me: Me) {
         self.scale(me, Colour::R1);
         self.scale(me, Colour::R2);
-        self.barrier(me);
+        self.refresh(me, &self.z);
         for row in self.rows(me) {
             for colour in BLACK {
                 // SAFETY: reads red rows, writes black rows of this member.
@@ -278,7 +290,7 @@ impl<F: Format> PackedGrid<F> {
     /// The even level, from b1 to b2.
     pub fn forward_dropped(&self, me: Me) {
         self.scale(me, Colour::B1);
-        self.barrier(me);
+        self.refresh(me, &self.z);
         for row in self.rows(me) {
             // SAFETY: reads b1, writes b2 rows of this member.
             unsafe {

@@ -16,15 +16,9 @@ use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Embedding;
-use crate::runtime::reduce::pairwise;
-use crate::runtime::shared::Shared;
-use crate::runtime::team::Me;
-use std::ops::Range;
+use crate::runtime::reduce::Noted;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Numbers that a row may note in a turn, see `Packed::noted`.
-const NOTED: usize = 3;
 
 /// Values beside a row of scratch space: a neighbour to the left and right is read.
 pub const BORDER: usize = 8;
@@ -41,66 +35,6 @@ const SCRATCH_ROWS: usize = 11;
 /// stages of an iteration, which are for S1, need both at once.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
     if shape.schur { None } else { of_type(q).map(Four::again) }
-}
-
-/// One value per row and purpose, written by the row's owner, added by all after a barrier.
-pub struct StageSums {
-    values: Shared,
-    /// Where the rho of grid q begins.
-    rho_start: Vec<usize>,
-    rows: usize,
-}
-
-impl StageSums {
-    pub fn new<F: Format>(grids: &[PackedGrid<F>]) -> Result<Self> {
-        let rows = grids[0].layout.cy;
-        let mut rho_start = Vec::new();
-        reserve(&mut rho_start, grids.len() + 1, "sums of stages")?;
-        rho_start.push(3 * rows);
-        for grid in grids {
-            rho_start.push(rho_start[rho_start.len() - 1] + grid.layout.cy);
-        }
-        Ok(Self { values: Shared::zeroed(rho_start[grids.len()])?, rho_start, rows })
-    }
-
-    /// # Safety
-    /// Between two barriers a place must be written by one member and read by none.
-    pub unsafe fn set(&self, place: usize, value: f64) {
-        // SAFETY: as the caller promised.
-        unsafe { self.values.slice_mut(place, 1)[0] = value };
-    }
-
-    /// # Safety
-    /// Nobody else may write this place before the next barrier.
-    pub unsafe fn get(&self, place: usize) -> f64 {
-        // SAFETY: as the caller promised.
-        unsafe { self.values.slice(place, 1)[0] }
-    }
-
-    /// # Safety
-    /// Nobody may write these places before the next barrier.
-    pub unsafe fn sum(&self, places: Range<usize>) -> f64 {
-        // SAFETY: as the caller promised.
-        pairwise(unsafe { self.values.slice(places.start, places.len()) })
-    }
-
-    pub fn residual(&self) -> Range<usize> {
-        0..self.rows
-    }
-
-    pub fn sigma(&self) -> Range<usize> {
-        self.rows..2 * self.rows
-    }
-
-    /// rho of what lies below the levels of the first section, by row of its last grid or all in the first place.
-    pub fn below(&self) -> Range<usize> {
-        2 * self.rows..3 * self.rows
-    }
-
-    /// rho of the levels of the first `grids` grids.
-    pub fn rho(&self, grids: usize) -> Range<usize> {
-        self.rho_start[0]..self.rho_start[grids]
-    }
 }
 
 /// For errors.
@@ -130,12 +64,14 @@ pub struct Packed<F: Format> {
     pub p: Four<F::Vector>,
     pub q: Four<F::Vector>,
     pub projection: Projection,
-    /// Sums of the fused stages: see `StageSums`.
-    pub stage_sums: StageSums,
-    /// `NOTED` values per row of the first grid, twice: a sum may be written while the one before is still read.
-    partial: [Shared; 2],
+    /// For sums over rows of the first grid, at most three at a time.
+    pub noted: Noted,
     /// The same for recursion grids.
-    pub inner_partial: [Shared; 2],
+    pub inner_noted: Noted,
+    /// Of fused stages: rho by row of all grids, which begin at these places, and what lies below the first section.
+    pub rho: Noted,
+    pub rho_start: Vec<usize>,
+    pub rho_below: Noted,
     /// Rows that stay in cache, per member.
     pub scratch: Vec<Mutex<Vec<f64>>>,
     /// Rows that fused stages keep in cache, per member.
@@ -174,6 +110,11 @@ impl<F: Format> Packed<F> {
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
+        let (mut rho_start, mut rows) = (collected([0], "sums of stages")?, 0);
+        for grid in &grids {
+            rows += grid.layout.cy;
+            push(&mut rho_start, rows, "sums of stages")?;
+        }
         let reds = !shape.schur;
         Ok(Self {
             shape,
@@ -205,14 +146,16 @@ impl<F: Format> Packed<F> {
             p,
             q: a_times_p,
             projection: Projection::default(),
-            stage_sums: StageSums::new(&grids)?,
-            grids,
             sections,
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
             fresh: true,
-            partial: [Shared::zeroed(NOTED * first.cy)?, Shared::zeroed(NOTED * first.cy)?],
-            inner_partial: [Shared::zeroed(first.cy)?, Shared::zeroed(first.cy)?],
+            noted: Noted::new(first.cy, 3)?,
+            inner_noted: Noted::new(first.cy, 1)?,
+            rho: Noted::once(rows, 1)?,
+            rho_start,
+            rho_below: Noted::once(first.cy, 1)?,
+            grids,
             scratch: Vec::new(),
             buffers: Vec::new(),
             inputs: Mutex::new(Inputs::none()),
@@ -381,43 +324,6 @@ impl<F: Format> Packed<F> {
     /// Colours that CG works on.
     pub fn system(&self) -> &'static [Colour] {
         if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
-    }
-
-    /// Sum over the rows J of the first grid of `of_row(J)`: each member does its own rows, then all add the
-    /// rows in the same order.
-    pub fn sum_over_rows(&self, me: Me, turn: &mut usize, of_row: impl FnMut(usize) -> f64) -> f64 {
-        pairwise(self.over_rows(me, turn, of_row))
-    }
-
-    /// `of_row(J)` for all rows J of the first grid, each from its owner.
-    pub fn over_rows(&self, me: Me, turn: &mut usize, mut of_row: impl FnMut(usize) -> f64) -> &[f64] {
-        for row in self.grids[0].rows(me) {
-            // SAFETY: a row of this member, noted once.
-            unsafe { self.note_row(*turn, row, [of_row(row)]) };
-        }
-        let [all] = self.noted(me, turn);
-        all
-    }
-
-    /// Up to `NOTED` numbers of a row J of the first grid.
-    ///
-    /// # Safety
-    /// The row must be this member's, and nothing may be noted of it twice in a turn.
-    pub unsafe fn note_row<const N: usize>(&self, turn: usize, row: usize, values: [f64; N]) {
-        let partial = &self.partial[turn % 2];
-        for (k, value) in values.into_iter().enumerate() {
-            // SAFETY: as the caller promised; the last use of this array ended before the barrier between.
-            unsafe { partial.slice_mut(k * self.grids[0].layout.cy + row, 1)[0] = value };
-        }
-    }
-
-    /// What all members have noted of all rows in this turn, number by number.
-    pub fn noted<const N: usize>(&self, me: Me, turn: &mut usize) -> [&[f64]; N] {
-        let (partial, rows) = (&self.partial[*turn % 2], self.grids[0].layout.cy);
-        *turn += 1;
-        me.barrier();
-        // SAFETY: written before the barrier; written again only after the barrier of the next turn.
-        std::array::from_fn(|k| unsafe { partial.slice(k * rows, rows) })
     }
 
     /// Bytes that the first grid counts and the vectors too.

@@ -43,7 +43,7 @@ impl<F: Format> Packed<F> {
 
     /// Both levels of a grid.
     pub fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
-        let (grid, sums) = (&self.grids[q], &self.stage_sums);
+        let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let m = &grid.sweep;
@@ -75,7 +75,7 @@ impl<F: Format> Packed<F> {
                 ];
                 subtract::<F>(grid.z.b1.row_mut(row, 0), m.straight.couplings(Colour::B1, row), neighbours);
                 let rho_b1 = scaled(Colour::B1, row, t.row_mut(DROPPED + row % 2, n));
-                sums.set(sums.rho(q).end + row, (rho_r1 + rho_r2) + rho_b1);
+                rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 }

@@ -28,6 +28,7 @@ use crate::backend::cpu::rrb::packed::Packed;
 use crate::backend::cpu::rrb::sweeps::{DROPPED, FIRST_RED, diagonal_of, next, previous};
 use crate::backend::steps::cycle::{CycleSteps, solve_section};
 use crate::grid::layout::Colour;
+use crate::runtime::reduce::Reduce;
 use crate::runtime::team::{Me, Point};
 
 /// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
@@ -48,15 +49,15 @@ fn step_row<F: Format>(
 impl<F: Format> Member<'_, F> {
     /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
-        let (k, me) = (self.k, self.me);
+        let (k, me, residual) = (self.k, self.me, self.reduction());
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
-            k.descend_first(me, stage, alpha, &mut s.buffers());
-            k.grids[0].barrier(me);
+            k.descend_first(me, stage, alpha, residual, &mut s.buffers());
+            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
         });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
-        let sums = &k.stage_sums;
+        let below = k.rho_below.reduce(0, k.rho_below.rows());
         let recursion = k.recursion();
         if k.sections.len() > 1 {
             if self.sections.takes_part(1) {
@@ -64,51 +65,47 @@ impl<F: Format> Member<'_, F> {
             }
             // <g, u> of the recursion: g still stands in the kept values of the grid above.
             let above = &k.grids[grids.end - 1];
-            above.barrier(me);
+            above.refresh(me, &k.grids.get(grids.end).unwrap_or(above).z);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
                 // SAFETY: the recursion is over and its grid only read; the place is that of a row of this member.
                 unsafe {
                     k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
-                    let rho = dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx));
-                    sums.set(sums.below().start + row, rho);
+                    below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
                 }
             }
         } else if me.index == 0 {
             let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
-            // SAFETY: only member 0 writes this place.
-            unsafe { sums.set(sums.below().start, rho) };
+            // SAFETY: member 0 alone notes it.
+            unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        // SAFETY: written before this barrier; written again only after that of `ascend`.
-        unsafe {
-            self.rho = (sums.sum(sums.rho(grids.end)) + sums.sum(sums.below())) / k.unit;
-            sums.sum(sums.residual())
-        }
+        let ([rho], [below]) = (k.rho.reduce(0, k.rho_start[grids.end]).sum(None), below.sum(None));
+        self.rho = (rho + below) / k.unit;
+        residual.sum(None)[0]
     }
 
     /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        let (k, me) = (self.k, self.me);
+        let (k, me, sigma) = (self.k, self.me, self.reduction());
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
         self.sections.timed(0, UP, |s| {
-            k.grids[0].barrier(me);
+            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
             let stage = s.next_stage(&k.grids[0]);
-            k.ascend_first(me, stage, step, &mut s.buffers());
+            k.ascend_first(me, stage, step, sigma, &mut s.buffers());
         });
-        me.barrier();
-        // SAFETY: written before this barrier; written again only after that of `descend`.
-        unsafe { k.scales().1 * k.stage_sums.sum(k.stage_sums.sigma()) }
+        k.scales().1 * sigma.sum(Some(me))[0]
     }
 }
 
 impl<F: Format> Packed<F> {
-    /// On S1: r = r - alpha q, and the even level of the first grid.
-    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, t: &mut Buffers<F::Real>) {
-        let (grid, sums) = (&self.grids[0], &self.stage_sums);
+    /// On S1: r = r - alpha q, <r, r>, and the even level of the first grid.
+    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, residual: Reduce<1>, t: &mut Buffers<F::Real>) {
+        let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
-        let m = &grid.sweep;
+        let (m, rhos) = (&grid.sweep, self.rho.reduce(0, grid.layout.cy));
+        let mut below = 0.0;
         for row in rows.clone() {
             // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
             // member is read after that member has posted it.
@@ -117,14 +114,14 @@ impl<F: Format> Packed<F> {
                 let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
                 let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
                 let out = t.row_mut(DROPPED + row % 2, n);
-                let (residual, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                sums.set(sums.rho(0).start + row, rho);
-                sums.set(sums.residual().start + row, residual);
+                let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
+                rhos.note(row, [rho]);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
-                    self.descend_first_kept(row - 1, rows.start, alpha, t);
+                    residual.note(row - 1, [self.descend_first_kept(row - 1, rows.start, alpha, t) + below]);
                 }
+                below = square;
             }
         }
         if let Some(last) = rows.clone().last() {
@@ -141,36 +138,36 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: as above.
-            unsafe { self.descend_first_kept(last, rows.start, alpha, t) };
+            unsafe { residual.note(last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
     /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here
-    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache.
+    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache. Returns
+    /// <r, r>.
     ///
     /// # Safety
     /// Rows J and `passing` must be this member's.
-    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) {
+    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
         // By the remainder below, or for the <g, u> of a recursion below.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
-        // SAFETY: rows of this member; the sum of squares of b1 in this row is there already.
+        // SAFETY: rows of this member.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 add_scaled(r, -alpha, self.q.b2.row(row, 0));
             }
-            let sum = self.stage_sums.residual().start + row;
-            self.stage_sums.set(sum, dot(r, r) + self.stage_sums.get(sum));
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
             self.send(0, row, place);
+            dot(r, r)
         }
     }
 
     /// On S1: the even level upwards, x, p, and q = S1 p.
-    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
+    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
@@ -204,7 +201,7 @@ impl<F: Format> Packed<F> {
                     me.post(Point::First, stage);
                 }
                 if row >= rows.start + 2 {
-                    self.multiply_row(row - 1);
+                    sigma.note(row - 1, [self.multiply_row(row - 1)]);
                 }
             }
             me.post(Point::Last, stage);
@@ -212,20 +209,20 @@ impl<F: Format> Packed<F> {
                 me.wait_for(member, Point::First, stage);
             }
             if last > rows.start {
-                self.multiply_row(last);
+                sigma.note(last, [self.multiply_row(last)]);
             }
             if let Some(member) = previous(me, grid) {
                 me.wait_for(member, Point::Last, stage);
             }
-            self.multiply_row(rows.start);
+            sigma.note(rows.start, [self.multiply_row(rows.start)]);
         }
     }
 
-    /// Row J of q = S1 p and of <p, q>.
+    /// Row J of q = S1 p; returns its part of <p, q>.
     ///
     /// # Safety
     /// Row J must be this member's, and p rows J - 1 to J + 1 done.
-    unsafe fn multiply_row(&self, row: usize) {
+    unsafe fn multiply_row(&self, row: usize) -> f64 {
         let mut sigma = 0.0;
         for colour in [Colour::B1, Colour::B2] {
             // SAFETY: as the caller promised.
@@ -235,8 +232,7 @@ impl<F: Format> Packed<F> {
                 sigma += dot(self.p[colour].row(row, 0), q);
             }
         }
-        // SAFETY: the row is this member's.
-        unsafe { self.stage_sums.set(self.stage_sums.sigma().start + row, sigma) };
+        sigma
     }
 }
 

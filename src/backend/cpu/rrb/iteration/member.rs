@@ -11,6 +11,7 @@ use crate::backend::steps::rrb::Arrays;
 use crate::grid::layout::{Colour, Layout};
 use crate::report::Observer;
 use crate::runtime::number::Real;
+use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
 use std::marker::PhantomData;
@@ -72,7 +73,7 @@ pub struct Member<'a, F: Format> {
     pub(super) caller: &'a Caller<'a>,
     /// On member 0.
     pub(super) observer: Option<&'a mut dyn Observer>,
-    /// Counts sums, see `Packed::sum_over_rows`.
+    /// Counts reductions.
     pub(super) turn: usize,
     /// rho of the last fused descend.
     pub(super) rho: f64,
@@ -117,8 +118,9 @@ impl<'a, F: Format> Member<'a, F> {
         &self.first().layout
     }
 
-    pub(super) fn barrier(&self) {
-        self.first().barrier(self.me);
+    /// See [`PackedGrid::refresh`].
+    pub(super) fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+        self.first().refresh(self.me, v);
     }
 
     /// Calls `f` with each of this member's rows of A or S1.
@@ -130,8 +132,36 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
+    /// Begins a reduction over the rows of the first grid.
+    pub(super) fn reduction<const N: usize>(&mut self) -> Reduce<'a, N> {
+        self.turn += 1;
+        self.k.noted.reduce(self.turn, self.layout().cy)
+    }
+
+    /// `of_row` of this member's rows, each noted.
+    pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
+        for row in self.rows() {
+            // SAFETY: a row of this member.
+            unsafe { noted.note(row, of_row(row)) };
+        }
+    }
+
+    /// Sum of `of_row` over all rows.
+    pub(super) fn sum(&self, noted: Reduce<'a, 1>, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        self.note(noted, |row| [of_row(row)]);
+        noted.sum(Some(self.me))[0]
+    }
+
+    /// The largest of all rows, which are not negative; NaN if one is.
+    pub(super) fn largest(&mut self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let noted = self.reduction();
+        self.note(noted, |row| [of_row(row)]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
     pub(super) fn dot<R: Real + Number>(&mut self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        self.k.sum_over_rows(self.me, &mut self.turn, |row| {
+        let noted = self.reduction();
+        self.sum(noted, |row| {
             // SAFETY: rows of this member, which only it writes.
             colours.iter().map(|&c| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }).sum()
         })
@@ -167,8 +197,8 @@ impl<'a, F: Format> Member<'a, F> {
 
     /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
     pub(super) fn residual_from_a(&mut self) -> f64 {
-        self.barrier();
         let k = self.k;
+        self.refresh(&k.x);
         self.through_reds(
             &mut self.scratch(),
             &mut Both(

@@ -28,10 +28,10 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if F::SINGLE {
             return self.residual_from_a();
         }
-        self.barrier();
-        let mut turn = self.turn;
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
         let k = self.k;
-        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+        let sum = self.sum(noted, |row| {
             let mut square = 0.0;
             for &colour in k.system() {
                 // SAFETY: reads x and b, writes rows of r of this member.
@@ -48,14 +48,14 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             }
             square
         });
-        self.turn = turn;
         sum
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
         self.fetch_rhs(false);
         let k = self.k;
-        k.sum_over_rows(self.me, &mut self.turn, |row| {
+        let noted = self.reduction();
+        self.sum(noted, |row| {
             let mut square = 0.0;
             for &colour in k.system() {
                 // SAFETY: rows of this member, which no other reads in this step.
@@ -78,11 +78,12 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             unsafe { narrow::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
-        self.barrier();
+        self.refresh(&self.first().z);
         apply_section(&mut self.sections, 0, &k.recursion());
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         let z = &self.first().z;
-        let rho = k.sum_over_rows(me, &mut self.turn, |row| {
+        let noted = self.reduction();
+        let rho = self.sum(noted, |row| {
             // SAFETY: rows of this member, which only it writes.
             k.system().iter().map(|&c| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
         });
@@ -106,7 +107,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn multiply(&mut self) -> f64 {
-        self.barrier();
+        self.refresh(&self.k.p);
         self.each_row(|colour, row| {
             // SAFETY: reads p, writes rows of q of this member.
             unsafe { self.row_of_system(colour, row, &self.k.p, &self.k.q) };
@@ -133,7 +134,8 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         let k = self.k;
-        k.sum_over_rows(self.me, &mut self.turn, |row| {
+        let noted = self.reduction();
+        self.sum(noted, |row| {
             let square = |p: f64| (factor * p) * (factor * p);
             // SAFETY: rows of this member, which only it writes.
             let of = |&c: &Colour| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum::<f64>() };
@@ -228,7 +230,8 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.left_out = None;
-        k.sum_over_rows(self.me, &mut self.turn, |row| {
+        let noted = self.reduction();
+        self.sum(noted, |row| {
             for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: row j and its rows J are of this member's share.
                 unsafe {
@@ -276,7 +279,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
 
     fn project_rhs(&mut self) {
         self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.b, false);
-        self.barrier();
+        self.refresh(&self.k.b);
     }
 
     fn keep_means(&mut self) {
@@ -288,10 +291,11 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn whole_residual_norm2(&mut self) -> f64 {
-        let mut turn = self.turn;
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
         let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         let r = &mut scratch[..self.layout().cx];
-        let sum = self.k.sum_over_rows(self.me, &mut turn, |row| {
+        let sum = self.sum(noted, |row| {
             let mut square = 0.0;
             for colour in Colour::ALL {
                 // SAFETY: nobody writes b in this step.
@@ -301,20 +305,20 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             square
         });
         drop(scratch);
-        self.turn = turn;
         sum
     }
 
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
+        self.refresh(&self.k.x);
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
         let n = layout.cx;
-        let mut turn = self.turn;
+        let noted = self.reduction();
         let mut scratch = k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         scratch.fill(0.0);
         let (r, b) = scratch.split_at_mut(n);
         let (even, odd) = b.split_at_mut(n);
         let (even, odd) = (&mut even[..n], &mut odd[..n]);
-        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+        let sum = self.sum(noted, |row| {
             let mut squares = [0.0; 4];
             for j in natural_rows(layout, &(row..row + 1)) {
                 split((layout.shift_x, self.caller.input(j, nx)), even, odd);
@@ -330,16 +334,16 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             squares.iter().sum()
         });
         drop(scratch);
-        self.turn = turn;
         sum
     }
 
     fn rhs_to_residual(&mut self) -> f64 {
-        let mut turn = self.turn;
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
         let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
         let r = &mut scratch[..self.layout().cx];
         let k = self.k;
-        let sum = k.sum_over_rows(self.me, &mut turn, |row| {
+        let sum = self.sum(noted, |row| {
             let mut square = 0.0;
             for colour in Colour::ALL {
                 // SAFETY: reads x and A, writes rows of b of this member.
@@ -355,7 +359,6 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             square
         });
         drop(scratch);
-        self.turn = turn;
         sum
     }
 
@@ -369,7 +372,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             return;
         }
         let k = self.k;
-        self.barrier();
+        self.refresh(&self.k.b);
         self.through_reds(
             &mut self.scratch(),
             &mut Both(
@@ -401,8 +404,8 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         }
         self.fetch_rhs(true);
         let k = self.k;
-        self.barrier();
-        let largest = k.over_rows(self.me, &mut self.turn, |row| {
+        self.refresh(&self.k.x);
+        self.largest(|row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: reads black x and red b, writes red rows of this member.
                 unsafe {
@@ -413,12 +416,11 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             }
             // SAFETY: rows of this member, which only it writes.
             max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
-        });
-        max_abs(largest)
+        })
     }
 
     fn shift_means(&mut self, restore: bool) {
-        self.barrier();
+        self.refresh(&self.k.x);
         self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
     }
 
@@ -430,15 +432,14 @@ impl<F: Format> RrbSteps for Member<'_, F> {
             }
         }
         // Others read these rows next.
-        self.barrier();
+        self.refresh(&self.k.x);
     }
 
     fn solution_max(&mut self) -> f64 {
-        let largest = self.k.over_rows(self.me, &mut self.turn, |row| {
+        self.largest(|row| {
             // SAFETY: rows of this member, which only it writes.
             max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
-        });
-        max_abs(largest)
+        })
     }
 
     fn store(&mut self, scale: f64) {
@@ -456,6 +457,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn multiply_rhs(&mut self) {
+        self.refresh(&self.k.b);
         for row in self.rows() {
             for colour in Colour::ALL {
                 // SAFETY: reads b, writes rows of x of this member.
