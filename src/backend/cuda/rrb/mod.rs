@@ -1,14 +1,17 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
 //! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of
-//! connected components, `program` the preconditioner as a list of kernels, `projection` the means of singular
-//! components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the
+//! connected components, `projection` the means of singular components. The preconditioner is a list of kernels:
+//! `program` writes it down, `schedule` says which of them go together, `launches` runs them, `estimates` chooses. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the
 //! work.
 
 mod components;
+mod estimates;
+mod launches;
 mod packed;
 mod program;
 mod projection;
+mod schedule;
 mod setup;
 mod steps;
 mod terms;
