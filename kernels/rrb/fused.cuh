@@ -477,6 +477,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
     if (thread_of_block() == 0) {
         s.norm2 = norm2;
         s.parity = 0;
-        s.largest = 0;
     }
 }

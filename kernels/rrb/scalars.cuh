@@ -2,7 +2,7 @@
 #pragma once
 #include "../common/device.cuh"
 
-// How the loop of PCG stands; numbers as in src/backend/cuda/rrb/steps.rs.
+// How the loop of PCG stands; numbers as in src/backend/cuda/launch/rrb/solve.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Entries of the ring of iterations; the loop pauses when it is full.

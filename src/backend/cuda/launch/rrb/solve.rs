@@ -220,7 +220,7 @@ pub struct ReduceArgs {
 
 /// The start and the end of a solve.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
 pub struct EndArgs {
     pub k: Grid,
     pub center: Address,
@@ -234,7 +234,6 @@ pub struct EndArgs {
     pub scale: f64,
     pub least: f64,
     pub limit: f64,
-    pub guess: i32,
     pub how: i32,
     pub partial: Address,
     pub whole_partial: Address,
@@ -266,7 +265,6 @@ pub struct SetOutArgs {
     pub pause_at: i64,
     pub preconditioned: i32,
     pub of_initial: i32,
-    pub guess: i32,
 }
 
 /// Consecutive nodes of one row and colour in one singular component.
@@ -297,5 +295,5 @@ pub struct ProjectionArgs {
 }
 
 arguments_with_gaps! {
-    SchurArgs InspectArgs ProductArgs ReportArgs SetOutArgs ProjectionArgs
+    SchurArgs InspectArgs ProductArgs EndArgs ReportArgs SetOutArgs ProjectionArgs
 }
