@@ -319,7 +319,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     const bool last = op.grid == a.last;
     const Window<F> next = cluster.window(last ? op.grid : op.grid + 1);
     const int j = k.first + row, ii = i + to.g.shift_x, jj = j + to.g.shift_y;
-    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+    const int colour = colour_of(ii, jj);
     __syncthreads();
     if (row < k.rows && i < to.nx && j < to.ny) {
         const typename F::Stored *d = k.d + c;
@@ -368,7 +368,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
             const Window<F> next = cluster.window(op.grid + 1);
             const int x = i + from.g.shift_x, y = j + from.g.shift_y;
             const auto get = [&](int ii, int jj) {
-                const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
+                const int colour = colour_of(ii, jj);
                 return next.z[colour * next.plane + ((jj >> 1) - next.first + 1) * next.stride + 1 + (ii >> 1)];
             };
             known[0] = get(x - 1, y - 1);

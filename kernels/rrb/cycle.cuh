@@ -240,27 +240,5 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
 }
 
 // One block for each multiprocessor: with two, registers are spilled, and barriers take longer.
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) {
-    solve(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) {
-    solve(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) {
-    solve(a);
-}
+RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, cycle)
+RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve)

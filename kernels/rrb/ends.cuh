@@ -32,17 +32,11 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
 // What the pass below has seen of b and x, to the scalars.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], double sum, double whole) {
     Scalars &s = *a.scalars;
-    __shared__ unsigned long long block[2];
-    if (thread_of_block() < 2) block[thread_of_block()] = 0;
-    __syncthreads();
-    for (int k = 0; k < 2; ++k) {
-        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
-    }
+    note_largest(&s.largest, largest[0]);
+    note_largest(&s.largest_guess, largest[1]);
     sum = block_sum(sum);
     whole = block_sum(whole);
     if (thread_of_block() == 0) {
-        atomic_max(&s.largest, block[0]);
-        atomic_max(&s.largest_guess, block[1]);
         a.partial[blockIdx.x] = sum;
         a.whole_partial[blockIdx.x] = whole;
     }
@@ -306,15 +300,11 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             a.x[R2 * p + c] = r2.x;
         }
     }
-    if (SUBSTITUTE) note_largest(s, largest);
-    norm2 = block_sum(norm2);
-    if (t == 0) a.partial[blockIdx.x] = norm2;
-    if (!last_block(&s.ticket)) return;
-    norm2 = sum_of(a.partial, gridDim.x);
-    if (t == 0) {
-        s.whole_norm2 = norm2;
+    if (SUBSTITUTE) note_largest(&s.largest, largest);
+    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+        s.whole_norm2 = all;
         if (GIVES == ELIMINATED) s.parity = 0;
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {

@@ -329,45 +329,11 @@ template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     else advance_inner(a.k, op, all_blocks());
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_uniform_f64(StepArgs<Double> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_f32(StepArgs<Single> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_bf16(StepArgs<Brain> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_uniform_f64(StepArgs<Double> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_f32(StepArgs<Single> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_bf16(StepArgs<Brain> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }
+RRB_IN_FORMATS(rrb_descend, StepArgs, SWEEP_THREADS, 3, 4, descend_step<false>)
+RRB_IN_FORMATS(rrb_descend_uniform, StepArgs, SWEEP_THREADS, 3, 4, descend_step<true>)
+RRB_IN_FORMATS(rrb_ascend, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<false>)
+RRB_IN_FORMATS(rrb_ascend_uniform, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<true>)
+RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT, RESIDENT, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
@@ -386,40 +352,28 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
         for (int colour = 0; colour < 4; ++colour)
             sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
     });
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
-    if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) a.scalars->sum = sum;
+    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f64(InnerProductArgs<Double> a) {
-    inner_product(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f32(InnerProductArgs<Single> a) {
-    inner_product(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_bf16(InnerProductArgs<Brain> a) {
-    inner_product(a);
-}
+RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
 // d = a vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies), r = 0.
-template <class F> __device__ inline void draw(const Level<F> &k) {
+template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     using Real = typename F::Real;
+    const Level<F> &k = a.k;
     over_area(k.g, [&](int i, int j) {
         const int64_t c = k.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) {
-            typename F::Stored a[4], b[4];
-            straight_couplings(k.g, k.s, colour, c, a);
-            diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, b);
+            typename F::Stored straight[4], diagonal[4];
+            straight_couplings(k.g, k.s, colour, c, straight);
+            diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, diagonal);
             const int64_t at = colour * k.g.plane + c;
             const auto sum = [](const typename F::Stored t[4]) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
-            const double center = double(F::read(k.excess[at])) - (sum(a) + sum(b));
-            const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x,
-                      y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;
-            const bool node = unsigned(x) < unsigned(k.g.nx) && unsigned(y) < unsigned(k.g.ny);
+            const double center = double(F::read(k.excess[at])) - (sum(straight) + sum(diagonal));
+            const int x = column(k.g, colour, i), y = line(k.g, colour, j);
+            const bool node = is_node(k.g, colour, i, j);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;
             h = (h ^ (h >> 13) ^ 0x9e3779b9u) * 0x5bd1e995u;
             h = (h ^ (h >> 15)) * 0x27d4eb2du;
@@ -430,6 +384,4 @@ template <class F> __device__ inline void draw(const Level<F> &k) {
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_f64(StepArgs<Double> a) { draw(a.k); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_f32(StepArgs<Single> a) { draw(a.k); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_bf16(StepArgs<Brain> a) { draw(a.k); }
+RRB_IN_FORMATS(rrb_draw, StepArgs, THREADS, RESIDENT, RESIDENT, draw)

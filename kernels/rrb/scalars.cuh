@@ -29,9 +29,6 @@ struct Standing {
     int32_t parity;              // which of the two r of b1 is current; from here on they only read
     double sum;                  // of the last dot product
     int64_t direction;           // which of the two p is current, and alpha that of
-    int64_t waits;               // the step of x along it is done with that along the next p
-    int64_t behind;              // so x lacks the step along the other p
-    double alpha_before;         // whose alpha this is
     double b_norm2, whole_norm2; // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;
     uint64_t not_finite; // complement of the first place; 0: none
@@ -86,13 +83,10 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     }
 }
 
-// The end of the way up, by one thread: <p, A p> is known. `pairs`: x may take two steps at once, every other
-// iteration; not in one that is the last before the host looks, or may be.
-__device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool pairs = false) {
+// The end of the way up, by one thread: <p, A p> is known.
+__device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     s.sigma = sigma;
     s.direction = s.parity;
-    s.behind = how == LOOP && s.waits;
-    s.alpha_before = s.alpha;
     if (how == LOOP) {
         if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
         else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
@@ -101,8 +95,6 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool
     } else {
         s.beta = 0.0;
     }
-    s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter &&
-        s.iteration + 1 < s.pause_at;
     s.alpha = s.rho / sigma;
 }
 

@@ -44,15 +44,8 @@ impl Packed {
             rows: self.first.g.big_rows(),
             rows_down: self.first.g.big_rows_down(),
             with_x: i32::from(how == How::Loop),
-            pairs: i32::from(self.steps_in_pairs()),
             conditional: 0,
         }
-    }
-
-    /// x takes two steps at once, every other iteration, which leaves the L2 cache to the couplings of the second grid
-    /// in the others; those of short formats stay there anyway.
-    pub fn steps_in_pairs(&self) -> bool {
-        self.fused() && !self.short() && self.programs.together.further > 0
     }
 
     /// The end of an iteration on S1.

@@ -152,9 +152,6 @@ impl Run<'_> {
 
     /// Launches what most often follows the loop; if it goes on, x alone is touched, where it will be anew.
     fn end_loop(&mut self, test: &LoopTest, ends: &EndArgs) -> Result<()> {
-        if self.k.steps_in_pairs() {
-            launch::last_step(self.stream, &self.k.schur_args(How::Loop, 0))?;
-        }
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;
         }

@@ -126,7 +126,7 @@ pub struct SchurArrays {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
 pub struct FirstArgs {
     pub v: SchurArrays,
     pub k: Level,
@@ -139,7 +139,6 @@ pub struct FirstArgs {
     pub rows: i32,
     pub rows_down: i32,
     pub with_x: i32,
-    pub pairs: i32,
     pub conditional: u64,
 }
 
@@ -173,5 +172,5 @@ pub struct SolveArgs {
 }
 
 arguments_with_gaps! {
-    RemainderArgs StepArgs CycleArgs SolveArgs
+    RemainderArgs StepArgs FirstArgs CycleArgs SolveArgs
 }

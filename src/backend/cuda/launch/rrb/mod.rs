@@ -67,8 +67,6 @@ plain_kernels! {
         |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
-    /// The step of x that the loop has left.
-    LastStep last_step(SchurArgs) = "rrb_last_step_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Largest magnitudes of the caller's arrays.
