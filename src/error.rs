@@ -59,172 +59,165 @@ statuses! {
     RRB_ERR_INTERNAL = -99, "a defect of this library";
 }
 
-/// What went wrong. Indices are 0-based here; [`Error::sentence`] prints them from the caller's base.
-#[derive(Clone, Debug, PartialEq)]
+/// What is at a place, by its index or indices from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Site {
+    /// Level, row and column; level 0 is the matrix as given.
+    Node(usize, usize, usize),
+    Entry(usize),
+    Patch(usize),
+    Patches(usize, usize),
+    /// A patch, and a cell in the index space of the level, which is the caller's own.
+    Cell(usize, [i64; 3]),
+}
+
+/// Where it went wrong. It counts from 0, until [`Error::set_base`] tells how the caller counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    site: Site,
+    base: i64,
+}
+
+impl Place {
+    /// Node (i, j) of the finest grid, as RRB level `level` met it.
+    #[must_use]
+    pub fn node(level: usize, i: usize, j: usize) -> Self {
+        Site::Node(level, j, i).into()
+    }
+
+    /// An entry of a short list.
+    #[must_use]
+    pub fn entry(index: usize) -> Self {
+        Site::Entry(index).into()
+    }
+
+    /// A patch of a list.
+    #[must_use]
+    pub fn patch(patch: usize) -> Self {
+        Site::Patch(patch).into()
+    }
+
+    /// Two patches of a list.
+    #[must_use]
+    pub fn patches(first: usize, second: usize) -> Self {
+        Site::Patches(first, second).into()
+    }
+
+    /// A cell of a patch, in the index space of the level.
+    #[must_use]
+    pub fn cell(patch: usize, cell: [i64; 3]) -> Self {
+        Site::Cell(patch, cell).into()
+    }
+}
+
+impl From<Site> for Place {
+    fn from(site: Site) -> Self {
+        Self { site, base: 0 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from_base = |index: usize| index as i64 + self.base;
+        match self.site {
+            Site::Node(level, j, i) => {
+                write!(f, "({}, {})", from_base(i), from_base(j))?;
+                if level > 0 { write!(f, ", level {level}") } else { Ok(()) }
+            }
+            Site::Entry(index) => write!(f, "{}", from_base(index)),
+            Site::Patch(patch) => write!(f, "patch {}", from_base(patch)),
+            Site::Patches(first, second) => write!(f, "patches {} and {}", from_base(first), from_base(second)),
+            Site::Cell(patch, [i, j, k]) => write!(f, "({i}, {j}, {k}) of patch {}", from_base(patch)),
+        }
+    }
+}
+
+/// A value or an array of the caller: its name, and the patch that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    name: &'static str,
+    patch: Option<Place>,
+}
+
+impl Name {
+    /// The array of one patch.
+    #[must_use]
+    pub fn of_patch(name: &'static str, patch: usize) -> Self {
+        Self { name, patch: Some(Place::patch(patch)) }
+    }
+}
+
+impl From<&'static str> for Name {
+    fn from(name: &'static str) -> Self {
+        Self { name, patch: None }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.patch.map_or(Ok(()), |patch| write!(f, " of {patch}"))
+    }
+}
+
+/// What went wrong; its sentence is for people.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A required pointer is NULL.
-    Null(&'static str),
+    #[error("{0} must not be NULL")]
+    Null(Name),
     /// An array whose address none of its values can have.
-    Alignment(&'static str),
+    #[error("{0} must lie at a multiple of 8 bytes")]
+    Alignment(Name),
+    /// Two arrays of one call overlap.
+    #[error("the arrays {0} and {1} must not overlap")]
+    Overlap(Name, Name),
     /// A value outside its allowed range.
+    #[error("{name} must {allowed}, got {value}")]
     Range {
         /// Name of the value.
-        name: &'static str,
+        name: Name,
         /// What was given.
         value: String,
         /// What is allowed, as in "rel_tol must lie in (0, 1)".
         allowed: String,
     },
-    /// Two arrays of one call overlap.
-    Overlap {
-        /// Name of the one.
-        first: &'static str,
-        /// Name of the other.
-        second: &'static str,
+    /// What is wrong at a place, and its status.
+    #[error("{before}{place}{after}")]
+    At {
+        /// The status.
+        status: i32,
+        /// The sentence before the place.
+        before: String,
+        /// The place.
+        place: Place,
+        /// The sentence after it.
+        after: String,
     },
-    /// An extent below 1, or a product that overflows.
-    Dimension(String),
-    /// Unknown option key or name.
-    Option(String),
-    /// Calls in the wrong order.
-    State(String),
-    /// Not offered.
-    Unsupported(String),
-    /// A row or a pivot that no symmetric positive definite matrix has.
+    /// A row, a pivot or a block that no symmetric positive definite matrix has.
+    #[error("{reason}{}{then}", .place.map_or_else(String::new, |place| format!(" at {place}")))]
     Matrix {
         /// What is wrong, with its value.
         reason: String,
-        /// RRB level of the pivot; 0 is the matrix as given.
-        level: usize,
-        /// Column of the node.
-        i: usize,
-        /// Row of the node.
-        j: usize,
+        /// Where, if that is known.
+        place: Option<Place>,
+        /// The sentence after it.
+        then: &'static str,
     },
-    /// NaN or infinity in an input.
-    NotFinite {
-        /// Name of the array.
-        name: &'static str,
-        /// The value found.
-        value: f64,
-        /// Column of the first such entry.
-        i: usize,
-        /// Row of the first such entry.
-        j: usize,
-    },
-    /// A coupling that points out of the grid, where such are refused.
-    Outward {
-        /// Name of the array.
-        name: &'static str,
-        /// The value found.
-        value: f64,
-        /// Column of the first such entry.
-        i: usize,
-        /// Row of the first such entry.
-        j: usize,
-    },
-    /// Every center is negative.
-    NegativeCenters {
-        /// The first one.
-        value: f64,
-    },
-    /// NaN or infinity in a short list.
-    NotFiniteEntry {
-        /// Name of the list.
-        name: &'static str,
-        /// The value found.
-        value: f64,
-        /// Its place.
-        index: usize,
-    },
-    /// The pointer of a patch is NULL.
-    NullOfPatch {
-        /// Name of the array.
-        name: &'static str,
-        /// Number of the patch.
-        patch: usize,
-    },
-    /// An array of a patch lies in a space where it cannot be used.
-    SpaceOfPatch {
-        /// Name of the array.
-        name: &'static str,
-        /// Number of the patch.
-        patch: usize,
-        /// Where it is.
-        place: String,
-        /// Where it must be.
-        allowed: String,
-    },
-    /// Arrays of patches overlap.
-    OverlapOfPatches {
-        /// Name and patch of the one.
-        first: (&'static str, usize),
-        /// Name and patch of the other.
-        second: (&'static str, usize),
-    },
-    /// A patch begins too far out.
-    PatchLower {
-        /// Number of the patch.
-        patch: usize,
-        /// x, y or z.
-        axis: &'static str,
-        /// What was given.
-        lower: i64,
-    },
-    /// A patch without cells, or with more than can be addressed.
-    PatchSize {
-        /// Number of the patch.
-        patch: usize,
-        /// x, y or z.
-        axis: &'static str,
-        /// What was given.
-        size: i64,
-    },
-    /// NaN or infinity in an array of a patch.
-    NotFiniteCell {
-        /// Name of the array.
-        name: &'static str,
-        /// The value found.
-        value: f64,
-        /// Number of the patch.
-        patch: usize,
-        /// The cell, in the index space of the level.
-        cell: [i64; 3],
-    },
-    /// The norm of a residual of patches.
-    NotFiniteResidual {
-        /// Its value.
-        norm: f64,
-        /// Sweeps before it.
-        sweeps: usize,
-    },
-    /// An array of a patch whose address no double can have.
-    AlignmentOfPatch {
-        /// Name of the array.
-        name: &'static str,
-        /// Number of the patch.
-        patch: usize,
-    },
-    /// Two patches cover the same cell.
-    Patches {
-        /// Number of the one.
-        first: usize,
-        /// Number of the other.
-        second: usize,
-    },
-    /// Blocks moved inwards (`remainder=overlap`) would be written by several threads at once.
-    Overlapping {
-        /// A patch with such blocks.
-        patch: usize,
-    },
-    /// A diagonal block that has no inverse.
-    Block {
-        /// Its cells.
-        shape: [usize; 3],
-        /// A patch with such a block, and the block's first cell in the index space of the level.
-        place: Option<(usize, [i64; 3])>,
-    },
+    /// An extent below 1, or a product that overflows.
+    #[error("{0}")]
+    Dimension(String),
+    /// Unknown option key or name.
+    #[error("{0}")]
+    Option(String),
+    /// Calls in the wrong order.
+    #[error("{0}")]
+    State(String),
+    /// Not offered.
+    #[error("{0}")]
+    Unsupported(String),
     /// A quantity that is positive for definite matrices was not.
+    #[error("{quantity} = {}", indefinite(*.value, *.iteration))]
     Breakdown {
         /// The quantity, such as "p'Ap".
         quantity: &'static str,
@@ -234,67 +227,98 @@ pub enum Error {
         iteration: usize,
     },
     /// The result does not fit a double.
-    Overflow,
+    #[error("{0}")]
+    Overflow(String),
     /// Values of the result would be subnormal, or zero.
+    #[error(
+        "{output} would underflow: max abs({name}) / max abs(center) = {}; scale {name} up",
+        quotient(*.largest, *.center)
+    )]
     Underflow {
         /// Name of the result.
         output: &'static str,
-        /// Name of what it is made of, and its largest magnitude.
-        input: (&'static str, f64),
+        /// Name of what it is made of.
+        name: &'static str,
+        /// Largest magnitude of that.
+        largest: f64,
         /// Largest magnitude of the centers.
         center: f64,
     },
-    /// Right-hand side of a singular system that is not orthogonal to the null space.
-    Incompatible {
-        /// Sum of b over the component.
-        sum: f64,
-        /// Sum of |b| over the component.
-        norm1: f64,
-        /// Column of the component's first node.
-        i: usize,
-        /// Row of the component's first node.
-        j: usize,
-    },
     /// Memory could not be had.
+    #[error("{0}")]
     NoMemory(Refused),
     /// A limit or a device forbids it, or a thread could not be started.
+    #[error("{0}")]
     Memory(String),
     /// A CUDA driver or device is missing.
+    #[error("{0}")]
     NoDevice(String),
     /// The CUDA driver reported an error.
+    #[error("{0}")]
     Device(String),
     /// A file could not be written.
+    #[error("{0}")]
     Io(String),
     /// A defect of this library.
+    #[error("{0}")]
     Internal(String),
 }
 
 impl Error {
+    /// A value outside of what is allowed, as in "rel_tol must lie in (0, 1)".
+    pub fn range(name: impl Into<Name>, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::Range { name: name.into(), value: value.to_string(), allowed: allowed.into() }
+    }
+
+    /// A sentence around a place, and its status.
+    pub fn at(status: i32, before: impl Into<String>, place: Place, after: impl Into<String>) -> Self {
+        Self::At { status, before: before.into(), place, after: after.into() }
+    }
+
+    /// A row or a pivot at node (i, j) that no symmetric positive definite matrix has; level 0 is the matrix as given.
+    pub fn matrix(reason: impl Into<String>, level: usize, i: usize, j: usize) -> Self {
+        Self::Matrix { reason: reason.into(), place: Some(Place::node(level, i, j)), then: "" }
+    }
+
+    /// NaN or infinity in an input, at its first such entry.
+    pub fn not_finite(name: &'static str, value: f64, place: Place) -> Self {
+        let at = if matches!(place.site, Site::Cell(..)) { "in cell" } else { "at" };
+        Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), place, "; all inputs must be finite")
+    }
+
+    /// Where in the matrix: the lowest level, and there the first node, is less.
+    #[must_use]
+    pub fn matrix_place(&self) -> Option<Place> {
+        if let Self::Matrix { place, .. } = self { *place } else { None }
+    }
+
+    /// Says how the caller counts: indices begin with `base`, 0 in C, 1 in Fortran.
+    pub fn set_base(&mut self, base: i64) {
+        let places = match self {
+            Self::Null(name) | Self::Alignment(name) | Self::Range { name, .. } => [name.patch.as_mut(), None],
+            Self::Overlap(first, second) => [first.patch.as_mut(), second.patch.as_mut()],
+            Self::At { place, .. } => [Some(place), None],
+            Self::Matrix { place, .. } => [place.as_mut(), None],
+            _ => [None, None],
+        };
+        places.into_iter().flatten().for_each(|place| place.base = base);
+    }
+
     /// The status that the C ABI answers.
     #[must_use]
     pub fn status(&self) -> i32 {
         match self {
-            Self::Null(_) | Self::NullOfPatch { .. } => RRB_ERR_NULL,
-            Self::Range { .. }
-            | Self::Alignment(_)
-            | Self::Overlap { .. }
-            | Self::Outward { .. }
-            | Self::Patches { .. }
-            | Self::OverlapOfPatches { .. }
-            | Self::AlignmentOfPatch { .. }
-            | Self::SpaceOfPatch { .. } => RRB_ERR_ARGUMENT,
-            Self::Dimension(_) | Self::PatchSize { .. } | Self::PatchLower { .. } => RRB_ERR_DIMENSION,
+            Self::Null(_) => RRB_ERR_NULL,
+            Self::Range { .. } | Self::Alignment(_) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
+            Self::At { status, .. } => *status,
+            Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
             Self::State(_) => RRB_ERR_STATE,
-            Self::Unsupported(_) | Self::Overlapping { .. } => RRB_ERR_UNSUPPORTED,
-            Self::Matrix { .. } | Self::NegativeCenters { .. } | Self::Block { .. } => RRB_ERR_MATRIX,
-            Self::NotFinite { .. } | Self::NotFiniteEntry { .. } | Self::NotFiniteCell { .. } | Self::Overflow => {
-                RRB_ERR_NOT_FINITE
-            }
-            Self::NotFiniteResidual { .. } => RRB_ERR_NOT_FINITE,
+            Self::Unsupported(_) => RRB_ERR_UNSUPPORTED,
+            Self::Matrix { .. } => RRB_ERR_MATRIX,
+            Self::Overflow(_) => RRB_ERR_NOT_FINITE,
             Self::Breakdown { .. } => RRB_ERR_BREAKDOWN,
             Self::Underflow { .. } => RRB_ERR_RANGE,
-            Self::Incompatible { .. } => RRB_ERR_INCOMPATIBLE,
             Self::NoMemory(_) | Self::Memory(_) => RRB_ERR_MEMORY,
             Self::NoDevice(_) => RRB_ERR_NO_DEVICE,
             Self::Device(_) => RRB_ERR_DEVICE,
@@ -302,112 +326,17 @@ impl Error {
             Self::Internal(_) => RRB_ERR_INTERNAL,
         }
     }
+}
 
-    /// The sentence for people, with node indices counted from `base` (0 in C, 1 in Fortran).
-    #[must_use]
-    pub fn sentence(&self, base: i64) -> String {
-        let at = |i: usize, j: usize| format!("({}, {})", i as i64 + base, j as i64 + base);
-        match self {
-            Self::Null(name) => format!("{name} must not be NULL"),
-            Self::Alignment(name) => format!("{name} must lie at a multiple of 8 bytes"),
-            Self::Range { name, value, allowed } => format!("{name} must {allowed}, got {value}"),
-            Self::Overlap { first, second } => {
-                format!("the arrays {first} and {second} must not overlap")
-            }
-            Self::Matrix { reason, level: 0, i, j } => format!("{reason} at {}", at(*i, *j)),
-            Self::Matrix { reason, level, i, j } => {
-                format!("{reason} at {}, level {level}", at(*i, *j))
-            }
-            Self::NotFinite { name, value, i, j } => {
-                format!("{name} holds {value} at {}; all inputs must be finite", at(*i, *j))
-            }
-            Self::Outward { name, value, i, j } => format!(
-                "{name} must be 0 where it points out of the grid (check_input = 2), got {value} at {}: \
-                 is the grid periodic?",
-                at(*i, *j)
-            ),
-            Self::NegativeCenters { value } => format!(
-                "center must be positive, got {value} at {}; every center is negative: do your arrays hold -A and -b?",
-                at(0, 0)
-            ),
-            Self::NotFiniteEntry { name, value, index } => {
-                format!("{name} holds {value} at {}; all inputs must be finite", *index as i64 + base)
-            }
-            Self::NullOfPatch { name, patch } => format!("{name} of patch {} must not be NULL", *patch as i64 + base),
-            Self::AlignmentOfPatch { name, patch } => {
-                format!("{name} of patch {} must lie at a multiple of 8 bytes", *patch as i64 + base)
-            }
-            Self::SpaceOfPatch { name, patch, place, allowed } => {
-                format!("{name} of patch {} must lie {allowed}, got an array on {place}", *patch as i64 + base)
-            }
-            Self::OverlapOfPatches { first: (a, p), second: (b, q) } => format!(
-                "the arrays {a} of patch {} and {b} of patch {} must not overlap",
-                *p as i64 + base,
-                *q as i64 + base
-            ),
-            Self::PatchSize { patch, axis, size } if *size < 1 => {
-                format!("the size of patch {} in {axis} must be at least 1, got {size}", *patch as i64 + base)
-            }
-            Self::PatchLower { patch, axis, lower } => {
-                format!("lower of patch {} in {axis} must lie in [-2^60, 2^60], got {lower}", *patch as i64 + base)
-            }
-            Self::PatchSize { patch, axis, size } => {
-                format!("patch {} is too large to be counted: its size in {axis} is {size}", *patch as i64 + base)
-            }
-            Self::NotFiniteCell { name, value, patch, cell: [i, j, k] } => format!(
-                "{name} holds {value} in cell ({i}, {j}, {k}) of patch {}; all inputs must be finite",
-                *patch as i64 + base
-            ),
-            Self::NotFiniteResidual { norm, sweeps } => format!(
-                "the norm of the residual after {sweeps} sweeps is {norm}: \
-                 its values are too large for double precision \
-                 (scale the input down), or ghost cells are not finite"
-            ),
-            Self::Patches { first, second } => {
-                format!("the patches {} and {} overlap", *first as i64 + base, *second as i64 + base)
-            }
-            Self::Overlapping { patch } => format!(
-                "remainder = overlap: blocks of patch {} that are cut short would overlap others and be written at the \
-                 same time; use remainder = exact, or method = chaotic_gauss_seidel with parallel = patch",
-                *patch as i64 + base
-            ),
-            Self::Block { shape: [x, y, z], place: None } => format!("the block of {x} x {y} x {z} cells is singular"),
-            Self::Block { shape: [x, y, z], place: Some((patch, [i, j, k])) } => format!(
-                "the block of {x} x {y} x {z} cells at ({i}, {j}, {k}) of patch {} is singular",
-                *patch as i64 + base
-            ),
-            Self::Breakdown { quantity, value, iteration } if !value.is_finite() => format!(
-                "{quantity} = {value} in iteration {iteration}: numbers of this system are too large for double \
-                 precision, \
-                 or for single where precision is not f64"
-            ),
-            Self::Breakdown { quantity, value, iteration } => format!(
-                "{quantity} = {value:e} in iteration {iteration} must be positive: \
-                 the matrix or the preconditioner is indefinite"
-            ),
-            Self::Overflow => {
-                "the result would hold values too large for double precision: scale the input down".to_owned()
-            }
-            Self::Underflow { output, input: (name, input), center } => format!(
-                "{output} would underflow: max abs({name}) / max abs(center) = {}; scale {name} up",
-                quotient(*input, *center)
-            ),
-            Self::Incompatible { sum, norm1, i, j } => format!(
-                "b sums to {sum:e} over the singular component of node {}, \
-                 more than 1e-10 of its sum of magnitudes {norm1:e}",
-                at(*i, *j)
-            ),
-            Self::NoMemory(refused) => refused.to_string(),
-            Self::Dimension(text)
-            | Self::Option(text)
-            | Self::State(text)
-            | Self::Unsupported(text)
-            | Self::Memory(text)
-            | Self::NoDevice(text)
-            | Self::Device(text)
-            | Self::Io(text)
-            | Self::Internal(text) => text.clone(),
-        }
+/// The rest of the sentence about a quantity that must be positive.
+fn indefinite(value: f64, iteration: usize) -> String {
+    if value.is_finite() {
+        format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
+    } else {
+        format!(
+            "{value} in iteration {iteration}: numbers of this system are too large for double precision, or for \
+             single where precision is not f64"
+        )
     }
 }
 
@@ -420,14 +349,6 @@ fn quotient(a: f64, b: f64) -> String {
         digits => format!("{digits}e{exponent}"),
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence(0))
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Memory that could not be had. Neither this nor its sentence takes any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

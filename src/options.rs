@@ -626,7 +626,7 @@ fn range_error(o: &OptionEntry, value: String) -> Error {
         }
         _ => format!("be {range}"),
     };
-    Error::Range { name: o.name, value, allowed }
+    Error::range(o.name, value, allowed)
 }
 
 /// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a
@@ -699,7 +699,7 @@ mod tests {
         let mut o = Options::new(Family::Rrb);
         let before = o.clone();
         let e = o.set_text("rel_tol=1e-8 levls=12").unwrap_err();
-        assert_eq!(e.sentence(0), "unknown option 'levls'; did you mean 'levels'?");
+        assert_eq!(e.to_string(), "unknown option 'levls'; did you mean 'levels'?");
         assert_eq!(o, before);
         o.set_text("rel_tol=1e-8, check_input=0").unwrap();
         assert!(o.same_setup(&before));
@@ -712,7 +712,7 @@ mod tests {
     #[test]
     fn ranges_are_named() {
         let mut o = Options::new(Family::Rrb);
-        let sentence = |e: Error| e.sentence(0);
+        let sentence = |e: Error| e.to_string();
         assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
         assert_eq!(sentence(o.set_real(opt::REL_TOL, -1e-9).unwrap_err()), "rel_tol must lie in (0, 1), got -1e-9");
         assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
@@ -739,14 +739,14 @@ mod tests {
         let mut o = Options::new(Family::Rrb);
         let mut sentences = Vec::new();
         for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
-            sentences.push(o.set_text(text).unwrap_err().sentence(0));
+            sentences.push(o.set_text(text).unwrap_err().to_string());
         }
         // The bits of 1e-6 in single precision, alone in a register that is read as a double.
         let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
         for value in [single, f64::NAN] {
-            sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().sentence(0));
+            sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().to_string());
         }
-        sentences.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().sentence(0));
+        sentences.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().to_string());
         let (rel_tol, abs_tol) = ("rel_tol must lie in (0, 1)", "abs_tol must be >= 0 and finite");
         let expected = [
             (rel_tol, "1e-400"),
@@ -771,7 +771,7 @@ mod tests {
     fn lenient_text_keeps_what_is_right() {
         let mut o = Options::new(Family::Rrb);
         let mut complaints = Vec::new();
-        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.sentence(0)));
+        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
         assert_eq!(o.int(opt::MAX_ITER), 7);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
     }

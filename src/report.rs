@@ -40,7 +40,7 @@ impl Outcome {
     pub fn went_astray(result: &crate::error::Result<Self>) -> bool {
         use crate::error::Error;
         match result {
-            Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow | Error::Underflow { .. }),
+            Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }),
             Ok(outcome) => outcome.reason == StopReason::Stagnated,
         }
     }

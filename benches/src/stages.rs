@@ -334,7 +334,7 @@ impl<'a> Clocked<'a> {
 }
 
 fn sentence(error: rrbsolver::error::Error) -> String {
-    error.sentence(0)
+    error.to_string()
 }
 
 fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {

@@ -74,7 +74,11 @@ pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
         let _ = write!(line, "{refused}");
         return read(line.text());
     }
-    LAST_ERROR.with(|last| read(&last.borrow().as_ref().map_or_else(String::new, |error| error.sentence(base))))
+    LAST_ERROR.with(|last| {
+        let mut last = last.borrow_mut();
+        last.iter_mut().for_each(|error| error.set_base(base));
+        read(&last.as_ref().map_or_else(String::new, ToString::to_string))
+    })
 }
 
 /// The default hook would print to the host's stderr. Ours passes every panic outside of our calls on to the

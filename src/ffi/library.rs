@@ -59,7 +59,7 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
 pub unsafe extern "C" fn rrbsolver_cuda_device_count(count: *mut i32) -> rrb_status {
     entry_ok(|| {
         if count.is_null() {
-            return Err(Error::Null("count"));
+            return Err(Error::Null("count".into()));
         }
         // SAFETY: not NULL, and the caller gave an int32_t.
         unsafe { *count = crate::backend::cuda::driver::device_count() };

@@ -337,7 +337,7 @@ fn check_pair(
     let bytes = len * size_of::<f64>();
     let (from, to) = (input as usize, output as usize);
     if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
-        return Err(Error::Overlap { first: input_name, second: output_name });
+        return Err(Error::Overlap(input_name.into(), output_name.into()));
     }
     Ok(())
 }
@@ -376,7 +376,7 @@ impl rrb_handle {
             return Ok(());
         }
         let allowed = format!("be 0 or at least nx = {}", grid.nx);
-        Err(Error::Range { name: "leading_dimension", value: ld.to_string(), allowed })
+        Err(Error::range("leading_dimension", ld, allowed))
     }
 
     fn ld(&self) -> usize {
@@ -492,7 +492,7 @@ impl rrb_handle {
         if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != BackendKind::Cuda) {
             return Ok(0);
         }
-        let wrong = |value: String, allowed: String| Err(Error::Range { name, value, allowed });
+        let wrong = |value: String, allowed: String| Err(Error::range(name, value, allowed));
         if kind != BackendKind::Cuda {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"

@@ -122,7 +122,7 @@ fn check_process<H: Handle>(h: &H) -> Result<()> {
 /// `h` must be NULL or a live handle of this thread.
 pub unsafe fn checked<'a, H: Handle>(h: *mut H) -> Result<&'a mut H> {
     // SAFETY: as our caller promised.
-    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle"))?;
+    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle".into()))?;
     check_process(h)?;
     Ok(h)
 }
@@ -131,7 +131,7 @@ pub unsafe fn checked<'a, H: Handle>(h: *mut H) -> Result<&'a mut H> {
 /// As for `checked`.
 pub unsafe fn checked_const<'a, H: Handle>(h: *const H) -> Result<&'a H> {
     // SAFETY: as our caller promised.
-    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle"))?;
+    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle".into()))?;
     check_process(h)?;
     Ok(h)
 }
@@ -139,9 +139,9 @@ pub unsafe fn checked_const<'a, H: Handle>(h: *const H) -> Result<&'a H> {
 /// An array of doubles, whole numbers or pointers, all 8 bytes long: not NULL, and not astray between two values.
 pub fn check_array<T>(name: &'static str, array: *const T) -> Result<()> {
     if array.is_null() {
-        return Err(Error::Null(name));
+        return Err(Error::Null(name.into()));
     }
-    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name)) }
+    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into())) }
 }
 
 /// Hands a new handle to the caller.
@@ -151,7 +151,7 @@ pub fn check_array<T>(name: &'static str, array: *const T) -> Result<()> {
 pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> rrb_status {
     entry_ok(|| {
         if out.is_null() {
-            return Err(Error::Null("out"));
+            return Err(Error::Null("out".into()));
         }
         let handle = boxed(make()?, "a handle")?;
         // SAFETY: not NULL, and the caller gave a pointer.
@@ -219,16 +219,13 @@ pub unsafe fn set_options<H: Handle>(h: *mut H, text: *const c_char) -> rrb_stat
         // SAFETY: as our caller promised.
         let h = unsafe { checked(h)? };
         if text.is_null() {
-            return Err(Error::Null("text"));
+            return Err(Error::Null("text".into()));
         }
         // SAFETY: not NULL, and the caller promised NUL at the end.
         let text = unsafe { CStr::from_ptr(text) };
         // A path with other bytes in place of its own would be another path.
-        let text = text.to_str().map_err(|_| Error::Range {
-            name: "text",
-            value: format!("'{}'", text.to_string_lossy()),
-            allowed: "be UTF-8".to_owned(),
-        })?;
+        let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
+        let text = text.to_str().map_err(wrong)?;
         h.set(|o| o.set_text(text))
     })
 }
@@ -260,7 +257,7 @@ unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) -> R
         // SAFETY: as our caller promised.
         let h = unsafe { checked_const(h)? };
         if value.is_null() {
-            return Err(Error::Null("value"));
+            return Err(Error::Null("value".into()));
         }
         let found = of(h)?;
         // SAFETY: not NULL, and the caller gave a T.
@@ -276,10 +273,10 @@ pub unsafe fn get_history<H: Handle>(h: *const H, residuals: *mut f64, capacity:
         // SAFETY: as our caller promised.
         let h = unsafe { checked_const(h)? };
         if count.is_null() {
-            return Err(Error::Null("count"));
+            return Err(Error::Null("count".into()));
         }
         if capacity < 0 {
-            return Err(Error::Range { name: "capacity", value: capacity.to_string(), allowed: "be >= 0".to_owned() });
+            return Err(Error::range("capacity", capacity, "be >= 0"));
         }
         if capacity > 0 {
             check_array("residuals", residuals)?;

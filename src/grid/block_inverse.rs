@@ -201,7 +201,8 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
 
 fn singular(shape: Shape) -> Error {
     // The caller knows a block of this shape and names it.
-    Error::Block { shape, place: None }
+    let [x, y, z] = shape;
+    Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), place: None, then: " is singular" }
 }
 
 /// A_b of a shape, row by row.

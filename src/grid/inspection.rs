@@ -1,7 +1,7 @@
 //! What must be known of the caller's matrix before it is factorized, from one reading of it: bad entries, signs,
 //! largest and smallest values, components. Rows may be shared among members; the answer does not depend on how.
 
-use crate::error::{Error, Result, reserve, reset};
+use crate::error::{Error, Place, Result, reserve, reset};
 use crate::grid::components::{Components, Runs};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
@@ -279,20 +279,24 @@ pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     } else {
         format!("center {value:e} is not positive")
     };
-    Error::Matrix { reason, level: 0, i, j }
+    Error::matrix(reason, 0, i, j)
 }
 
 /// Where some center is refused: whether all are negative, and what to say then.
 pub fn of_all_centers(a: &StencilView) -> Option<Error> {
     let negative = |j: usize| a.center.row(j).iter().all(|c| *c < 0.0);
-    (0..a.grid.ny).all(negative).then(|| Error::NegativeCenters { value: a.center.row(0)[0] })
+    (0..a.grid.ny).all(negative).then(|| Error::Matrix {
+        reason: format!("center must be positive, got {}", a.center.row(0)[0]),
+        place: Some(Place::node(0, 0, 0)),
+        then: "; every center is negative: do your arrays hold -A and -b?",
+    })
 }
 
 /// The first entry of row j that is not finite, array by array.
 fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     a.entries(j).into_iter().find_map(|(name, start, values)| {
         let i = values.iter().position(|v| !v.is_finite())?;
-        Some(Error::NotFinite { name, value: values[i], i: start + i, j })
+        Some(Error::not_finite(name, values[i], Place::node(0, start + i, j)))
     })
 }
 
@@ -600,17 +604,17 @@ pub(super) mod tests {
             let not_finite = (0..ny).find_map(|j| {
                 a.entries(j).into_iter().find_map(|(name, start, values)| {
                     let i = values.iter().position(|v| !v.is_finite())?;
-                    Some(Error::NotFinite { name, value: values[i], i: start + i, j }.to_string())
+                    Some(Error::not_finite(name, values[i], Place::node(0, start + i, j)).to_string())
                 })
             });
             let all_negative = (0..ny).all(|j| a.center.row(j).iter().all(|&c| c < 0.0));
             let not_positive = (0..ny).find_map(|j| {
                 let i = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan())?;
                 if all_negative {
-                    return Some(Error::NegativeCenters { value: a.center.row(0)[0] }.to_string());
+                    return of_all_centers(&a).map(|e| e.to_string());
                 }
                 let reason = format!("center {:e} is not positive", a.center.row(j)[i]);
-                Some(Error::Matrix { reason, level: 0, i, j }.to_string())
+                Some(Error::matrix(reason, 0, i, j).to_string())
             });
             for finite in [true, false] {
                 let expected = not_finite.clone().filter(|_| finite).or_else(|| not_positive.clone());

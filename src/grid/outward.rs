@@ -1,7 +1,7 @@
 //! Couplings that point out of the grid. They are no part of the matrix; a caller whose grid is periodic means
 //! something by them.
 
-use crate::error::Error;
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT};
 use crate::grid::stencil::StencilView;
 use std::fmt;
 
@@ -66,7 +66,15 @@ impl Outward {
     pub fn refuse(&self) -> Result<(), Error> {
         match self.first {
             None => Ok(()),
-            Some(Entry { array, value, i, j }) => Err(Error::Outward { name: ARRAYS[array], value, i, j }),
+            Some(Entry { array, value, i, j }) => Err(Error::at(
+                RRB_ERR_ARGUMENT,
+                format!(
+                    "{} must be 0 where it points out of the grid (check_input = 2), got {value} at ",
+                    ARRAYS[array]
+                ),
+                Place::node(0, i, j),
+                ": is the grid periodic?",
+            )),
         }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Array shape: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
 
-use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, push, reserve, zeroed};
 
 /// Cells lower .. lower + size - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl PatchList {
                 let other = &patches[q];
                 let Some(cells) = ghosts.intersection(other) else { continue };
                 if patch.intersection(other).is_some() {
-                    return Err(Error::Patches { first: p.min(q), second: p.max(q) });
+                    return Err(overlapping(p.min(q), p.max(q)));
                 }
                 push(&mut copies, GhostCopy { to: p, from: q, cells }, COPIES)?;
                 if let Some(cells) = other.with_ghosts().intersection(patch) {
@@ -223,6 +223,11 @@ fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
     all.sort_unstable();
     all.dedup();
     all.len()
+}
+
+/// Two patches cover the same cell.
+fn overlapping(first: usize, second: usize) -> Error {
+    Error::at(RRB_ERR_ARGUMENT, "the ", Place::patches(first, second), " overlap")
 }
 
 #[cfg(test)]
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn overlapping_patches_are_named() {
         let e = PatchList::new(vec![patch([0; 3], [4; 3]), patch([9; 3], [1; 3]), patch([3; 3], [4; 3])]).unwrap_err();
-        assert_eq!(e, Error::Patches { first: 0, second: 2 });
+        assert_eq!(e, overlapping(0, 2));
     }
 
     /// Ten thousand patches in a cube: the plan is found without comparing all pairs.

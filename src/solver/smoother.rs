@@ -12,7 +12,7 @@
 use crate::backend::steps::smoother::{
     BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
 };
-use crate::error::{Error, Result, push};
+use crate::error::{Error, Place as Location, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
 use crate::options::{Options, opt};
@@ -250,7 +250,7 @@ impl Smoother {
         for (shape, p, m) in wanted {
             let inverse = self.inverse(shape).map_err(|error| match error {
                 // A block of this shape, by its place.
-                Error::Block { shape, .. } => Error::Block { shape, place: self.place(&cut, p, m) },
+                Error::Matrix { reason, then, .. } => Error::Matrix { reason, place: self.place(&cut, p, m), then },
                 other => other,
             })?;
             self.backend.add_inverse(shape, inverse)?;
@@ -259,9 +259,9 @@ impl Smoother {
         Ok(())
     }
 
-    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<(usize, [i64; 3])> {
+    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Location> {
         let patch = &self.backend.blocks()?.list.patches[p];
-        Some((p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
+        Some(Location::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
     }
 
     fn inverse(&self, shape: Shape) -> Result<Inverse> {
@@ -295,15 +295,15 @@ impl Smoother {
     fn finite(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
-            return Err(Error::NotFiniteCell {
-                name: bad.name,
-                value: bad.value,
-                patch: bad.patch,
-                cell: std::array::from_fn(|d| lower[d] + bad.cell[d] as i64),
-            });
+            let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
+            return Err(Error::not_finite(bad.name, bad.value, Location::cell(bad.patch, cell)));
         }
         if done.overflow {
-            return Err(Error::NotFiniteResidual { norm: done.residual, sweeps: done.sweeps });
+            let (norm, sweeps) = (done.residual, done.sweeps);
+            return Err(Error::Overflow(format!(
+                "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
+                 precision (scale the input down), or ghost cells are not finite"
+            )));
         }
         Ok(done)
     }
@@ -377,7 +377,13 @@ impl Smoother {
         let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
         let plain = Cut::new(self.block).shift;
         match work.cuts.iter().find_map(|cut| self.remainders[usize::from(cut.shift != plain)]) {
-            Some(patch) if self.overlap && !serial => Err(Error::Overlapping { patch }),
+            Some(patch) if self.overlap && !serial => Err(Error::at(
+                RRB_ERR_UNSUPPORTED,
+                "remainder = overlap: blocks of ",
+                Location::patch(patch),
+                " that are cut short would overlap others and be written at the same time; use remainder = exact, or \
+                 method = chaotic_gauss_seidel with parallel = patch",
+            )),
             _ => Ok(()),
         }
     }

@@ -415,6 +415,7 @@ impl Band {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Place;
     use crate::grid::inspection::{Inspection, Questions};
     use crate::grid::levels::Grid;
     use crate::grid::stencil::{StencilView, View};
@@ -525,7 +526,8 @@ mod tests {
             (0..Ends::COUNT).for_each(|k| band.ends(SITE).clear(k));
             band.begin(&a, false);
             (0..Ends::COUNT).for_each(|k| band.ends(SITE).eliminate(k, &context));
-            assert!(matches!(band.finish(SITE, &context), Err(Error::Matrix { i: 4, j: 3, .. })));
+            let error = band.finish(SITE, &context).unwrap_err();
+            assert_eq!(error.matrix_place(), Some(Place::node(SITE.level, 4, 3)));
         }
         // A matrix that is not refused after one that was.
         for j in [3, 35] {

@@ -494,7 +494,7 @@ impl Pivot {
                 "pivot {:e} is not positive: rows sum to zero, and null_space=none leaves them singular",
                 self.d
             );
-            return Err(Error::Matrix { reason, level: node.level, i: node.i, j: node.j });
+            return Err(Error::matrix(reason, node.level, node.i, node.j));
         }
         Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
@@ -523,14 +523,14 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
     } else {
         ("not positive", "too large or too small for double precision in some entries")
     };
-    Error::Matrix { reason: format!("pivot {d:e} is {what} (center {center:e}): the matrix is {why}"), level, i, j }
+    Error::matrix(format!("pivot {d:e} is {what} (center {center:e}): the matrix is {why}"), level, i, j)
 }
 
 /// The sentence about a pivot that a short format cannot hold.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
     let reason =
         format!("pivot {d:e} is lost in a short format beside a largest center of about {unit:e}: use precision=f64");
-    Error::Matrix { reason, level, i, j }
+    Error::matrix(reason, level, i, j)
 }
 
 /// Where a doubtful pivot lies on the finest grid.

@@ -2,7 +2,7 @@
 
 use crate::backend::cuda::driver::{Space, space_of};
 use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
-use crate::error::{Error, Result, collected, reserve, zeroed};
+use crate::error::{Error, Name, Place, RRB_ERR_DIMENSION, Result, collected, reserve, zeroed};
 use crate::grid::patches::Patch;
 use crate::solver::smoother::Smoother;
 
@@ -65,19 +65,21 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
     let mut values = 1usize;
     for d in 0..3 {
         let axis = ["x", "y", "z"][d];
+        let wrong = |before, after| Err(Error::at(RRB_ERR_DIMENSION, before, Place::patch(p), after));
+        let too_large = || wrong("", format!(" is too large to be counted: its size in {axis} is {}", size[d]));
         if size[d] < 1 {
-            return Err(Error::PatchSize { patch: p, axis, size: size[d] });
+            return wrong("the size of ", format!(" in {axis} must be at least 1, got {}", size[d]));
         }
         if lower[d].unsigned_abs() > FARTHEST {
-            return Err(Error::PatchLower { patch: p, axis, lower: lower[d] });
+            return wrong("lower of ", format!(" in {axis} must lie in [-2^60, 2^60], got {}", lower[d]));
         }
         if size[d].unsigned_abs() > FARTHEST {
-            return Err(Error::PatchSize { patch: p, axis, size: size[d] });
+            return too_large();
         }
-        values = values
-            .checked_mul(size[d] as usize + 2)
-            .filter(|&v| v <= isize::MAX as usize / 8)
-            .ok_or(Error::PatchSize { patch: p, axis, size: size[d] })?;
+        match values.checked_mul(size[d] as usize + 2).filter(|&v| v <= isize::MAX as usize / 8) {
+            Some(product) => values = product,
+            None => return too_large(),
+        }
     }
     Ok(Patch { lower, size: size.map(|n| n as usize) })
 }
@@ -88,10 +90,10 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, exte
     extents.clear();
     let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {
         if start == 0 {
-            return Err(Error::NullOfPatch { name, patch });
+            return Err(Error::Null(Name::of_patch(name, patch)));
         }
         if !start.is_multiple_of(align_of::<f64>()) {
-            return Err(Error::AlignmentOfPatch { name, patch });
+            return Err(Error::Alignment(Name::of_patch(name, patch)));
         }
         extents.push(Extent { start, end: start.saturating_add(len * size_of::<f64>()), written, name, patch });
         Ok(())
@@ -113,7 +115,7 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, exte
     for &e in extents.iter() {
         let other = if e.written { last } else { last_written };
         if let Some(other) = other.filter(|o| o.end > e.start) {
-            return Err(Error::OverlapOfPatches { first: (other.name, other.patch), second: (e.name, e.patch) });
+            return Err(Error::Overlap(Name::of_patch(other.name, other.patch), Name::of_patch(e.name, e.patch)));
         }
         for slot in [Some(&mut last), e.written.then_some(&mut last_written)].into_iter().flatten() {
             if slot.is_none_or(|s| s.end < e.end) {
@@ -176,10 +178,10 @@ pub fn check_spaces(
         let (patch, space) = (number % count.max(1), space_of(address)?);
         let wrong = |allowed: String| {
             let place = match space {
-                Space::Device(d) => format!("device {d}"),
-                Space::Host => "the host".to_owned(),
+                Space::Device(d) => format!("an array on device {d}"),
+                Space::Host => "an array on the host".to_owned(),
             };
-            Error::SpaceOfPatch { name, patch, place, allowed }
+            Error::range(Name::of_patch(name, patch), place, format!("lie {allowed}"))
         };
         match space {
             _ if resident && space != Space::Device(own) => {

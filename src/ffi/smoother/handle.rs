@@ -4,7 +4,7 @@ use super::arrays::{Extent, Given, Known, Resident, Tables, check_arrays, check_
 use super::watch::Watch;
 use crate::backend;
 use crate::backend::steps::smoother::{BlockBackend, PatchArrays, Place, Pointers, Swept, Watcher};
-use crate::error::{Error, RRB_OK, RRB_STOPPED, Result, collected, reserve};
+use crate::error::{Error, Place as Location, RRB_OK, RRB_STOPPED, Result, collected, reserve};
 use crate::ffi::settings::{Handle, Settings, check_array};
 use crate::ffi::{environment, smoother_ghost_fn};
 use crate::grid::block_inverse::Stencil;
@@ -56,15 +56,11 @@ impl smoother_handle {
                 return Err(Error::Dimension(format!("{name} must lie in [1, {MOST_BLOCK}], got {side}")));
             }
             if side > MOST_BLOCK {
-                return Err(Error::Range {
-                    name,
-                    value: side.to_string(),
-                    allowed: format!("lie in [1, {MOST_BLOCK}]"),
-                });
+                return Err(Error::range(name, side, format!("lie in [1, {MOST_BLOCK}]")));
             }
         }
         if let Some(index) = stencil.iter().position(|v| !v.is_finite()) {
-            return Err(Error::NotFiniteEntry { name: "stencil", value: stencil[index], index });
+            return Err(Error::not_finite("stencil", stencil[index], Location::entry(index)));
         }
         let mut h = Self {
             stencil: Stencil::new(stencil),
@@ -141,7 +137,7 @@ impl smoother_handle {
     /// The tables must be NULL or hold a pointer per patch.
     pub(super) unsafe fn apply(&mut self, u: *const *mut f64, f: *const *const f64, sweeps: i32) -> Result<i32> {
         if sweeps < 0 {
-            return Err(Error::Range { name: "sweeps", value: sweeps.to_string(), allowed: "be >= 0".to_owned() });
+            return Err(Error::range("sweeps", sweeps, "be >= 0"));
         }
         let start = Instant::now();
         self.settings.history.clear();
@@ -179,7 +175,7 @@ impl smoother_handle {
             match &self.resident {
                 Some(resident) => Pointers { u: &resident.u, f: &resident.f, r: &[] },
                 None if count == 0 => Pointers { u: &[], f: &[], r: &[] },
-                None if tables.f.is_none() => return Err(Error::Null("u")),
+                None if tables.f.is_none() => return Err(Error::Null("u".into())),
                 None => return Err(Error::State(NOT_UPLOADED.to_owned())),
             }
         } else {

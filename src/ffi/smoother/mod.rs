@@ -41,8 +41,7 @@ pub unsafe extern "C" fn smoother_create(
     let make = || {
         check_array("stencil", stencil)?;
         if ![7, 27].contains(&stencil_points) {
-            let (name, value) = ("stencil_points", stencil_points.to_string());
-            return Err(Error::Range { name, value, allowed: "be 7 or 27".to_owned() });
+            return Err(Error::range("stencil_points", stencil_points, "be 7 or 27"));
         }
         // SAFETY: not NULL, aligned, and the caller gave that many values.
         let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };

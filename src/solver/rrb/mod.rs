@@ -451,11 +451,7 @@ fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> 
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
-            return Err(Error::Range {
-                name: "cycle_spacing",
-                value: odd.to_string(),
-                allowed: "be even: a recursion needs a grid of rows and columns".to_owned(),
-            });
+            return Err(Error::range("cycle_spacing", odd, "be even: a recursion needs a grid of rows and columns"));
         }
         even => even,
     };
@@ -481,13 +477,10 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
         return Ok(());
     }
     let Cycle { spacing, steps, .. } = cycle;
-    Err(Error::Range {
-        name: "cycle_steps",
-        value: format!(
-            "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
-        ),
-        allowed: format!("keep an iteration within the work of {MOST_WORK} V-cycles"),
-    })
+    let value = format!(
+        "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
+    );
+    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
 }
 
 fn check_all_singular(components: &Components) -> Result<()> {
@@ -572,6 +565,6 @@ mod tests {
         let e = choose_levels(grid, &o, &choose_cycle(grid, &o, true).unwrap(), false).unwrap_err();
         assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
-        assert!(e.sentence(0).ends_with("smallest feasible levels is 4"), "{e}");
+        assert!(e.to_string().ends_with("smallest feasible levels is 4"), "{e}");
     }
 }

@@ -2,7 +2,7 @@
 //! backend runs.
 
 use crate::backend::steps::rrb::{Begun, Criterion, Inputs, RrbSteps};
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, RRB_ERR_INCOMPATIBLE, Result};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::options::{Options, opt};
@@ -167,11 +167,8 @@ impl<'c> Given<'c> {
         let guess = inputs.guess_max != 0.0;
         let scale = s.scale(power_of_two_below(inputs.rhs_max).recip(), guess);
         if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
-            return Err(Error::Range {
-                name: "x",
-                value: format!("{:e}", inputs.guess_max),
-                allowed: format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess"),
-            });
+            let allowed = format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess");
+            return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
         let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
         let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
@@ -665,7 +662,7 @@ pub fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     check_overflow(largest, scale)?;
     if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
-        return Err(Error::Underflow { output: "z", input: ("r", inputs.rhs_max), center: c.center_max });
+        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.center_max });
     }
     s.store(scale);
     Ok(Outcome::default())
@@ -684,7 +681,11 @@ pub fn store_finite(s: &mut dyn RrbSteps, largest: f64, scale: f64) -> Result<()
 }
 
 fn check_overflow(largest: f64, scale: f64) -> Result<()> {
-    if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) { Ok(()) } else { Err(Error::Overflow) }
+    if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
+        return Ok(());
+    }
+    let sentence = "the result would hold values too large for double precision: scale the input down";
+    Err(Error::Overflow(sentence.to_owned()))
 }
 
 /// Whether x / scale fits the caller's numbers.
@@ -712,7 +713,7 @@ impl Fit {
         check_overflow(largest, self.scale)?;
         let told = self.lost <= LEAST_TOLD * norm;
         if largest > 0.0 && (largest < f64::MIN_POSITIVE * self.scale || !told) {
-            return Err(Error::Underflow { output: "x", input: ("b", self.input), center: self.center });
+            return Err(Error::Underflow { output: "x", name: "b", largest: self.input, center: self.center });
         }
         Ok(())
     }
@@ -734,7 +735,7 @@ fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
 pub fn check_inputs(s: &mut dyn RrbSteps, c: &Control, guess: bool) -> Result<Inputs> {
     let inputs = s.inspect(guess);
     match inputs.not_finite {
-        Some((name, value, i, j)) if c.check_input => Err(Error::NotFinite { name, value, i, j }),
+        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, Place::node(0, i, j))),
         _ => Ok(inputs),
     }
 }
@@ -743,7 +744,12 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
     let (component, sum, norm1) = s.worst_incompatibility();
     if sum.abs() > COMPATIBLE * norm1 {
         let (i, j) = c.components.first_node[component];
-        return Err(Error::Incompatible { sum: sum / scale, norm1: norm1 / scale, i, j });
+        return Err(Error::at(
+            RRB_ERR_INCOMPATIBLE,
+            format!("b sums to {:e} over the singular component of node ", sum / scale),
+            Place::node(0, i, j),
+            format!(", more than {COMPATIBLE:e} of its sum of magnitudes {:e}", norm1 / scale),
+        ));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::backend::cuda::launch::{
 use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::rrb::{Look, PivotContext, Setup};
 use crate::backend::storage::Storage;
-use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection;
 use crate::grid::inspection::Inspection;
@@ -117,7 +117,7 @@ impl Source {
         if look.questions.finite && found.not_finite != u64::MAX {
             let (array, i, j) = place_of(found.not_finite, nx);
             let view = views(a)?[array];
-            return Err(Error::NotFinite { name: NAMES[array], value: value(stream, &view, i, j)?, i, j });
+            return Err(Error::not_finite(NAMES[array], value(stream, &view, i, j)?, Place::node(0, i, j)));
         }
         if found.bad_center != u64::MAX {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);

@@ -36,7 +36,7 @@ use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{PivotContext, Setup};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::grid::inspection::{Inspection, Wanted};
 use crate::grid::stencil::StencilView;
 use crate::runtime::team::Me;
@@ -198,12 +198,8 @@ impl<F: Format> Packed<F> {
     /// Keeps the failure of the lowest level, and there of the first node, whoever finds it.
     fn note(&self, result: Result<()>) {
         let Err(error) = result else { return };
-        let order = |e: &Error| match e {
-            Error::Matrix { level, i, j, .. } => (*level, *j, *i),
-            _ => (0, 0, 0),
-        };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.as_ref().is_none_or(|first| order(&error) < order(first)) {
+        if failure.as_ref().is_none_or(|first| error.matrix_place() < first.matrix_place()) {
             *failure = Some(error);
         }
     }
