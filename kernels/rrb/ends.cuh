@@ -386,7 +386,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const bool begins = expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
-    s.iteration = 0;
+    s.iterations = 0;
     s.max_iter = a.max_iter;
     s.pause_at = a.pause_at;
     s.preconditioned = a.preconditioned;

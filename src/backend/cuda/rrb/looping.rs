@@ -146,7 +146,7 @@ impl Run<'_> {
     fn send_limits(&mut self) -> Result<()> {
         let lag = self.lag();
         let s = &mut *self.k.scalars;
-        (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iteration + lag);
+        (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iterations + lag);
         self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
     }
 
@@ -219,7 +219,7 @@ impl Run<'_> {
 /// When the loop ends, and what it begins with.
 fn set_limits(s: &mut Scalars, test: &LoopTest) {
     (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
-    (s.iteration, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
+    (s.iterations, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
     s.preconditioned = i32::from(test.preconditioned);
     (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
 }
