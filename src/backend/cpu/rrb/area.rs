@@ -7,6 +7,11 @@ use crate::runtime::shared::{Number, Shared};
 use std::any::Any;
 use std::ops::{Index, Range};
 
+/// The same, where it is of that type: arrays that are doubles in one number format and not in another.
+pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
+    (v as &dyn Any).downcast_ref()
+}
+
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
 /// one block wide, right of the one and left of the other.
 pub struct Area<T = f64> {
@@ -165,6 +170,11 @@ pub struct Four<T = f64> {
 }
 
 impl<T: Number> Four<T> {
+    /// In the order of colours.
+    pub fn of([r1, r2, b1, b2]: [Area<T>; 4]) -> Self {
+        Self { r1, r2, b1, b2 }
+    }
+
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
@@ -174,11 +184,6 @@ impl<T: Number> Four<T> {
     /// The same arrays under another name.
     pub fn again(&self) -> Self {
         Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
-    }
-
-    /// The same where these hold numbers of that type.
-    pub fn again_of<U: Number>(&self) -> Option<Four<U>> {
-        (self as &dyn Any).downcast_ref::<Four<U>>().map(Four::again)
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.

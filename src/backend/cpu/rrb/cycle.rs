@@ -4,14 +4,16 @@
 //! Barriers: sweeps begin where the right-hand side is complete on all members, and end with own rows written.
 
 use super::area::Four;
-use super::format::Format;
-use super::fused::Buffers;
-use super::kernels::{add_inner, difference_form, direct_inner, dot, finish_inner, subtract_inner};
-use super::packed::{Packed, PackedGrid, RecursionGrid};
+use super::levels::{Buffers, PackedGrid, RecursionGrid};
+use super::loops::{add_inner, convert, difference_form, direct_inner, dot, finish_inner, subtract_inner, widen};
+use super::number::Format;
+use super::packed::Packed;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{CycleSteps, Inner};
 use crate::grid::layout::Colour;
+use crate::grid::stencil::ring_index;
 use crate::runtime::number::Real;
+use crate::runtime::reduce as sums;
 use crate::runtime::reduce::pairwise;
 use crate::runtime::team::Me;
 use std::ops::Range;
@@ -136,6 +138,31 @@ impl<'a, F: Format> Sections<'a, F> {
     }
 }
 
+impl<F: Format> Packed<F> {
+    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
+    /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
+    pub fn solve_natural(&self) -> f64 {
+        let last = self.grids.last().expect("at least one grid is packed");
+        let mut natural = self.natural();
+        let nx = last.layout.grid.coarse().nx;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: nobody writes z in this step.
+            widen(z, unsafe { &last.z.b2.row(row, 0)[..nx] }, self.unit);
+        }
+        natural.apply();
+        let mut rho = 0.0;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: only member 0 uses z in this step.
+            let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
+            rho += sums::dot(z, target);
+            convert(target, z);
+        }
+        rho
+    }
+}
+
 impl<F: Format> CycleSteps for Sections<'_, F> {
     fn recursions(&self) -> Range<usize> {
         1..self.k.sections.len()
@@ -179,7 +206,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn multiply_direction(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         grid.barrier(self.me);
-        let (straight, d) = (F::sweep(grid).straight, &inner.d);
+        let (straight, d) = (&grid.sweep.straight, &inner.d);
         self.each_row(k, |colour, row| {
             let diagonal = match colour {
                 Colour::R1 | Colour::R2 => &inner.red_diagonal,
@@ -288,7 +315,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn draw_direction(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         let layout = &grid.layout;
-        let straight = F::sweep(grid).straight;
+        let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
             let diagonal = match colour {
                 Colour::R1 | Colour::R2 => &inner.red_diagonal,

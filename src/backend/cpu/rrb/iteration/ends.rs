@@ -10,13 +10,15 @@
 //! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
 //! rows.
 
-use super::format::{Double, Format};
-use super::kernels::{difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
-use super::neighbours::Rows;
-use super::packed::BORDER;
-use super::spread::{natural_rows, split};
-use super::steps::{Caller, Member, ThroughReds, convert};
-use super::sweeps::spread;
+use super::member::{Caller, LeftOut, Member, ThroughReds};
+use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::loops::{
+    convert, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
+};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::{Double, Format};
+use crate::backend::cpu::rrb::packed::BORDER;
+use crate::backend::cpu::rrb::spread::{natural_rows, split, spread};
 use crate::backend::steps::rrb::{Begun, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::reduce::{max_abs, pairwise};
@@ -71,15 +73,6 @@ impl<'a> Rhs<'a> {
             Colour::B2 => self.b2,
         }
     }
-}
-
-/// What of b a fused start has left with the caller, and with which scale it is to be loaded.
-#[derive(Clone, Copy)]
-pub(super) enum LeftOut {
-    /// All.
-    Rhs(f64),
-    /// Red b, with b1 in place of black.
-    Reds(f64),
 }
 
 /// r of S1 from b and, with a guess, x.
@@ -139,14 +132,14 @@ impl<F: Format> ThroughReds for Start<'_, '_, F> {
         };
         // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
         unsafe {
-            let r = k.r[colour].row_mut(row, 0);
-            match F::wide_row(r) {
-                Some(r) => form(r),
+            match of_type::<_, Four>(&k.r) {
+                Some(wide) => form(wide[colour].row_mut(row, 0)),
                 None => {
                     form(out);
-                    convert(r, out);
+                    convert(k.r[colour].row_mut(row, 0), out);
                 }
             }
+            let r = k.r[colour].row(row, 0);
             if F::SINGLE && !*guess {
                 k.b[colour].row_mut(row, 0).copy_from_slice(out);
             }
@@ -264,9 +257,10 @@ impl<F: Format> Member<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::rrb::format::{Brain, Mixed, Single};
-    use crate::backend::cpu::rrb::packed::{Packed, Shape};
-    use crate::backend::cpu::rrb::setup::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::factor::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::number::{Brain, Mixed, Single};
+    use crate::backend::cpu::rrb::packed::Packed;
+    use crate::backend::cpu::rrb::system::Shape;
     use crate::backend::steps::pcg::PcgSteps;
     use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
     use crate::backend::storage::Storage;
