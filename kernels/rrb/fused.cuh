@@ -400,6 +400,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
     sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
         s.norm2 = all;
         s.parity = 0;
-        s.largest = 0;
     });
 }

@@ -263,7 +263,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
     });
     sum_blocks(norm2, a.partial, &a.scalars->ticket, [&](double all) {
         (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all;
-        if (a.out) a.scalars->largest = 0;
     });
 }
 

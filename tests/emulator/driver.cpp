@@ -23,6 +23,12 @@
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 double emulated_lanes[1024];
 
+// An iteration's decisions, for src/solver/krylov/decisions.rs.
+extern "C" void emulated_iteration(Scalars *s, double rho, double norm2, double sigma) {
+    update(*s, s->ring, rho, norm2, LOOP);
+    if (s->code == RUNNING) end_of_iteration(*s, sigma, LOOP);
+}
+
 // Coroutines.
 extern "C" void emulator_switch(void **save, void *load);
 asm(R"(

@@ -3,13 +3,17 @@
 use super::packed::{Packed, Remainder, geometry};
 use super::program::Part;
 use super::schedule::beside;
+use super::setup::place_in;
 use crate::backend::cuda::driver::{Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, Op, RemainderArgs, Rest, ScalarArgs, SchurArgs, SolveArgs,
     StepArgs, flag, kind,
 };
-use crate::error::Result;
+use crate::error::{Result, zeroed};
+use crate::grid::stencil::ring_index;
+use crate::runtime::number::Real;
+use bytemuck::Pod;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -203,5 +207,33 @@ impl Packed {
             n += 1;
         }
         Ok(())
+    }
+
+    /// The remainder that the host solves.
+    fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
+        if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
+    }
+
+    fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
+        let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
+        let mut values: Vec<R> = zeroed(4 * layout.len(), "the remainder")?;
+        stream.fetch(&mut values, rest.r)?;
+        stream.wait()?;
+        let place = |i: usize, j: usize| {
+            let (colour, at) = place_in(&layout, i, j);
+            colour as usize * layout.len() + at
+        };
+        for j in 0..grid.ny {
+            let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
+        }
+        natural.apply();
+        for j in 0..grid.ny {
+            let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+        }
+        stream.send(rest.z, &values)?;
+        stream.wait()
     }
 }

@@ -513,7 +513,7 @@ impl Packed {
         let memory = Memory::zeroed(device, stream, bytes, "the levels and vectors")?;
         let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;
-        let scalars = Pinned::new(device, Scalars::START)?;
+        let scalars = Pinned::new(device, Scalars::start())?;
         stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
         stream.wait()?;
         Ok(Self {

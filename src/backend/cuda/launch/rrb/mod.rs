@@ -100,12 +100,9 @@ plain_kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// The start of a solve: a look at b and x, both to the colours, b to S1.
-    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA,
+    /// The start of a solve: a look at b and x, both to the colours, b to S1, with r of S1 and |b - A x|^2.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
-    /// The same from a guess: with r of S1 and |b - A x|^2.
-    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA,
-        or BeginAtUniform = "rrb_begin_at_uniform_f64" in a.k.g;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// r of S1 as b - A x on all nodes leaves it, and its part on red nodes.
@@ -185,7 +182,7 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
-/// Blocks of a start from a guess, and of an end: three to a multiprocessor.
+/// Blocks of a start, and of an end: three to a multiprocessor.
 fn end_blocks(g: &Geometry) -> u32 {
     g.blocks().min(MOST_BLOCKS / 4 * 3)
 }
