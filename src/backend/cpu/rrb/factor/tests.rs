@@ -218,8 +218,8 @@ fn left_for_sweeps<F: Format>(
         [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
         if let Some(inner) = &grid.recursion {
             Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
-            inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
-            inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            inner.corners.red.of.iter().for_each(|area| stored(Colour::R1, area));
+            inner.corners.black.of.iter().for_each(|area| stored(Colour::B1, area));
         }
         if is_last {
             add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);

@@ -90,7 +90,7 @@ struct Start<'m, 'a, F: Format> {
     noted: Reduce<'a, 3>,
 }
 
-impl<F: Format> ThroughReds for Start<'_, '_, F> {
+impl<F: Format> Start<'_, '_, F> {
     /// y_r = D_r^-1 (b - A x)_r.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
@@ -163,12 +163,10 @@ impl<F: Format> Member<'_, F> {
             self.load_guess(rows.start..last.min(rows.start + 1), scale);
             self.load_guess(last..rows.end, scale);
         } else {
-            for row in rows {
-                for &colour in k.system() {
-                    // SAFETY: a row of this member, which nobody reads in this stage.
-                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
-                }
-            }
+            self.each_row(k.system(), |colour, row| {
+                // SAFETY: a row of this member, which nobody reads in this stage.
+                unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+            });
         }
         self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
         if guess {
@@ -179,7 +177,10 @@ impl<F: Format> Member<'_, F> {
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
         let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
-        self.through_reds(reds, &mut start);
+        self.through_reds(reds, |step| match step {
+            ThroughReds::Red(colour, row, y) => start.red(colour, row, y),
+            ThroughReds::Black(colour, row, y) => start.black(colour, row, y),
+        });
         drop(scratch);
         let [b, whole, residual] = noted.sum(Some(self.me));
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
