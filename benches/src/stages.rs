@@ -11,10 +11,10 @@ use crate::timing::Samples;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, BackendKind, Begun, Grid, Inputs, LoopEnd, LoopTest, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
-    choose_backend,
+    Arrays, Begun, Core, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
+    machine,
 };
-use rrbsolver::options::{Family, Options, opt};
+use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -220,17 +220,22 @@ impl RrbSteps for Clock<'_> {
 pub const LOOP: &str = "loop";
 
 /// Where the library would solve with these options, and the options.
-fn place(problem: &Problem, options: &str) -> Result<(Options, BackendKind), String> {
+fn place(problem: &Problem, options: &str) -> Result<(Options, Machine), String> {
     let mut parsed = Options::new(Family::Rrb);
     parsed.set_text(options).map_err(sentence)?;
-    let kind = choose_backend(&parsed, Grid { nx: problem.a.nx, ny: problem.a.ny }, crate::device::count());
-    Ok((parsed, kind))
+    let threads = match parsed.int(opt::THREADS) as usize {
+        0 => crate::machine::cores(),
+        threads => threads,
+    };
+    let grid = Grid { nx: problem.a.nx, ny: problem.a.ny };
+    let machine = machine(&parsed, grid, threads, crate::device::count());
+    Ok((parsed, machine))
 }
 
 /// The device that the library would solve on with these options, if on any.
 pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>, String> {
-    let (parsed, kind) = place(problem, options)?;
-    Ok((kind == BackendKind::Cuda).then(|| parsed.int(opt::DEVICE) as usize))
+    let (_, machine) = place(problem, options)?;
+    Ok(machine.is_device().then_some(machine.device as usize))
 }
 
 /// A solver under the clock.
@@ -267,11 +272,7 @@ impl Run {
 impl<'a> Clocked<'a> {
     /// `options`: the solver's own; `threads` and the rest as there.
     pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
-        let (parsed, kind) = place(problem, options)?;
-        let threads = match parsed.int(opt::THREADS) as usize {
-            0 => crate::machine::cores(),
-            threads => threads,
-        };
+        let (parsed, machine) = place(problem, options)?;
         let a = &problem.a;
         let grid = Grid { nx: a.nx, ny: a.ny };
         let view = |name, values| View::new(name, values, grid, a.nx);
@@ -282,7 +283,7 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb = Rrb::factorize(None, &stencil, &parsed, kind, threads, 0, make_backend).map_err(sentence)?;
+        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, make_backend).map_err(sentence)?;
         // On a device that takes a wait after every kernel, which is left to solves of their own.
         let grids = rrb.device().is_none();
         // What a CPU runs unfused all the same, which would be charged to the wrong steps.
@@ -356,7 +357,7 @@ fn cost_of(model: &Model, step: &str) -> Option<Cost> {
 pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
     let mut clocked = Clocked::new(problem, options)?;
     let done = clocked.rrb.done;
-    let model = Model::new(|key| clocked.options.int(key), done.precision, done.cycle, done.levels);
+    let model = Model::new(|key| clocked.options.int(key), done.precision.number(), done.cycle.number(), done.levels);
     let model = Model { fused: clocked.fused, ..model };
     let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
     let (mut total, mut transfer) = (Samples::default(), Samples::default());

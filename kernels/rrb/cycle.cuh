@@ -76,9 +76,8 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     switch (op.kind) {
     case DESCEND: return descend(k, op, team);
     case ASCEND: return ascend(k, op, team);
-    case MULTIPLY_INNER: multiply_inner(k, op, team); return 0.0;
-    case DIRECT_INNER: direct_inner(k, op, team); return 0.0;
-    default: advance_inner(k, op, team); return 0.0;
+    case MULTIPLY_INNER: iterate<true>(k, op, team); return 0.0;
+    default: iterate<false>(k, op, team); return 0.0;
     }
 }
 

@@ -249,12 +249,12 @@ template <class T> __device__ inline void set(T *w, T west, T east, T south, T n
 template <class T>
 __device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
-    const T *r1 = s + c, *r2 = r1 + 4 * p;
+    const T *r1 = s, *r2 = s + 4 * p;
     switch (colour) {
-    case R1: set(a, r1[W * p], r1[E * p], r1[S * p], r1[N * p]); break;
-    case R2: set(a, r2[W * p], r2[E * p], r2[S * p], r2[N * p]); break;
-    case B1: set(a, r2[E * p - 1], r2[W * p], r1[N * p - n], r1[S * p]); break;
-    default: set(a, r1[E * p], r1[W * p + 1], r2[N * p], r2[S * p + n]); break;
+    case R1: set(a, r1[W * p + c], r1[E * p + c], r1[S * p + c], r1[N * p + c]); break;
+    case R2: set(a, r2[W * p + c], r2[E * p + c], r2[S * p + c], r2[N * p + c]); break;
+    case B1: set(a, r2[E * p + c - 1], r2[W * p + c], r1[N * p + c - n], r1[S * p + c]); break;
+    default: set(a, r1[E * p + c], r1[W * p + c + 1], r2[N * p + c], r2[S * p + c + n]); break;
     }
 }
 
@@ -262,12 +262,11 @@ __device__ inline void straight_couplings(const Geometry &g, const T *s, int col
 template <class T>
 __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
-    of += c;
     switch (colour) {
     case R1:
-    case B1: set(a, of[SW * p], of[SE * p], of[NW * p], of[NE * p]); break;
-    case R2: set(a, of[NE * p - n], of[NW * p - n + 1], of[SE * p], of[SW * p + 1]); break;
-    default: set(a, of[NE * p], of[NW * p + 1], of[SE * p + n], of[SW * p + n + 1]); break;
+    case B1: set(a, of[SW * p + c], of[SE * p + c], of[NW * p + c], of[NE * p + c]); break;
+    case R2: set(a, of[NE * p + c - n], of[NW * p + c - n + 1], of[SE * p + c], of[SW * p + c + 1]); break;
+    default: set(a, of[NE * p + c], of[NW * p + c + 1], of[SE * p + c + n], of[SW * p + c + n + 1]); break;
     }
 }
 

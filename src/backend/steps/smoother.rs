@@ -154,17 +154,6 @@ pub trait PatchArrays {
     fn on_device(&self) -> bool;
 }
 
-/// Where block relaxation runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Plain loops.
-    Reference,
-    /// A team of so many threads at most.
-    Cpu(usize),
-    /// The CUDA device with this ordinal.
-    Cuda(i64),
-}
-
 /// Arrays that a backend keeps, one pointer a patch.
 #[derive(Default)]
 pub struct Kept {

@@ -1,4 +1,4 @@
-//! Writes everything that is made from the functions in `src/ffi` and the table in `src/options.rs`: the C header, the
+//! Writes everything that is made from the functions in `src/ffi` and the table in `src/options/table.rs`: the C header, the
 //! Fortran modules of constants and C functions, and the tables of the documentation. `--check` compares instead.
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use cbindgen::{Builder, Config, DocumentationStyle, ItemType, Language, Style};
 use clap::Parser;
 use rrbsolver::error::STATUSES;
-use rrbsolver::options::{Effect, Family, Kind, OPTIONS, RESULTS, allowed_range};
+use rrbsolver::options::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range};
 
 /// Writes the C header, the Fortran modules below the binding and the tables of the documentation.
 #[derive(Parser)]
@@ -91,8 +91,9 @@ fn constants() -> Vec<(&'static str, Vec<Constant>)> {
         .iter()
         .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.meaning() })
         .collect();
-    let of_options = OPTIONS.iter().filter_map(|o| match o.kind {
-        Kind::Choice(choices) => Some((o.constant, choices)),
+    let of_options = OPTIONS.iter().flat_map(|o| o.serves.iter().map(move |&(_, kind)| (o.constant, kind)));
+    let of_options = of_options.filter_map(|(constant, kind)| match kind {
+        Kind::Choice(choices) => Some((constant, choices)),
         _ => None,
     });
     let of_results = RESULTS.iter().map(|r| (r.constant, r.choices));
@@ -347,31 +348,27 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A table of the documentation; its name stands in the marker.
+/// A table of the documentation; its name stands in the marker. Those of no family hold what most have.
 #[derive(Clone, Copy, PartialEq)]
 enum Table {
     Statuses,
-    Options(Family),
-    Results(Family),
+    Options(Option<Family>),
+    Results(Option<Family>),
 }
 
 impl Table {
     const ALL: [Self; 7] = [
         Self::Statuses,
-        Self::Options(Family::Common),
-        Self::Options(Family::Rrb),
-        Self::Options(Family::Smoother),
-        Self::Results(Family::Common),
-        Self::Results(Family::Rrb),
-        Self::Results(Family::Smoother),
+        Self::Options(None),
+        Self::Options(Some(Family::Rrb)),
+        Self::Options(Some(Family::Smoother)),
+        Self::Results(None),
+        Self::Results(Some(Family::Rrb)),
+        Self::Results(Some(Family::Smoother)),
     ];
 
     fn name(self) -> String {
-        let family = |f| match f {
-            Family::Common | Family::Solvers => "common",
-            Family::Rrb => "rrb",
-            Family::Smoother => "smoother",
-        };
+        let family = |f: Option<Family>| f.map_or("common", |f| f.prefix().trim_end_matches('_'));
         match self {
             Self::Statuses => "statuses".to_owned(),
             Self::Options(f) => format!("options {}", family(f)),
@@ -390,27 +387,13 @@ impl Table {
             }
             Self::Options(family) => {
                 text += "| option | key | default | range | acts | meaning |\n|---|---|---|---|---|---|\n";
-                for o in OPTIONS.iter().filter(|o| in_table(family, o.family)) {
-                    let key = match o.kind {
-                        Kind::Text(_) => format!("{}, text only", o.key),
-                        _ => o.key.to_string(),
-                    };
-                    let range = match o.kind {
-                        Kind::Choice(names) => choices(names),
-                        ref kind => allowed_range(kind),
-                    };
-                    let acts = match o.effect {
-                        Effect::Factorize if family == Family::Smoother => "at set_patches",
-                        Effect::Factorize => "at factorize",
-                        Effect::Now => "at once",
-                    };
-                    let (default, range, doc) = (default(&o.kind), cell(&range), cell(&o.meaning()));
-                    let _ = writeln!(text, "| `{}` | {key} | {default} | {range} | {acts} | {doc} |", o.name);
+                for o in OPTIONS.iter().filter(|o| Family::home(o.key) == family) {
+                    text += &option_row(o, family);
                 }
             }
             Self::Results(family) => {
                 text += "| result | key | type | meaning |\n|---|---|---|---|\n";
-                for r in RESULTS.iter().filter(|r| in_table(family, r.family)) {
+                for r in RESULTS.iter().filter(|r| Family::home(r.key) == family) {
                     let kind = match (r.real, r.choices) {
                         (true, _) => "real".to_owned(),
                         (false, []) => "integer".to_owned(),
@@ -424,9 +407,26 @@ impl Table {
     }
 }
 
-/// What most families know stands with what all know.
-fn in_table(table: Family, family: Family) -> bool {
-    family == table || (table == Family::Common && family == Family::Solvers)
+/// Families that take other choices than the first have them after these.
+fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
+    let mut ranges = Vec::new();
+    for (p, (families, kind)) in o.serves.iter().enumerate() {
+        let range = match kind {
+            Kind::Choice(names) => choices(names),
+            kind => allowed_range(kind),
+        };
+        let whose: Vec<_> = families.iter().filter(|_| p > 0).map(|f| f.prefix()).collect();
+        ranges.push(if p == 0 { range } else { format!("{}: {range}", whose.join(", ")) });
+    }
+    let first = &o.serves[0].1;
+    let key = if matches!(first, Kind::Text(_)) { format!("{}, text only", o.key) } else { o.key.to_string() };
+    let acts = match o.effect {
+        Effect::Factorize if family == Some(Family::Smoother) => "at set_patches",
+        Effect::Factorize => "at factorize",
+        Effect::Now => "at once",
+    };
+    let (default, range, doc) = (default(first), cell(&ranges.join("; ")), cell(&o.meaning()));
+    format!("| `{}` | {key} | {default} | {range} | {acts} | {doc} |\n", o.name)
 }
 
 fn choices(names: &[(&str, i64)]) -> String {
