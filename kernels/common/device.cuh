@@ -51,12 +51,18 @@ __device__ inline void prefetch(const void *place) {
 #endif
 }
 
-// Sum over the block of THREADS threads: by halves in a warp, warps in order. The same on every thread.
+// Sum over a warp, by halves.
+template <class T> __device__ inline T warp_sum(T v) {
+    for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    return v;
+}
+
+// Sum over the block of THREADS threads: warps in order. The same on every thread.
 __device__ inline double block_sum(double v) {
     __shared__ double warps[32];
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     const int count = (blockDim.x * blockDim.y + 31) / 32;
-    for (int k = 16; k > 0; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    v = warp_sum(v);
     __syncthreads();
     if (t % 32 == 0) warps[t / 32] = v;
     __syncthreads();
@@ -105,6 +111,15 @@ __device__ inline double part_of(const double *values, int count) {
 // Sum of an array by one block.
 __device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
 
+// The sums of all blocks, added by the last one, a thread of which calls then(sum).
+template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then then) {
+    sum = block_sum(sum);
+    if (thread_of_block() == 0) partial[blockIdx.x] = sum;
+    if (!last_block(ticket)) return;
+    sum = sum_of(partial, gridDim.x);
+    if (thread_of_block() == 0) then(sum);
+}
+
 // Order of magnitudes by their bits, NaN on top.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
@@ -113,6 +128,16 @@ __device__ inline void atomic_max(uint64_t *place, uint64_t v) {
 }
 __device__ inline void atomic_min(uint64_t *place, uint64_t v) {
     atomicMin(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+}
+
+// The largest of a block's threads, to `place`.
+__device__ inline void note_largest(uint64_t *place, uint64_t v) {
+    __shared__ unsigned long long largest;
+    if (thread_of_block() == 0) largest = 0;
+    __syncthreads();
+    if (v) atomicMax(&largest, (unsigned long long)v);
+    __syncthreads();
+    if (thread_of_block() == 0) atomic_max(place, largest);
 }
 
 __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff0000000000000ull; }

@@ -123,7 +123,7 @@ template <class F> struct Window {
     }
 
     // v to a place of row `row` of the window, the first one with nodes is 1, and to all blocks that have it in theirs.
-    template <int COUNT> __device__ void put(Real *at, int row, const Real v[COUNT], int block) const {
+    template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
             const unsigned way = way_to(block - 1);
@@ -280,58 +280,44 @@ template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
     __syncthreads();
 }
 
+// This thread's place in what its block has of a grid; `row` is beyond the rows of the window where it has none.
+template <class F> struct InWindow {
+    int row, i, c;
+    Spot<F> spot;
+
+    __device__ InWindow(const Window<F> &k)
+        : row(quotient(thread_of_block(), k.cx)), i(thread_of_block() - row * k.cx), c((row + 1) * k.stride + 1 + i),
+          spot(spot_of<F>(k, k.plane, k.stride, c, c)) {}
+};
+
 // As `descend`.
 template <class F>
 __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
     const CycleArgs<F> &a = cluster.a;
     const Window<F> k = cluster.window(op.grid);
-    const int p = k.plane, n = k.stride, t = thread_of_block();
-    const int row = quotient(t, k.cx), i = t - row * k.cx, c = (row + 1) * n + 1 + i;
-    Real *w = cluster.step() + c;
+    const InWindow<F> at(k);
+    const int row = at.row, i = at.i;
+    Real *w = cluster.step() + at.c;
     double rho = 0.0;
-    Real kept = 0;
+    Down<Real> v = {0, 0, {0, 0, 0, 0}};
     if (row <= k.rows) {
-        const Real *z1 = k.z + c, *z2 = z1 + p, *h1 = k.h + c, *h2 = h1 + p;
-        const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
-        const Real in1 = z1[0], in2 = z2[0], b1 = z1[B1 * p], b2 = z1[B2 * p], own1 = h1[0] * in1, own2 = h2[0] * in2;
-        const Real y = b1 -
-            ((F::widen(r2[E * p - 1]) * (h2[-1] * z2[-1]) + F::widen(r2[W * p]) * own2) +
-                (F::widen(r1[N * p - n]) * (h1[-n] * z1[-n]) + F::widen(r1[S * p]) * own1));
-        const Real scaled = h1[B1 * p] * y;
-        if (row < k.rows) {
-            kept = b2 -
-                ((F::widen(r1[E * p]) * own1 + F::widen(r1[W * p + 1]) * (h1[1] * z1[1])) +
-                    (F::widen(r2[N * p]) * own2 + F::widen(r2[S * p + n]) * (h2[n] * z2[n])));
-            rho = (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
-            if (op.flags & KEEP) {
-                const Real all[4] = {in1, in2, b1, b2};
-                for (int colour = 0; colour < 4; ++colour) {
-                    k.r[colour * p + c] = all[colour];
-                    if (op.flags & KEEP_TOO) k.q[colour * p + c] = all[colour];
-                }
-            }
-        }
-        k.y[c] = y;
-        w[0] = scaled;
+        v = begin_down<Shared>(at.spot, op, row < k.rows, rho);
+        w[0] = v.scaled;
     }
     const Kept<Real> &to = a.grids[op.grid - a.base].kept;
     const bool last = op.grid == a.last;
     const Window<F> next = cluster.window(last ? op.grid : op.grid + 1);
     const int j = k.first + row, ii = i + to.g.shift_x, jj = j + to.g.shift_y;
-    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
     __syncthreads();
     if (row < k.rows && i < to.nx && j < to.ny) {
-        const typename F::Stored *d = k.d + c;
-        const Real out = kept -
-            ((F::widen(d[NE * p]) * w[0] + F::widen(d[NW * p + 1]) * w[1]) +
-                (F::widen(d[SE * p + n]) * w[n] + F::widen(d[SW * p + n + 1]) * w[n + 1]));
+        const Real out = end_down(v, w, k.stride);
         if (last) {
             static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, epoch);
         } else {
             const int there = (jj >> 1) - next.first + 1;
-            next.template put<1>(
-                next.z + (colour * next.plane + there * next.stride + 1 + (ii >> 1)), there, &out, cluster.block);
+            next.template put<1>(next.z + (colour_of(ii, jj) * next.plane + there * next.stride + 1 + (ii >> 1)), there,
+                &out, cluster.block);
         }
     }
     return rho;
@@ -343,115 +329,66 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     const CycleArgs<F> &a = cluster.a;
     const Window<F> k = cluster.window(op.grid);
     const Level<F> &level = a.grids[op.grid - a.base];
-    const int p = k.plane, n = k.stride, t = thread_of_block();
-    const int row = quotient(t, k.cx), i = t - row * k.cx, j = k.first + row, c = (row + 1) * n + 1 + i;
+    const InWindow<F> at(k);
+    const int p = k.plane, row = at.row, i = at.i, j = k.first + row;
     const Kept<Real> &from = level.kept;
-    Real *w = cluster.step() + c;
-    // Southwest, south, west, here.
+    Real *w = cluster.step() + at.c;
     Real known[4] = {0, 0, 0, 0};
-    Real left1 = 0, left2 = 0;
+    Up<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
             const Slot<Real> *slots = static_cast<const Slot<Real> *>(a.slots) + a.rest.n;
             const int here = j * from.nx + i;
             const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
             const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};
-            const int at[4] = {here - from.nx - 1, here - from.nx, here - 1, here};
+            const int of[4] = {here - from.nx - 1, here - from.nx, here - 1, here};
             bool all;
             do {
                 all = true;
                 for (int u = 0; u < 4; ++u) {
-                    if (is[u]) all &= slots[at[u]].get(epoch, known[u]);
+                    if (is[u]) all &= slots[of[u]].get(epoch, known[u]);
                 }
             } while (!all);
         } else {
             const Window<F> next = cluster.window(op.grid + 1);
             const int x = i + from.g.shift_x, y = j + from.g.shift_y;
             const auto get = [&](int ii, int jj) {
-                const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-                return next.z[colour * next.plane + ((jj >> 1) - next.first + 1) * next.stride + 1 + (ii >> 1)];
+                return next
+                    .z[colour_of(ii, jj) * next.plane + ((jj >> 1) - next.first + 1) * next.stride + 1 + (ii >> 1)];
             };
-            known[0] = get(x - 1, y - 1);
-            known[1] = get(x, y - 1);
-            known[2] = get(x - 1, y);
-            known[3] = get(x, y);
+            set(known, get(x - 1, y - 1), get(x, y - 1), get(x - 1, y), get(x, y));
         }
-        const typename F::Stored *d = k.d + c, *r1 = k.s + c, *r2 = r1 + 4 * p;
-        const Real near = (F::widen(d[SW * p]) * known[0] + F::widen(d[SE * p]) * known[1]) +
-            (F::widen(d[NW * p]) * known[2] + F::widen(d[NE * p]) * known[3]);
-        w[0] = k.h[B1 * p + c] * (k.y[c] - near);
-        // Those of the row after this block's are being written.
-        if (row < k.rows) {
-            left1 = k.z[c] - (F::widen(r1[W * p]) * known[2] + F::widen(r1[E * p]) * known[3]);
-            left2 = k.z[R2 * p + c] - (F::widen(r2[S * p]) * known[1] + F::widen(r2[N * p]) * known[3]);
-        }
+        up = begin_up<Shared>(at.spot, known, row < k.rows);
+        w[0] = up.b1;
     }
     __syncthreads();
     if (row >= k.rows) return 0.0;
-    const typename F::Stored *r1 = k.s + c, *r2 = r1 + 4 * p;
-    Real v[4] = {k.h[c] * (left1 - (F::widen(r1[S * p]) * w[0] + F::widen(r1[N * p]) * w[n])),
-        k.h[R2 * p + c] * (left2 - (F::widen(r2[W * p]) * w[0] + F::widen(r2[E * p]) * w[1])), w[0], known[3]};
+    Real v[4];
+    end_up(up, w, k.stride, known[3], v);
     double rho = 0.0;
-    if (op.flags & DIRECTED) {
+    bool is_z = true;
+    for (int colour = 0; colour < 4; ++colour)
+        is_z = finish(at.spot, op, colour, before(at.spot, op, colour), v[colour], rho);
+    if (!is_z) {
+        k.template put<4>(k.direction + at.c, row + 1, v, cluster.block);
+    } else if (op.grid == a.cluster_base) {
         for (int colour = 0; colour < 4; ++colour) {
-            const int at = colour * p + c;
-            if (op.flags & WITH_BETA) v[colour] += Real(op.beta) * k.direction[at];
-            if (op.flags & ADVANCED) {
-                const Real u = Real(op.alpha) * v[colour] + (op.flags & FIRST_STEP ? Real(0) : k.u[at]);
-                if (op.flags & RHO) rho += double(k.q[at]) * u;
-                if (op.flags & TAKE) v[colour] = u;
-                else k.u[at] = u;
-            }
-        }
-        if (!(op.flags & TAKE)) {
-            k.template put<4>(k.direction + c, row + 1, v, cluster.block);
-            return rho;
-        }
-    }
-    if (op.grid == a.cluster_base) {
-        for (int colour = 0; colour < 4; ++colour) {
-            k.z[colour * p + c] = v[colour];
+            at.spot.z[colour * p] = v[colour];
             level.z[colour * int(level.g.plane) + (j + 1) * level.g.stride + level.g.block + i] = v[colour];
         }
     } else {
-        k.template put<4>(k.z + c, row + 1, v, cluster.block);
+        k.template put<4>(k.z + at.c, row + 1, v, cluster.block);
     }
     return rho;
 }
 
-// As `multiply_inner`, `direct_inner` and `advance_inner`.
+// As `iterate`.
 template <class F> __device__ inline void iterate_in_cluster(const Cluster<F> &cluster, const Op &op) {
     using Real = typename F::Real;
     const Window<F> k = cluster.window(op.grid);
-    const int p = k.plane, t = thread_of_block();
-    const int row = quotient(t, k.cx), c = (row + 1) * k.stride + 1 + t - row * k.cx;
-    if (row >= k.rows) return;
-    const Real alpha = Real(op.alpha);
-    Real q[4], r[4];
-    if (op.kind == DIRECT_INNER) {
-        for (int colour = 0; colour < 4; ++colour) {
-            r[colour] = k.z[colour * p + c];
-            if (op.flags & WITH_BETA) r[colour] += Real(op.beta) * k.direction[colour * p + c];
-        }
-        k.template put<4>(k.direction + c, row + 1, r, cluster.block);
-        return;
-    }
-    if (op.kind == MULTIPLY_INNER) {
-        inner_rows<F, Shared>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, k.stride, q);
-        for (int colour = 0; colour < 4; ++colour) {
-            if (op.flags & STORE) k.q[colour * p + c] = q[colour];
-        }
-    } else {
-        for (int colour = 0; colour < 4; ++colour) {
-            const int at = colour * p + c;
-            q[colour] = k.q[at];
-            k.u[at] = op.flags & FIRST_STEP ? alpha * k.direction[at] : k.u[at] + alpha * k.direction[at];
-        }
-    }
-    if (!(op.flags & GO_ON)) return;
-    for (int colour = 0; colour < 4; ++colour) {
-        r[colour] = k.r[colour * p + c] - alpha * q[colour];
-        k.r[colour * p + c] = r[colour];
-    }
-    k.template put<4>(k.z + c, row + 1, r, cluster.block);
+    const InWindow<F> at(k);
+    if (at.row >= k.rows) return;
+    const auto put = [&](Real *to, const Real *v) { k.template put<4>(to, at.row + 1, v, cluster.block); };
+    if (op.kind == MULTIPLY_INNER) iterate_at<Shared, true>(at.spot, op, put);
+    else iterate_at<Shared, false>(at.spot, op, put);
 }

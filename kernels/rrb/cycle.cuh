@@ -76,9 +76,8 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     switch (op.kind) {
     case DESCEND: return descend(k, op, team);
     case ASCEND: return ascend(k, op, team);
-    case MULTIPLY_INNER: multiply_inner(k, op, team); return 0.0;
-    case DIRECT_INNER: direct_inner(k, op, team); return 0.0;
-    default: advance_inner(k, op, team); return 0.0;
+    case MULTIPLY_INNER: iterate<true>(k, op, team); return 0.0;
+    default: iterate<false>(k, op, team); return 0.0;
     }
 }
 
@@ -240,27 +239,5 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
 }
 
 // One block for each multiprocessor: with two, registers are spilled, and barriers take longer.
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_f64(const __grid_constant__ CycleArgs<Double> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_f32(const __grid_constant__ CycleArgs<Single> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_cycle_bf16(const __grid_constant__ CycleArgs<Brain> a) {
-    cycle(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_f64(const __grid_constant__ SolveArgs<Double> a) {
-    solve(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_f32(const __grid_constant__ SolveArgs<Single> a) {
-    solve(a);
-}
-extern "C" __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
-    rrb_solve_bf16(const __grid_constant__ SolveArgs<Brain> a) {
-    solve(a);
-}
+RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, cycle)
+RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve)

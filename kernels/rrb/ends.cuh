@@ -1,8 +1,7 @@
 // The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect,
 // rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
-// per point: 56 at the start, r of S1 and |b - A x| among them, 52 with x = 0 as the guess; 44 at the end, and 16 for
-// the caller's x. And what the host would be waited for between the two: the loop's test is set here, and the scalars
-// go to it without a copy.
+// per point: 56 at the start, r of S1 and |b - A x| among them; 44 at the end, and 16 for the caller's x. And what the
+// host would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "scalars.cuh"
@@ -20,7 +19,6 @@ struct EndArgs {
     int64_t input_ld, output_ld;
     double scale;        // of b and x in the planes; a power of two
     double least, limit; // of max |x| there, where it is the caller's without a look of the host
-    int guess;           // the caller's x counts
     int how;
     double *partial, *whole_partial;
     Scalars *scalars;
@@ -31,93 +29,35 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// What the passes below have seen of b and x, to the scalars; max |b| to `sum`, and `largest` is zero again.
+// What the pass below has seen of b and x, to the scalars.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], double sum, double whole) {
     Scalars &s = *a.scalars;
-    __shared__ unsigned long long block[2];
-    if (thread_of_block() < 2) block[thread_of_block()] = 0;
-    __syncthreads();
-    for (int k = 0; k < 2; ++k) {
-        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
-    }
+    note_largest(&s.largest, largest[0]);
+    note_largest(&s.largest_guess, largest[1]);
     sum = block_sum(sum);
-    if (a.guess) whole = block_sum(whole);
+    whole = block_sum(whole);
     if (thread_of_block() == 0) {
-        atomic_max(&s.largest, block[0]);
-        atomic_max(&s.largest_guess, block[1]);
         a.partial[blockIdx.x] = sum;
-        if (a.guess) a.whole_partial[blockIdx.x] = whole;
+        a.whole_partial[blockIdx.x] = whole;
     }
     if (!last_block(&s.ticket)) return;
     sum = sum_of(a.partial, gridDim.x);
-    if (a.guess) whole = sum_of(a.whole_partial, gridDim.x);
+    whole = sum_of(a.whole_partial, gridDim.x);
     if (thread_of_block() == 0) {
         s.b_norm2 = sum;
-        if (a.guess) s.whole_norm2 = whole;
-        s.sum = __ldcg(reinterpret_cast<const double *>(&s.largest));
-        s.largest = 0;
+        s.whole_norm2 = whole;
         s.parity = 0;
     }
-}
-
-// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect, b and x = 0 to the planes, b1 = b_b -
-// A_br D_r^-1 b_r (report, 2.10), and r = b1.
-template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
-    const Geometry &g = a.k.g;
-    const int64_t p = g.plane, n = g.stride;
-    const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
-    uint64_t largest[2] = {0, 0};
-    double sum = 0.0;
-    over_area(g, [&](int I, int J) {
-        const int64_t c = g.at(I, J), m = UNIFORM ? g.rows_at(I, J) : c;
-        const int i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
-        const int di[4] = {0, 1, 0, 1}, dj[4] = {1, 0, 0, 1};
-        double b[4];
-        for (int colour = 0; colour < 4; ++colour) {
-            const int x = i + di[colour], y = j + dj[colour];
-            const bool inside = x >= 0 && y >= 0 && x < g.nx && y < g.ny;
-            b[colour] = 0.0;
-            double guess = 0.0;
-            if (inside) {
-                const double value = a.input[y * a.input_ld + x];
-                guess = a.output[y * a.output_ld + x];
-                b[colour] = a.scale * value;
-                sum += b[colour] * b[colour];
-                const uint64_t m = magnitude(value), of_guess = magnitude(guess);
-                largest[0] = max(largest[0], m);
-                largest[1] = max(largest[1], of_guess);
-                const uint64_t line = uint64_t(y) * 2;
-                if (m >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + x));
-                if (of_guess >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + x));
-            }
-            if (colour >= B1) a.x[colour * p + c] = 0.0;
-        }
-        double t[4];
-        straight_couplings(g, a.k.s, B1, m, t);
-        const double b_b1 = b[B1] -
-            ((t[0] * (scaled(a, i - 1, j) * h2[m - 1]) + t[1] * (b[R2] * h2[m])) +
-                (t[2] * (scaled(a, i, j - 1) * h1[m - n]) + t[3] * (b[R1] * h1[m])));
-        straight_couplings(g, a.k.s, B2, m, t);
-        const double b_b2 = b[B2] -
-            ((t[0] * (b[R1] * h1[m]) + t[1] * (scaled(a, i + 2, j + 1) * h1[m + 1])) +
-                (t[2] * (b[R2] * h2[m]) + t[3] * (scaled(a, i + 1, j + 2) * h2[m + n])));
-        a.b[R1 * p + c] = b[R1];
-        a.b[R2 * p + c] = b[R2];
-        a.b[B1 * p + c] = b_b1;
-        a.b[B2 * p + c] = b_b2;
-        a.r_b1[c] = b_b1;
-        a.r_b2[c] = b_b2;
-    });
-    note_inputs(a, largest, sum, 0.0);
 }
 
 // Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
 constexpr int END_RESIDENT = 3;
 
-// The same from a guess, with r = b1 - S1 x of its black values, made from A, and |b - A x|^2 on all nodes. Of a red
-// node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that is: r does not
-// depend on it.
-template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
+// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
+// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2 on
+// all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that
+// is: r does not depend on it.
+template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
@@ -244,12 +184,8 @@ template <bool UNIFORM> __device__ inline void begin_at(const EndArgs &a) {
     note_inputs(a, largest, sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_f64(EndArgs a) { begin_at<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_at_uniform_f64(EndArgs a) {
-    begin_at<true>(a);
-}
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -364,15 +300,11 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             a.x[R2 * p + c] = r2.x;
         }
     }
-    if (SUBSTITUTE) note_largest(s, largest);
-    norm2 = block_sum(norm2);
-    if (t == 0) a.partial[blockIdx.x] = norm2;
-    if (!last_block(&s.ticket)) return;
-    norm2 = sum_of(a.partial, gridDim.x);
-    if (t == 0) {
-        s.whole_norm2 = norm2;
+    if (SUBSTITUTE) note_largest(&s.largest, largest);
+    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+        s.whole_norm2 = all;
         if (GIVES == ELIMINATED) s.parity = 0;
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {
@@ -412,14 +344,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// As in src/backend/cuda/rrb/steps.rs.
+// As in src/backend/cuda/rrb/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
-// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. By one block.
-__device__ inline void report(const Scalars &s, uint64_t *found, int steps) {
+// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays is
+// told once, and zero for the next who looks at some. By one block.
+__device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
     for (int k = thread_of_block(); k < count; k += blockDim.x) found[k] = words[k];
+    __syncthreads();
+    if (thread_of_block() == 0) s.largest = s.largest_guess = s.not_finite = 0;
 }
 
 struct SetOutArgs {
@@ -429,29 +364,29 @@ struct SetOutArgs {
     double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
-    int guess;
 };
 
-// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov.rs come to it; where they would
+// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov/ come to it; where they would
 // not begin the loop, it is over. By one warp.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
-    const double initial = a.preconditioned ? norm : a.guess ? sqrt(s.whole_norm2) : b;
+    const bool guess = s.largest_guess != 0;
+    const double initial = a.preconditioned ? norm : guess ? sqrt(s.whole_norm2) : b;
     const double reference = a.preconditioned || a.of_initial ? initial : b;
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
                  threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // Where scale or guess are not those of the last solve, the start is done again (`RrbSteps::scale`); max |b| is in
-    // `sum`.
-    const double largest = a.scale * s.sum;
-    const bool expected =
-        largest >= 1.0 && largest < 2.0 * NEAR_SCALE && (s.largest_guess != 0) == (a.guess != 0) && s.not_finite == 0;
+    // Where the scale is not that of the last solve, the start is done again (`RrbSteps::scale`).
+    const double largest = a.scale * __longlong_as_double(s.largest);
+    const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
+    // From a guess, the papers' norm is relative to one that has a start of its own.
+    const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
-    const bool begins = expected && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
+    const bool begins = expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
-    s.iteration = 0;
+    s.iterations = 0;
     s.max_iter = a.max_iter;
     s.pause_at = a.pause_at;
     s.preconditioned = a.preconditioned;
@@ -469,7 +404,7 @@ extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
 }
 
 struct ReportArgs {
-    const Scalars *scalars;
+    Scalars *scalars;
     uint64_t *found;
     int steps; // of the ring, at most
 };

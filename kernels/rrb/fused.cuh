@@ -37,7 +37,6 @@ template <class F> struct FirstArgs {
     int once;             // the L2 cache holds what an iteration reads, but not with what it reads once too
     int rows, rows_down;  // of a tile of B0, of F0
     int with_x;           // B0 advances x too
-    int pairs;            // x takes two steps at once
     uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
@@ -178,33 +177,9 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f64(FirstArgs<Double> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_f32(FirstArgs<Single> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_bf16(FirstArgs<Brain> a) {
-    descend_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f64(FirstArgs<Double> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_f32(FirstArgs<Single> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_descend_first_uniform_bf16(FirstArgs<Brain> a) {
-    descend_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f64(FirstArgs<Double> a) {
-    ascend_first(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_f32(FirstArgs<Single> a) {
-    ascend_first(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_ascend_first_bf16(FirstArgs<Brain> a) {
-    ascend_first(a);
-}
+RRB_IN_FORMATS(rrb_descend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<false>)
+RRB_IN_FORMATS(rrb_descend_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<true>)
+RRB_IN_FORMATS(rrb_ascend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, ascend_first)
 
 // Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
 template <bool ONCE = false> __device__ inline void schur_rows(
@@ -309,8 +284,7 @@ __device__ inline double advance_first(const FirstArgs<F> &a, const Standing &s,
 }
 
 // The end of an iteration, once <p, q> is known: by the last block.
-template <class Args>
-__device__ inline void end_by_last(const Args &a, double *partial, double sigma, bool pairs = false) {
+template <class Args> __device__ inline void end_by_last(const Args &a, double *partial, double sigma) {
     Scalars &s = *a.v.scalars;
     sigma = block_sum(sigma);
     if (thread_of_block() == 0) partial[blockIdx.x] = sigma;
@@ -319,7 +293,7 @@ __device__ inline void end_by_last(const Args &a, double *partial, double sigma,
     copy_standing(now, s);
     sigma = sum_of(partial, gridDim.x);
     if (thread_of_block() == 0) {
-        end_of_iteration(now, sigma, a.how, pairs);
+        end_of_iteration(now, sigma, a.how);
         if (a.how == LOOP && a.conditional) set_loop(a.conditional, now);
     }
     __syncthreads();
@@ -335,42 +309,25 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     const double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, s, p1, p2)
                                          : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, s, p1, p2);
     if (!ended) {
-        end_by_last(a, a.sigma_partial, sigma, a.pairs);
+        end_by_last(a, a.sigma_partial, sigma);
     } else if (last_block(&s.ticket) && thread_of_block() == 0) {
         s.done = 1;
         if (a.conditional) set_loop(a.conditional, s);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f64(FirstArgs<Double> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_f32(FirstArgs<Single> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_bf16(FirstArgs<Brain> a) {
-    advance_first_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f64(FirstArgs<Double> a) {
-    advance_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_f32(FirstArgs<Single> a) {
-    advance_first_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_first_uniform_bf16(FirstArgs<Brain> a) {
-    advance_first_step<true>(a);
-}
+RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<false>)
+RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
-// A step of x, or two of them, beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of
-// its lanes on the way, of one row. All of it is marked as read once (read_once): the way up the larger grids finds
-// what the way down has left in the L2 cache. PAIR: first the step along the p before.
-template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, Team team) {
+// A step of x beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the
+// way, of one row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down
+// has left in the L2 cache.
+__device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // The scalar update may run meanwhile: what it changes is not read here.
     const Scalars &s = *a.scalars;
-    const double alpha = s.alpha, alpha_before = PAIR ? s.alpha_before : 0.0;
-    const int64_t current = s.direction;
-    const double *p[2] = {a.p_b1[current], a.p_b2[current]}, *before[2] = {a.p_b1[current ^ 1], a.p_b2[current ^ 1]};
+    if (s.done) return;
+    const double alpha = s.alpha, *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
               all = pieces * a.g.cy;
@@ -378,47 +335,19 @@ template <bool PAIR> __device__ inline void advance_x_by(const SchurArrays &a, T
     for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
-        double old[2][AT_ONCE];
-        double step[2][AT_ONCE], other[2][AT_ONCE];
+        double old[2][AT_ONCE], step[2][AT_ONCE];
 #pragma unroll
         for (int u = 0; u < 2 * AT_ONCE; ++u) {
             if (first + u / 2 * 32 >= a.g.cx) continue;
             old[u % 2][u / 2] = read_once<true>(x[u % 2][c + u / 2 * 32]);
             step[u % 2][u / 2] = read_once<true>(p[u % 2][c + u / 2 * 32]);
-            if constexpr (PAIR) other[u % 2][u / 2] = read_once<true>(before[u % 2][c + u / 2 * 32]);
         }
 #pragma unroll
         for (int u = 0; u < 2 * AT_ONCE; ++u) {
             if (first + u / 2 * 32 >= a.g.cx) continue;
-            double v = old[u % 2][u / 2];
-            if constexpr (PAIR) v += alpha_before * other[u % 2][u / 2];
-            write_once<true>(x[u % 2][c + u / 2 * 32], v + alpha * step[u % 2][u / 2]);
+            write_once<true>(x[u % 2][c + u / 2 * 32], old[u % 2][u / 2] + alpha * step[u % 2][u / 2]);
         }
     }
-}
-
-// Where steps come in pairs, in every other iteration; all that are due where the loop ends with it.
-__device__ inline void advance_x(const SchurArrays &a, Team team) {
-    const Scalars &s = *a.scalars;
-    if (s.done || (s.waits && !s.met)) return;
-    if (s.behind) return advance_x_by<true>(a, team);
-    advance_x_by<false>(a, team);
-}
-
-// After the loop: the step of x that was to be done with the next one. Before a pause there is none.
-__device__ inline void last_step(const SchurArrays &a) {
-    const Scalars &s = *a.scalars;
-    if (s.code == RUNNING || s.code == PAUSED) return;
-    // The loop has ended with its last p, or before it was made.
-    const bool directed = s.code == SIGMA_VANISHED || s.code == SIGMA_BAD;
-    if (!(directed ? s.behind : s.waits && !s.met)) return;
-    const int64_t of = directed ? s.direction ^ 1 : s.direction;
-    const double alpha = directed ? s.alpha_before : s.alpha;
-    over_area(a.g, [&](int i, int j) {
-        const int64_t c = a.g.at(i, j);
-        a.x_b1[c] += alpha * a.p_b1[of][c];
-        a.x_b2[c] += alpha * a.p_b2[of][c];
-    });
 }
 
 struct SchurArgs {
@@ -451,8 +380,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     end_by_last(a, a.partial, sigma);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_last_step_f64(SchurArgs a) { last_step(a.v); }
-
 // r = b - S1 x, <r, r>; the first r of b1 is current.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
@@ -470,13 +397,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
         a.v.r_b2[c] = q2;
         norm2 += q1 * q1 + q2 * q2;
     });
-    norm2 = block_sum(norm2);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
-    if (!last_block(&s.ticket)) return;
-    norm2 = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        s.norm2 = norm2;
+    sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
+        s.norm2 = all;
         s.parity = 0;
-        s.largest = 0;
-    }
+    });
 }

@@ -17,6 +17,104 @@
 #include "scalars.cuh"
 #include "storage.cuh"
 
+// Where a place's values lie: in device memory, where a tile's threads read all before they write, or in the shared
+// memory of a cluster, where b1 of the row after the block's is computed too (cluster.cuh). What `read` and `pivot`
+// read no step changes.
+struct Global {
+    static constexpr bool TILES = true;
+    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
+    template <class Real> static __device__ Real pivot(const Real &v) { return fixed(v); }
+};
+struct Shared {
+    static constexpr bool TILES = false;
+    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::widen(v); }
+    template <class Real> static __device__ Real pivot(const Real &v) { return v; }
+};
+
+// A place of a grid: vectors, and couplings and pivots, in planes of p values and rows of n.
+template <class F> struct Spot {
+    using Real = typename F::Real;
+    using Stored = typename F::Stored;
+    int p, n;
+    Real *z, *y, *r, *direction, *q, *u;
+    const Real *h;
+    const Stored *s, *d, *excess, *corners, *black;
+};
+
+// Vectors at c of a Level or a Window, couplings at m.
+template <class F, class K> __device__ inline Spot<F> spot_of(const K &k, int p, int n, int c, int m) {
+    return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m, k.excess + m,
+        k.corners + m, k.black + m};
+}
+
+// The way down at a place, before b1 of its neighbours is known: y / d of b1, what b2 keeps but for b1, its couplings
+// to b1.
+template <class Real> struct Down {
+    Real scaled, kept, near[4];
+};
+
+// `own`: b2 is this thread's.
+template <class Place, class F>
+__device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
+    using Real = typename F::Real;
+    const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
+    const auto pivot = [](const Real &v) -> Real { return Place::pivot(v); };
+    const int p = k.p, n = k.n;
+    const Real *z1 = k.z, *z2 = z1 + R2 * p, *h1 = k.h, *h2 = h1 + R2 * p;
+    const typename F::Stored *r1 = k.s, *r2 = r1 + 4 * p, *d = k.d;
+    const Real in1 = z1[0], in2 = z2[0], b1 = z1[B1 * p], b2 = z1[B2 * p];
+    const Real own1 = pivot(h1[0]) * in1, own2 = pivot(h2[0]) * in2;
+    const Real y = b1 -
+        ((of(r2[E * p - 1]) * (pivot(h2[-1]) * z2[-1]) + of(r2[W * p]) * own2) +
+            (of(r1[N * p - n]) * (pivot(h1[-n]) * z1[-n]) + of(r1[S * p]) * own1));
+    Down<Real> v = {pivot(h1[B1 * p]) * y, 0, {0, 0, 0, 0}};
+    if (own || Place::TILES) {
+        v.kept = b2 -
+            ((of(r1[E * p]) * own1 + of(r1[W * p + 1]) * (pivot(h1[1]) * z1[1])) +
+                (of(r2[N * p]) * own2 + of(r2[S * p + n]) * (pivot(h2[n]) * z2[n])));
+        set(v.near, of(d[NE * p]), of(d[NW * p + 1]), of(d[SE * p + n]), of(d[SW * p + n + 1]));
+    }
+    if (own || !Place::TILES) k.y[0] = y;
+    if (!own) return v;
+    rho += (double(own1) * in1 + double(own2) * in2) + double(y) * v.scaled;
+    if (op.flags & KEEP) {
+        const Real all[4] = {in1, in2, b1, b2};
+        for (int colour = 0; colour < 4; ++colour) {
+            k.r[colour * p] = all[colour];
+            if (op.flags & KEEP_TOO) k.q[colour * p] = all[colour];
+        }
+    }
+    return v;
+}
+
+// What b2 keeps. `w`: y / d of b1 here, in rows of n.
+template <class Real> __device__ inline Real end_down(const Down<Real> &v, const Real *w, int n) {
+    return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
+}
+
+// A thread's place in a tile of a sweep, or in the row and column beside it: vectors at c, couplings at m.
+struct InTile {
+    int i, j, c, m;
+    bool inside, own;
+};
+
+// Calls f(place) for each tile of the team, as long as it says so.
+template <Way WAY, bool UNIFORM, class F> __device__ inline void over_tiles(const Geometry &g, Team team, F f) {
+    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), n = g.stride;
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, tiles = across * down;
+    const int first = WAY == BACKWARDS ? last_tile(tiles, team) : team.is_mine() ? team.place() : tiles;
+    const int step = WAY == FORWARDS ? team.size() : -team.size();
+    const int count = (WAY == FORWARDS ? tiles - first + step - 1 : first - step) / team.size();
+    const auto uniform = uniform_tiles<UNIFORM>(first, step, count, [&](int tile) { return g.uniform[tile]; });
+    for (int tile = first, nth = 0; WAY == FORWARDS ? tile < tiles : tile >= 0; tile += step, ++nth) {
+        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
+        const bool inside = t < HALO && i < g.cx && j < g.cy;
+        const int c = (j + 1) * n + g.block + i;
+        if (!f(InTile{i, j, c, uniform[nth] ? c - dj * n - di : c, inside, inside && di < TILE_X && dj < TILE_Y}))
+            break;
+    }
+}
+
 // Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be
 // swept again each time that a loop which is over goes round. That is known once the first tile's values are on their
 // way, not before, so that it costs no time.
@@ -24,107 +122,88 @@ template <bool UNIFORM = false, class F>
 __device__ inline double descend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
-    const Geometry &g = k.g;
-    const int p = int(g.plane), n = g.stride;
-    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
+    const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    const int first = team.is_mine() ? team.place() : across * down,
-              count = (across * down - first + team.size() - 1) / team.size();
-    const auto uniform = uniform_tiles<UNIFORM>(first, team.size(), count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = first, nth = 0; tile < across * down; tile += team.size(), ++nth) {
-        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
-        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y && !over;
-        const int c = (j + 1) * n + g.block + i;
-        Real kept = 0, scaled = 0, near[4] = {0, 0, 0, 0};
-        if (inside) {
-            const int m = uniform[nth] ? c - dj * n - di : c;
-            const Real *z1 = k.z + c, *z2 = k.z + (R2 * p + c), *h1 = k.h + m, *h2 = k.h + (R2 * p + m);
-            const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
-            const Real in1 = z1[0], in1_east = z1[1], in1_south = z1[-n], in2 = z2[0], in2_west = z2[-1],
-                       in2_north = z2[n];
-            const Real pivot1 = fixed(h1[0]), pivot1_east = fixed(h1[1]), pivot1_south = fixed(h1[-n]);
-            const Real pivot2 = fixed(h2[0]), pivot2_west = fixed(h2[-1]), pivot2_north = fixed(h2[n]);
-            const Real b1 = z1[B1 * p], b2 = z1[B2 * p], pivot = fixed(h1[B1 * p]);
-            const Real from_west = F::read(r2[E * p - 1]), from_east = F::read(r2[W * p]);
-            const Real from_south = F::read(r1[N * p - n]), from_north = F::read(r1[S * p]);
-            const Real to_west = F::read(r1[E * p]), to_east = F::read(r1[W * p + 1]);
-            const Real to_south = F::read(r2[N * p]), to_north = F::read(r2[S * p + n]);
-            near[0] = F::read(d[NE * p]);
-            near[1] = F::read(d[NW * p + 1]);
-            near[2] = F::read(d[SE * p + n]);
-            near[3] = F::read(d[SW * p + n + 1]);
-            const Real own1 = pivot1 * in1, own2 = pivot2 * in2;
-            const Real y = b1 -
-                ((from_west * (pivot2_west * in2_west) + from_east * own2) +
-                    (from_south * (pivot1_south * in1_south) + from_north * own1));
-            scaled = pivot * y;
-            if (own) {
-                kept = b2 -
-                    ((to_west * own1 + to_east * (pivot1_east * in1_east)) +
-                        (to_south * own2 + to_north * (pivot2_north * in2_north)));
-                rho += (double(own1) * in1 + double(own2) * in2) + double(y) * scaled;
-                k.y[c] = y;
-                if (op.flags & KEEP) {
-                    const Real all[4] = {in1, in2, b1, b2};
-                    for (int colour = 0; colour < 4; ++colour) {
-                        k.r[colour * p + c] = all[colour];
-                        if (op.flags & KEEP_TOO) k.q[colour * p + c] = all[colour];
-                    }
-                }
-            }
-        }
-        if (t < HALO) w[t] = scaled;
+    over_tiles<FORWARDS, UNIFORM>(k.g, team, [&](const InTile &at) {
+        const bool own = at.own && !over;
+        Down<Real> v = {0, 0, {0, 0, 0, 0}};
+        if (at.inside) v = begin_down<Global>(spot_of<F>(k, p, n, at.c, at.m), op, own, rho);
+        if (t < HALO) w[t] = v.scaled;
         __syncthreads();
         if (own) {
-            const Real *v = w + t;
-            kept -= (near[0] * v[0] + near[1] * v[1]) + (near[2] * v[TILE_X + 1] + near[3] * v[TILE_X + 2]);
+            Real kept = end_down(v, w + t, TILE_X + 1);
             if (op.flags & ALONE) {
                 const Real right = kept;
-                kept *= fixed(k.h[B2 * p + c]);
+                kept *= fixed(k.h[B2 * p + at.c]);
                 rho += double(kept) * right;
             }
-            k.kept.put(i, j, kept);
+            k.kept.put(at.i, at.j, kept);
         }
         __syncthreads();
-        if (over) break;
-    }
+        return !over;
+    });
     return rho;
 }
 
-// What the iteration on a recursion grid has at one place, as far as a step reads it: all of it is read before any is
-// written.
+// What the iteration on a recursion grid has of one colour: all of it is read before any is written.
 template <class Real> struct Before {
     Real direction, u, g;
 };
 
-template <class F> __device__ inline Before<typename F::Real> before(const Level<F> &k, const Op &op, int at) {
+template <class F> __device__ inline Before<typename F::Real> before(const Spot<F> &k, const Op &op, int colour) {
     Before<typename F::Real> b = {0, 0, 0};
-    if (op.flags & WITH_BETA) b.direction = k.direction[at];
-    if ((op.flags & (ADVANCED | FIRST_STEP)) == ADVANCED) b.u = k.u[at];
-    if (op.flags & RHO) b.g = k.q[at];
+    if (!(op.flags & DIRECTED)) return b;
+    if (op.flags & WITH_BETA) b.direction = k.direction[colour * k.p];
+    if ((op.flags & (ADVANCED | FIRST_STEP)) == ADVANCED) b.u = k.u[colour * k.p];
+    if (op.flags & RHO) b.g = k.q[colour * k.p];
     return b;
 }
 
-// What becomes of z at one place on the way up.
-template <class F> __device__ inline void finish(
-    const Level<F> &k, const Op &op, int at, typename F::Real v, const Before<typename F::Real> &b, double &rho) {
+// What becomes of v, z of a colour, on the way up. Says whether it is z still, or a direction.
+template <class F> __device__ inline bool finish(
+    const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
-    if (!(op.flags & DIRECTED)) {
-        k.z[at] = v;
-        return;
-    }
+    if (!(op.flags & DIRECTED)) return true;
     v += Real(op.beta) * b.direction;
-    if (op.flags & ADVANCED) {
-        const Real u = Real(op.alpha) * v + b.u;
-        rho += double(b.g) * u;
-        if (op.flags & TAKE) {
-            k.z[at] = u;
-            return;
-        }
-        k.u[at] = u;
+    if (!(op.flags & ADVANCED)) return false;
+    const Real u = Real(op.alpha) * v + b.u;
+    rho += double(b.g) * u;
+    if (op.flags & TAKE) v = u;
+    else k.u[colour * k.p] = u;
+    return op.flags & TAKE;
+}
+
+// The way up at a place, before b1 of its neighbours is known: b1, r_red - A_red,b2 z_b2, pivots and couplings to b1 of
+// r1 and r2.
+template <class Real> struct Up {
+    Real b1, left1, left2, pivot1, pivot2, to1[2], to2[2];
+};
+
+// `known`: z_b2 southwest, south, west, here. `own`: the red values are this thread's; those of the row after a block's
+// in a cluster are being written.
+template <class Place, class F>
+__device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
+    using Real = typename F::Real;
+    const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
+    const int p = k.p;
+    const typename F::Stored *r1 = k.s, *r2 = r1 + 4 * p, *d = k.d;
+    const Real near =
+        (of(d[SW * p]) * known[0] + of(d[SE * p]) * known[1]) + (of(d[NW * p]) * known[2] + of(d[NE * p]) * known[3]);
+    Up<Real> v = {Place::pivot(k.h[B1 * p]) * (k.y[0] - near), 0, 0, Place::pivot(k.h[0]), Place::pivot(k.h[R2 * p]),
+        {of(r1[S * p]), of(r1[N * p])}, {of(r2[W * p]), of(r2[E * p])}};
+    if (own || Place::TILES) {
+        v.left1 = k.z[0] - (of(r1[W * p]) * known[2] + of(r1[E * p]) * known[3]);
+        v.left2 = k.z[R2 * p] - (of(r2[S * p]) * known[1] + of(r2[N * p]) * known[3]);
     }
-    k.direction[at] = v;
+    return v;
+}
+
+// z of all colours. `w`: b1 here, in rows of n.
+template <class Real> __device__ inline void end_up(const Up<Real> &v, const Real *w, int n, Real here, Real (&z)[4]) {
+    z[R1] = v.pivot1 * (v.left1 - (v.to1[0] * w[0] + v.to1[1] * w[n]));
+    z[R2] = v.pivot2 * (v.left2 - (v.to2[0] * w[0] + v.to2[1] * w[1]));
+    z[B1] = v.b1;
+    z[B2] = here;
 }
 
 // Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
@@ -132,64 +211,38 @@ template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
     __shared__ Real w[HALO];
-    const Geometry &g = k.g;
-    const int p = int(g.plane), n = g.stride;
-    const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1);
+    const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
-    const int last = last_tile(across * down, team), count = (last + team.size()) / team.size();
-    const auto uniform = uniform_tiles<UNIFORM>(last, -team.size(), count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = last, nth = 0; tile >= 0; tile -= team.size(), ++nth) {
-        const int row = quotient(tile, across), i = (tile - row * across) * TILE_X + di, j = row * TILE_Y + dj;
-        const bool inside = t < HALO && i < g.cx && j < g.cy, own = inside && di < TILE_X && dj < TILE_Y;
-        const int c = (j + 1) * n + g.block + i;
-        Real left1 = 0, left2 = 0, pivot1 = 0, pivot2 = 0, to1[2] = {0, 0}, to2[2] = {0, 0}, here = 0, b1 = 0;
+    over_tiles<BACKWARDS, UNIFORM>(k.g, team, [&](const InTile &at) {
+        // Made again after the barrier: one that is kept across it spills registers.
+        const auto spot = [&] { return spot_of<F>(k, p, n, at.c, at.m); };
+        const int i = at.i, j = at.j;
+        Real known[4] = {0, 0, 0, 0};
+        Up<Real> v = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
         Before<Real> had[4] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
-        if (own && (op.flags & DIRECTED)) {
-            for (int colour = 0; colour < 4; ++colour) had[colour] = before(k, op, colour * p + c);
+        if (at.own) {
+            for (int colour = 0; colour < 4; ++colour) had[colour] = before(spot(), op, colour);
         }
-        if (inside) {
-            const int m = uniform[nth] ? c - dj * n - di : c;
-            const Real *z = k.z + c, *h = k.h + m;
-            const typename F::Stored *r1 = k.s + m, *r2 = k.s + (4 * p + m), *d = k.d + m;
-            const Real southwest = k.kept.get(i - 1, j - 1), south = k.kept.get(i, j - 1), west = k.kept.get(i - 1, j);
-            here = k.kept.get(i, j);
-            const Real y = k.y[c], pivot = fixed(h[B1 * p]), red1 = z[0], red2 = z[R2 * p];
-            const Real near[4] = {F::read(d[SW * p]), F::read(d[SE * p]), F::read(d[NW * p]), F::read(d[NE * p])};
-            const Real a1[2] = {F::read(r1[W * p]), F::read(r1[E * p])},
-                       a2[2] = {F::read(r2[S * p]), F::read(r2[N * p])};
-            pivot1 = fixed(h[0]);
-            pivot2 = fixed(h[R2 * p]);
-            to1[0] = F::read(r1[S * p]);
-            to1[1] = F::read(r1[N * p]);
-            to2[0] = F::read(r2[W * p]);
-            to2[1] = F::read(r2[E * p]);
-            b1 = pivot * (y - ((near[0] * southwest + near[1] * south) + (near[2] * west + near[3] * here)));
-            left1 = red1 - (a1[0] * west + a1[1] * here);
-            left2 = red2 - (a2[0] * south + a2[1] * here);
+        if (at.inside) {
+            set(known, k.kept.get(i - 1, j - 1), k.kept.get(i, j - 1), k.kept.get(i - 1, j), k.kept.get(i, j));
+            v = begin_up<Global>(spot(), known, at.own);
         }
-        if (t < HALO) w[t] = b1;
+        if (t < HALO) w[t] = v.b1;
         __syncthreads();
-        if (own && !over) {
-            const Real *v = w + t;
-            finish(k, op, B1 * p + c, b1, had[B1], rho);
-            finish(k, op, B2 * p + c, here, had[B2], rho);
-            finish(k, op, c, pivot1 * (left1 - (to1[0] * v[0] + to1[1] * v[TILE_X + 1])), had[R1], rho);
-            finish(k, op, R2 * p + c, pivot2 * (left2 - (to2[0] * v[0] + to2[1] * v[1])), had[R2], rho);
+        if (at.own && !over) {
+            Real z[4];
+            end_up(v, w + t, TILE_X + 1, known[3], z);
+            for (int colour = 0; colour < 4; ++colour) {
+                const bool is_z = finish(spot(), op, colour, had[colour], z[colour], rho);
+                if (is_z) k.z[colour * p + at.c] = z[colour];
+                else k.direction[colour * p + at.c] = z[colour];
+            }
         }
         __syncthreads();
-        if (over) break;
-    }
+        return !over;
+    });
     return rho;
 }
-
-// Values that no step changes: in device memory, or in that of the block.
-struct Global {
-    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
-};
-struct Shared {
-    template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::widen(v); }
-};
 
 // Rows of A_k d in difference form, s d + sum of a (v - d), at a place of planes of p values in rows of n: q of the
 // colours.
@@ -226,63 +279,49 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// q = A_k d.
-template <class F> __device__ inline void multiply_inner(const Level<F> &k, const Op &op, Team team) {
+// A step of the iteration at a place. MULTIPLY_INNER: q = A_k d. DIRECT_INNER: d = z or z + beta d. ADVANCE_INNER: u
+// from d. GO_ON: r and z from q. put(vector, v): v of all colours to the vector.
+template <class Place, bool PRODUCT, class F, class Put>
+__device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
-    const int p = int(k.g.plane), n = k.g.stride;
+    const int p = k.p;
     const Real alpha = Real(op.alpha);
+    Real q[4], r[4];
+    if (!PRODUCT && op.kind == DIRECT_INNER) {
+        for (int colour = 0; colour < 4; ++colour) {
+            r[colour] = k.z[colour * p];
+            if (op.flags & WITH_BETA) r[colour] += Real(op.beta) * k.direction[colour * p];
+        }
+        put(k.direction, r);
+        return;
+    }
+    if (PRODUCT) {
+        inner_rows<F, Place>(k.direction, k.s, k.corners, k.black, k.excess, p, k.n, q);
+        for (int colour = 0; colour < 4; ++colour) {
+            if (op.flags & STORE) k.q[colour * p] = q[colour];
+        }
+    } else {
+        for (int colour = 0; colour < 4; ++colour) {
+            Real &u = k.u[colour * p];
+            q[colour] = op.flags & GO_ON ? k.q[colour * p] : Real(0);
+            u = op.flags & FIRST_STEP ? alpha * k.direction[colour * p] : u + alpha * k.direction[colour * p];
+        }
+    }
+    if (!(op.flags & GO_ON)) return;
+    for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p] - alpha * q[colour];
+    for (int colour = 0; colour < 4; ++colour) k.r[colour * p] = r[colour];
+    put(k.z, r);
+}
+
+template <bool PRODUCT, class F> __device__ inline void iterate(const Level<F> &k, const Op &op, Team team) {
+    const int p = int(k.g.plane), n = k.g.stride;
     over_area(
         k.g,
         [&](int i, int j) {
             const int c = (j + 1) * n + k.g.block + i;
-            Real q[4];
-            inner_rows<F, Global>(k.direction + c, k.s + c, k.corners + c, k.black + c, k.excess + c, p, n, q);
-            if (op.flags & STORE) {
-                for (int colour = 0; colour < 4; ++colour) k.q[colour * p + c] = q[colour];
-            }
-            if (op.flags & GO_ON) {
-                Real r[4];
-                for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p + c];
-                for (int colour = 0; colour < 4; ++colour) {
-                    r[colour] -= alpha * q[colour];
-                    k.r[colour * p + c] = r[colour];
-                    k.z[colour * p + c] = r[colour];
-                }
-            }
-        },
-        team);
-}
-
-// d = z or z + beta d, as a step of its own.
-template <class F> __device__ inline void direct_inner(const Level<F> &k, const Op &op, Team team) {
-    using Real = typename F::Real;
-    over_area(
-        k.g,
-        [&](int i, int j) {
-            for (int colour = 0; colour < 4; ++colour) {
-                const int64_t at = colour * k.g.plane + k.g.at(i, j);
-                k.direction[at] = op.flags & WITH_BETA ? k.z[at] + Real(op.beta) * k.direction[at] : k.z[at];
-            }
-        },
-        team);
-}
-
-// u, r and z from d and q, as a step of its own.
-template <class F> __device__ inline void advance_inner(const Level<F> &k, const Op &op, Team team) {
-    using Real = typename F::Real;
-    const Real alpha = Real(op.alpha);
-    over_area(
-        k.g,
-        [&](int i, int j) {
-            for (int colour = 0; colour < 4; ++colour) {
-                const int64_t at = colour * k.g.plane + k.g.at(i, j);
-                k.u[at] = op.flags & FIRST_STEP ? alpha * k.direction[at] : k.u[at] + alpha * k.direction[at];
-                if (op.flags & GO_ON) {
-                    const Real r = k.r[at] - alpha * k.q[at];
-                    k.r[at] = r;
-                    k.z[at] = r;
-                }
-            }
+            iterate_at<Global, PRODUCT>(spot_of<F>(k, p, n, c, c), op, [&](auto *to, const auto *v) {
+                for (int colour = 0; colour < 4; ++colour) to[colour * p] = v[colour];
+            });
         },
         team);
 }
@@ -324,50 +363,15 @@ template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepAr
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (op.kind == MULTIPLY_INNER) multiply_inner(a.k, op, all_blocks());
-    else if (op.kind == DIRECT_INNER) direct_inner(a.k, op, all_blocks());
-    else advance_inner(a.k, op, all_blocks());
+    if (op.kind == MULTIPLY_INNER) iterate<true>(a.k, op, all_blocks());
+    else iterate<false>(a.k, op, all_blocks());
 }
 
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_f64(StepArgs<Double> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_descend_uniform_f64(StepArgs<Double> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_f32(StepArgs<Single> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_f32(StepArgs<Single> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_bf16(StepArgs<Brain> a) {
-    descend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_descend_uniform_bf16(StepArgs<Brain> a) {
-    descend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_f64(StepArgs<Double> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 3) rrb_ascend_uniform_f64(StepArgs<Double> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_f32(StepArgs<Single> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_f32(StepArgs<Single> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_bf16(StepArgs<Brain> a) {
-    ascend_step<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(SWEEP_THREADS, 4) rrb_ascend_uniform_bf16(StepArgs<Brain> a) {
-    ascend_step<true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f64(StepArgs<Double> a) { inner_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_f32(StepArgs<Single> a) { inner_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_bf16(StepArgs<Brain> a) { inner_step(a); }
+RRB_IN_FORMATS(rrb_descend, StepArgs, SWEEP_THREADS, 3, 4, descend_step<false>)
+RRB_IN_FORMATS(rrb_descend_uniform, StepArgs, SWEEP_THREADS, 3, 4, descend_step<true>)
+RRB_IN_FORMATS(rrb_ascend, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<false>)
+RRB_IN_FORMATS(rrb_ascend_uniform, StepArgs, SWEEP_THREADS, 3, 4, ascend_step<true>)
+RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT, RESIDENT, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
@@ -386,40 +390,28 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
         for (int colour = 0; colour < 4; ++colour)
             sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
     });
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
-    if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) a.scalars->sum = sum;
+    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f64(InnerProductArgs<Double> a) {
-    inner_product(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_f32(InnerProductArgs<Single> a) {
-    inner_product(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inner_product_bf16(InnerProductArgs<Brain> a) {
-    inner_product(a);
-}
+RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
 // d = a vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies), r = 0.
-template <class F> __device__ inline void draw(const Level<F> &k) {
+template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     using Real = typename F::Real;
+    const Level<F> &k = a.k;
     over_area(k.g, [&](int i, int j) {
         const int64_t c = k.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) {
-            typename F::Stored a[4], b[4];
-            straight_couplings(k.g, k.s, colour, c, a);
-            diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, b);
+            typename F::Stored straight[4], diagonal[4];
+            straight_couplings(k.g, k.s, colour, c, straight);
+            diagonal_couplings(k.g, colour < B1 ? k.corners : k.black, colour, c, diagonal);
             const int64_t at = colour * k.g.plane + c;
             const auto sum = [](const typename F::Stored t[4]) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
-            const double center = double(F::read(k.excess[at])) - (sum(a) + sum(b));
-            const int x = 2 * i + (colour == B2 || colour == R2) - k.g.shift_x,
-                      y = 2 * j + (colour == B2 || colour == R1) - k.g.shift_y;
-            const bool node = unsigned(x) < unsigned(k.g.nx) && unsigned(y) < unsigned(k.g.ny);
+            const double center = double(F::read(k.excess[at])) - (sum(straight) + sum(diagonal));
+            const int x = column(k.g, colour, i), y = line(k.g, colour, j);
+            const bool node = is_node(k.g, colour, i, j);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;
             h = (h ^ (h >> 13) ^ 0x9e3779b9u) * 0x5bd1e995u;
             h = (h ^ (h >> 15)) * 0x27d4eb2du;
@@ -430,6 +422,4 @@ template <class F> __device__ inline void draw(const Level<F> &k) {
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_f64(StepArgs<Double> a) { draw(a.k); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_f32(StepArgs<Single> a) { draw(a.k); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_draw_bf16(StepArgs<Brain> a) { draw(a.k); }
+RRB_IN_FORMATS(rrb_draw, StepArgs, THREADS, RESIDENT, RESIDENT, draw)

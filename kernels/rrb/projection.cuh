@@ -23,25 +23,30 @@ struct ProjectionArgs {
     const double *center;            // 4 planes: of A
 };
 
-template <class Real> __device__ inline void run_sums(const ProjectionArgs &a) {
+// Calls f(k, run, place of its first node, lane) by a warp for each run.
+template <class F> __device__ inline void over_runs(const ProjectionArgs &a, F f) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
         const Run run = a.runs[k];
-        const Real *v = reinterpret_cast<const Real *>(a.v) + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        f(int64_t(k), run, run.colour * a.g.plane + a.g.at(run.start, run.row), lane);
+    }
+}
+
+template <class Real> __device__ inline void run_sums(const ProjectionArgs &a) {
+    over_runs(a, [&](int64_t k, const Run &run, int64_t first, int lane) {
+        const Real *v = reinterpret_cast<const Real *>(a.v) + first;
         double sum = 0.0, magnitudes = 0.0;
         for (int i = lane; i < run.len; i += 32) {
             sum += v[i];
             magnitudes += fabs(double(v[i]));
         }
-        for (int step = 16; step > 0; step /= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, step);
-            magnitudes += __shfl_xor_sync(0xffffffffu, magnitudes, step);
-        }
+        sum = warp_sum(sum);
+        magnitudes = warp_sum(magnitudes);
         if (lane == 0) {
-            a.sums[2 * int64_t(k)] = sum;
-            a.sums[2 * int64_t(k) + 1] = magnitudes;
+            a.sums[2 * k] = sum;
+            a.sums[2 * k + 1] = magnitudes;
         }
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_run_sums_f64(ProjectionArgs a) { run_sums<double>(a); }
@@ -67,28 +72,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(Pr
 
 // mean^2 sum_i 1 / center_i of each run, in place of its sum: `rrb_component_means` adds them.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(ProjectionArgs a) {
-    const int warps = THREADS / 32, lane = thread_of_block() % 32;
-    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
-        const Run run = a.runs[k];
-        const double *center = a.center + run.colour * a.g.plane + a.g.at(run.start, run.row);
+    over_runs(a, [&](int64_t k, const Run &run, int64_t first, int lane) {
+        const double *center = a.center + first;
         const double mean = a.means[4 * int64_t(run.component) + 2];
         double sum = 0.0;
         for (int i = lane; i < run.len; i += 32) sum += mean * mean / center[i];
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-        if (lane == 0) a.sums[2 * int64_t(k)] = sum;
-    }
+        sum = warp_sum(sum);
+        if (lane == 0) a.sums[2 * k] = sum;
+    });
 }
 
 // v -= mean, plus the kept mean with `restore`.
 template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a) {
-    const int warps = THREADS / 32, lane = thread_of_block() % 32;
-    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
-        const Run run = a.runs[k];
+    over_runs(a, [&](int64_t, const Run &run, int64_t first, int lane) {
         const double *means = a.means + 4 * int64_t(run.component);
         const double shift = (a.restore ? means[3] : 0.0) - means[2];
-        Real *v = reinterpret_cast<Real *>(a.v) + run.colour * a.g.plane + a.g.at(run.start, run.row);
+        Real *v = reinterpret_cast<Real *>(a.v) + first;
         for (int i = lane; i < run.len; i += 32) v[i] = Real(v[i] + shift);
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) { shift_runs<double>(a); }

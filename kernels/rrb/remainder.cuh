@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
             const double rest = c > i ? own : 0.0;
             const bool coupled = __any_sync(ALL, rest != 0.0 || left != 0.0 || right != 0.0);
             double sum = rest + (left + right);
-            for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(ALL, sum, by);
+            sum = warp_sum(sum);
             if (c == 0) {
                 if (!coupled) sum = 0.0;
                 const double d = excess - sum;
@@ -233,9 +233,8 @@ template <class Real, class Stored = Real> struct Rest {
 
 // Place of node k, row by row, in vectors by colour.
 template <class Real, class Stored> __device__ inline int64_t place_of_rest(const Rest<Real, Stored> &a, int k) {
-    const int j = quotient(k, a.g.nx), ii = k - j * a.g.nx + a.g.shift_x, jj = j + a.g.shift_y;
-    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-    return colour * a.g.plane + a.g.at(ii >> 1, jj >> 1);
+    const int j = quotient(k, a.g.nx);
+    return a.g.place_of(k - j * a.g.nx, j);
 }
 
 // z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2
@@ -272,7 +271,7 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 #pragma unroll
             for (int u = 0; u < CHUNK; ++u) sum += v[u] * (first + 32 * u < a.n ? r[first + 32 * u] : Real(0));
         }
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        sum = warp_sum(sum);
         if (lane == 0) {
             put(row, sum);
             product += double(sum) * r[row];

@@ -2,7 +2,7 @@
 #pragma once
 #include "../common/device.cuh"
 
-// How the loop of PCG stands; numbers as in src/backend/cuda/rrb/steps.rs.
+// How the loop of PCG stands; numbers as in src/backend/cuda/launch/rrb/solve.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Entries of the ring of iterations; the loop pauses when it is full.
@@ -17,7 +17,7 @@ struct Standing {
     double per_unit; // short formats keep M / unit
     double threshold;
     double vanishing; // residuals of at most this 2-norm may have squares that vanish
-    int64_t iteration;
+    int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
     int64_t done;           // the loop is over and x is there: what the graph has of it does nothing any more
@@ -29,9 +29,6 @@ struct Standing {
     int32_t parity;              // which of the two r of b1 is current; from here on they only read
     double sum;                  // of the last dot product
     int64_t direction;           // which of the two p is current, and alpha that of
-    int64_t waits;               // the step of x along it is done with that along the next p
-    int64_t behind;              // so x lacks the step along the other p
-    double alpha_before;         // whose alpha this is
     double b_norm2, whole_norm2; // <b, b> and |b - A x|^2
     uint64_t largest, largest_guess;
     uint64_t not_finite; // complement of the first place; 0: none
@@ -54,9 +51,45 @@ __device__ inline void copy_standing(Standing &to, const Standing &from) {
 // CONFIRM: as START, after a loop that does not go on.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
-// From the way down to the way up, by one thread: <r, M^-1 r> and <r, r> are known. The decisions of
-// src/solver/krylov/. The fused way down has written the other r of b1. `ring`: of the scalars, by who writes it;
-// else null.
+// The decisions of an iteration, as in src/solver/krylov/decisions.rs; by one thread.
+
+// A square that is not positive, of a residual whose squares may vanish.
+__device__ inline bool vanished(const Standing &s, double square) {
+    return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
+}
+
+// The tested norm, of <r, r> and, in the papers' norm, of rho = <r, M^-1 r>.
+__device__ inline Code take_norm(Standing &s, double rho) {
+    if (vanished(s, rho)) rho = 0.0;
+    s.norm = sqrt(s.preconditioned ? rho : s.norm2);
+    return s.preconditioned && !(rho >= 0.0 && is_finite(rho)) ? RHO_NEGATIVE : RUNNING;
+}
+
+// The convergence check.
+__device__ inline Code check_convergence(const Standing &s) {
+    if (s.norm <= s.threshold) return MET;
+    return s.iterations >= s.max_iter ? MAX_ITER : RUNNING;
+}
+
+// The scalar update: rho = <r, M^-1 r>, and beta.
+__device__ inline Code take_rho(Standing &s, double rho) {
+    if (vanished(s, rho)) return SPENT;
+    if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
+    s.beta = rho / s.rho;
+    s.rho = rho;
+    return RUNNING;
+}
+
+// The end of an iteration: sigma = <p, A p>, and alpha of the next one.
+__device__ inline Code take_sigma(Standing &s, double sigma) {
+    s.sigma = sigma;
+    s.alpha = s.rho / sigma;
+    if (vanished(s, sigma)) return SIGMA_VANISHED;
+    return sigma > 0.0 && is_finite(sigma) ? RUNNING : SIGMA_BAD;
+}
+
+// From the way down to the way up: <r, M^-1 r> and <r, r> are known. The fused way down has written the other r of b1.
+// `ring`: of the scalars, by who writes it; else null.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -64,46 +97,27 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
         s.rho = rho;
         return;
     }
-    s.iteration += 1;
-    if (s.preconditioned && rho <= 0.0 && sqrt(norm2) <= s.vanishing) rho = 0.0;
-    s.norm = sqrt(s.preconditioned ? rho : norm2);
-    if (ring) {
-        Step &step = ring[s.ring_used];
-        step.norm = s.norm;
-        step.alpha = s.alpha;
-        step.beta = s.beta;
-    }
+    s.iterations += 1;
+    Code code = take_norm(s, rho);
+    if (ring) ring[s.ring_used] = {s.norm, s.alpha, s.beta};
     s.ring_used += 1;
     s.sum = rho;
-    if (s.preconditioned && !(rho >= 0.0 && is_finite(rho))) s.code = RHO_NEGATIVE;
-    else if (s.met || s.norm <= s.threshold) s.code = MET;
-    else if (s.iteration >= s.max_iter) s.code = MAX_ITER;
-    else if (rho <= 0.0 && sqrt(norm2) <= s.vanishing) s.code = SPENT;
-    else if (!(rho > 0.0 && is_finite(rho))) s.code = RHO_BAD;
-    else {
-        s.beta = rho / s.rho;
-        s.rho = rho;
-    }
+    if (code == RUNNING) code = s.met ? MET : check_convergence(s);
+    if (code == RUNNING) code = take_rho(s, rho);
+    if (code != RUNNING) s.code = code;
 }
 
-// The end of the way up, by one thread: <p, A p> is known. `pairs`: x may take two steps at once, every other
-// iteration; not in one that is the last before the host looks, or may be.
-__device__ inline void end_of_iteration(Standing &s, double sigma, int how, bool pairs = false) {
-    s.sigma = sigma;
+// The end of the way up: <p, A p> is known.
+__device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
+    const Code code = take_sigma(s, sigma);
     s.direction = s.parity;
-    s.behind = how == LOOP && s.waits;
-    s.alpha_before = s.alpha;
     if (how == LOOP) {
-        if (sigma <= 0.0 && sqrt(s.norm2) <= s.vanishing) s.code = SIGMA_VANISHED;
-        else if (!(sigma > 0.0 && is_finite(sigma))) s.code = SIGMA_BAD;
-        else if (s.iteration >= s.pause_at) s.code = PAUSED;
+        if (code != RUNNING) s.code = code;
+        else if (s.iterations >= s.pause_at) s.code = PAUSED;
         if (s.code != RUNNING) s.done = 1;
     } else {
         s.beta = 0.0;
     }
-    s.waits = pairs && how == LOOP && s.code == RUNNING && !s.behind && s.iteration + 1 < s.max_iter &&
-        s.iteration + 1 < s.pause_at;
-    s.alpha = s.rho / sigma;
 }
 
 // The end of the way down: what makes <r, M^-1 r> and <r, r>.

@@ -110,10 +110,7 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
-    const int across = (g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
-        if (i >= g.nx || row >= a.rows) continue;
+    over_rows(g.nx, a.rows, [&](int i, int row) {
         const int j = a.first_row + row;
         const auto at = [&](int e) { return row * a.ld[e] + i; };
         const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny, corners = a.northeast != nullptr;
@@ -133,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
         note_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
-    }
+    });
     // Whole numbers and maxima: the order does not matter.
     __shared__ unsigned long long block[5];
     if (thread_of_block() < 5) block[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
@@ -296,9 +293,7 @@ __device__ inline Pivoted checked(
     double d = stored - kept;
     bool fine = d > EPSILON * center && is_finite(d);
     if (!fine && floating && d == 0.0 && (!rules.label || rules.label[int64_t(fj) * rules.fine_nx + fi] == 0)) {
-        const int ii = fi + rules.fine.shift_x, jj = fj + rules.fine.shift_y;
-        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-        stored = rules.center[colour * rules.fine.plane + rules.fine.at(ii >> 1, jj >> 1)];
+        stored = rules.center[rules.fine.place_of(fi, fj)];
         fine = true;
     }
     if (fine) {
@@ -322,17 +317,14 @@ __device__ inline Pivoted eliminate(
     return checked(rules, i, j, left, sum, left, center, alone);
 }
 
-__device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
-    const int ii = 2 * i + (colour == B2 || colour == R2) - g.shift_x,
-              jj = 2 * j + (colour == B2 || colour == R1) - g.shift_y;
-    return unsigned(ii) < unsigned(g.nx) && unsigned(jj) < unsigned(g.ny);
-}
-
 __device__ inline int column(const Geometry &g, int colour, int i) {
     return 2 * i + (colour == B2 || colour == R2) - g.shift_x;
 }
 __device__ inline int line(const Geometry &g, int colour, int j) {
     return 2 * j + (colour == B2 || colour == R1) - g.shift_y;
+}
+__device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
+    return unsigned(column(g, colour, i)) < unsigned(g.nx) && unsigned(line(g, colour, j)) < unsigned(g.ny);
 }
 
 struct LevelArgs {
@@ -491,13 +483,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         a.k.h[B2 * p + c] = inverse;
         if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);
     });
-    if (a.weigh < 0) return;
-    __shared__ unsigned long long block;
-    if (thread_of_block() == 0) block = 0;
-    __syncthreads();
-    if (largest) atomicMax(&block, (unsigned long long)largest);
-    __syncthreads();
-    if (thread_of_block() == 0) atomic_max(&a.rules.findings->coupling[a.weigh], block);
+    if (a.weigh >= 0) note_largest(&a.rules.findings->coupling[a.weigh], largest);
 }
 
 struct SchurCenterArgs {

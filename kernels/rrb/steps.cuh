@@ -19,10 +19,7 @@ struct InspectArgs {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
-    const int across = (a.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
-        if (i >= a.nx || row >= a.rows) continue;
+    over_rows(a.nx, a.rows, [&](int i, int row) {
         for (int k = 0; k < 2; ++k) {
             const double *array = k == 0 ? a.input : a.output;
             if (!array) continue;
@@ -33,24 +30,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
             if (m >= 0x7ff0000000000000ull)
                 atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
         }
-    }
-    __shared__ unsigned long long block[2];
-    if (thread_of_block() < 2) block[thread_of_block()] = 0;
-    __syncthreads();
-    for (int k = 0; k < 2; ++k) {
-        if (largest[k]) atomicMax(&block[k], (unsigned long long)largest[k]);
-    }
-    __syncthreads();
-    if (thread_of_block() == 0) {
-        atomic_max(&a.scalars->largest, block[0]);
-        atomic_max(&a.scalars->largest_guess, block[1]);
-    }
+    });
+    note_largest(&a.scalars->largest, largest[0]);
+    note_largest(&a.scalars->largest_guess, largest[1]);
     if (!a.partial) return;
-    sum = block_sum(sum);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sum;
-    if (!last_block(&a.scalars->ticket)) return;
-    sum = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) a.scalars->b_norm2 = sum;
+    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->b_norm2 = all; });
 }
 
 struct TransferArgs {
@@ -63,22 +47,13 @@ struct TransferArgs {
     const Scalars *guard; // only if the loop has met its test; may be null
 };
 
-__device__ inline int64_t colour_place(const Geometry &g, int i, int j) {
-    const int ii = i + g.shift_x, jj = j + g.shift_y;
-    const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-    return colour * g.plane + g.at(ii >> 1, jj >> 1);
-}
-
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != MET) return;
-    const int across = (a.g.nx + TILE_X - 1) / TILE_X, down = (a.rows + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
-        if (i >= a.g.nx || row >= a.rows) continue;
-        double *natural = a.natural + row * a.ld + i, *place = a.colours + colour_place(a.g, i, a.first_row + row);
+    over_rows(a.g.nx, a.rows, [&](int i, int row) {
+        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, a.first_row + row);
         if (STORE) *natural = *place * a.scale;
         else *place = *natural * a.scale;
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_load_f64(TransferArgs a) { transfer<false>(a); }
@@ -91,23 +66,13 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
-// The largest of all threads, to the scalars, which held zero.
-__device__ inline void note_largest(Scalars &s, uint64_t largest) {
-    __shared__ unsigned long long block;
-    if (thread_of_block() == 0) block = 0;
-    __syncthreads();
-    if (largest) atomicMax(&block, (unsigned long long)largest);
-    __syncthreads();
-    if (thread_of_block() == 0) atomic_max(&s.largest, block);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
     over_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
     });
-    note_largest(*a.scalars, largest);
+    note_largest(&a.scalars->largest, largest);
 }
 
 struct DotArgs {
@@ -233,32 +198,14 @@ struct ProductOfA {
 
 // Couplings of a node, the diagonal ones last or zero, and what they go to.
 __device__ inline void around(const ProductOfA &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
-    const int64_t p = a.g.plane, n = a.g.stride;
     straight_couplings(a.g, a.m.straight, colour, c, t);
-    const double *r1 = a.v + R1 * p + c, *r2 = a.v + R2 * p + c, *b1 = a.v + B1 * p + c, *b2 = a.v + B2 * p + c;
-    const auto set = [&](int first, double w, double e, double s, double n) {
-        u[first] = w;
-        u[first + 1] = e;
-        u[first + 2] = s;
-        u[first + 3] = n;
-    };
-    switch (colour) {
-    case R1: set(0, b2[-1], b2[0], b1[0], b1[n]); break;
-    case R2: set(0, b1[0], b1[1], b2[-n], b2[0]); break;
-    case B1: set(0, r2[-1], r2[0], r1[-n], r1[0]); break;
-    default: set(0, r1[0], r1[1], r2[0], r2[n]); break;
-    }
+    straight_values(a.g, a.v, colour, c, u);
     if (!a.nine_points) {
         for (int k = 4; k < 8; ++k) t[k] = u[k] = 0.0;
         return;
     }
     diagonal_couplings(a.g, colour < B1 ? a.m.red : a.m.black, colour, c, t + 4);
-    switch (colour) {
-    case R1: set(4, r2[-1], r2[0], r2[n - 1], r2[n]); break;
-    case R2: set(4, r1[-n], r1[1 - n], r1[0], r1[1]); break;
-    case B1: set(4, b2[-n - 1], b2[-n], b2[-1], b2[0]); break;
-    default: set(4, b1[0], b1[1], b1[n], b1[n + 1]); break;
-    }
+    diagonal_values(a.g, a.v, colour, c, u + 4);
 }
 
 __device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
@@ -293,14 +240,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
         }
     });
     if (!a.partial) return;
-    sigma = block_sum(sigma);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = sigma;
-    if (!last_block(&a.scalars->ticket)) return;
-    sigma = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        end_of_iteration(*a.scalars, sigma, a.how);
+    sum_blocks(sigma, a.partial, &a.scalars->ticket, [&](double all) {
+        end_of_iteration(*a.scalars, all, a.how);
         if (a.how == LOOP && a.conditional) set_loop(a.conditional, *a.scalars);
-    }
+    });
 }
 
 // out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
@@ -318,18 +261,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
             norm2 += r * r;
         }
     });
-    norm2 = block_sum(norm2);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = norm2;
-    if (!last_block(&a.scalars->ticket)) return;
-    norm2 = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) {
-        if (a.out) {
-            a.scalars->norm2 = norm2;
-            a.scalars->largest = 0;
-        } else {
-            a.scalars->whole_norm2 = norm2;
-        }
-    }
+    sum_blocks(norm2, a.partial, &a.scalars->ticket, [&](double all) {
+        (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all;
+    });
 }
 
 // b = b - A v, and <b_r, D_r^-1 b_r> to `sum`.
@@ -344,11 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
             if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
         }
     });
-    on_red = block_sum(on_red);
-    if (thread_of_block() == 0) a.partial[blockIdx.x] = on_red;
-    if (!last_block(&a.scalars->ticket)) return;
-    on_red = sum_of(a.partial, gridDim.x);
-    if (thread_of_block() == 0) a.scalars->sum = on_red;
+    sum_blocks(on_red, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
 struct ReduceArgs {
@@ -397,5 +327,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
         largest = max(max(largest, max(magnitude(r1), magnitude(r2))),
             max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
     });
-    note_largest(*a.scalars, largest);
+    note_largest(&a.scalars->largest, largest);
 }

@@ -33,6 +33,9 @@ enum Diagonal { SW, SE, NW, NE };
 // Planes of couplings at distance two.
 enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 
+// Of the node at (ii, jj) = (i + shift_x, j + shift_y).
+__device__ inline int colour_of(int ii, int jj) { return (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1); }
+
 struct Geometry {
     int nx, ny;
     int cx, cy;
@@ -44,6 +47,11 @@ struct Geometry {
     const uint8_t *uniform;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
+    // The place of node (i, j) among the planes of all colours.
+    __device__ int64_t place_of(int i, int j) const {
+        const int ii = i + shift_x, jj = j + shift_y;
+        return colour_of(ii, jj) * plane + at(ii >> 1, jj >> 1);
+    }
     // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which
     // stays in a cache.
     __device__ int64_t rows_at(int i, int j) const {
@@ -76,6 +84,15 @@ struct Brain {
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
+// A kernel in the three formats of M: NAME_f64, NAME_f32 and NAME_bf16, which call BODY with their ARGS, of so many
+// threads, and so many blocks to a multiprocessor in double precision and in the short formats.
+#define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
+    RRB_IN_FORMAT(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                     \
+    RRB_IN_FORMAT(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                               \
+    RRB_IN_FORMAT(NAME##_bf16, ARGS<Brain>, THREADS, BLOCKS_SHORT, BODY)
+#define RRB_IN_FORMAT(NAME, ARGS, THREADS, BLOCKS, BODY)                                                               \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
+
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
 // nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
 struct Grid {
@@ -103,8 +120,7 @@ template <class Real> struct Kept {
 
     __device__ int at(int i, int j) const {
         const int ii = i + g.shift_x, jj = j + g.shift_y;
-        const int colour = (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1);
-        return colour * int(g.plane) + ((jj >> 1) + 1) * g.stride + g.block + (ii >> 1);
+        return colour_of(ii, jj) * int(g.plane) + ((jj >> 1) + 1) * g.stride + g.block + (ii >> 1);
     }
     __device__ void put(int i, int j, Real value) const {
         if (i < nx && j < ny) to[at(i, j)] = value;
@@ -175,6 +191,15 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
+// Calls f(i, row) for nx x rows values of an array by rows.
+template <class F> __device__ inline void over_rows(int nx, int rows, F f) {
+    const int across = (nx + TILE_X - 1) / TILE_X, down = (rows + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
+        const int i = tile % across * TILE_X + threadIdx.x, row = tile / across * TILE_Y + threadIdx.y;
+        if (i < nx && row < rows) f(i, row);
+    }
+}
+
 // Calls f(I, J) for the compute area, by the first THREADS threads of each block.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_area(const Geometry &g, F f, Team team = all_blocks()) {
@@ -213,119 +238,58 @@ __device__ inline double straight_r2(const Grid &k, const double *v, int64_t c) 
     return (a[W * p + c] * v1[c] + a[E * p + c] * v1[c + 1]) + (a[S * p + c] * v2[c - n] + a[N * p + c] * v2[c]);
 }
 
+template <class T> __device__ inline void set(T *w, T west, T east, T south, T north) {
+    w[0] = west;
+    w[1] = east;
+    w[2] = south;
+    w[3] = north;
+}
+
 // Couplings of a colour to its straight neighbours, as they are stored.
 template <class T>
-__device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T a[4]) {
+__device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
     const T *r1 = s, *r2 = s + 4 * p;
     switch (colour) {
-    case R1:
-        for (int k = 0; k < 4; ++k) a[k] = r1[k * p + c];
-        break;
-    case R2:
-        for (int k = 0; k < 4; ++k) a[k] = r2[k * p + c];
-        break;
-    case B1:
-        a[0] = r2[E * p + c - 1];
-        a[1] = r2[W * p + c];
-        a[2] = r1[N * p + c - n];
-        a[3] = r1[S * p + c];
-        break;
-    default:
-        a[0] = r1[E * p + c];
-        a[1] = r1[W * p + c + 1];
-        a[2] = r2[N * p + c];
-        a[3] = r2[S * p + c + n];
-        break;
+    case R1: set(a, r1[W * p + c], r1[E * p + c], r1[S * p + c], r1[N * p + c]); break;
+    case R2: set(a, r2[W * p + c], r2[E * p + c], r2[S * p + c], r2[N * p + c]); break;
+    case B1: set(a, r2[E * p + c - 1], r2[W * p + c], r1[N * p + c - n], r1[S * p + c]); break;
+    default: set(a, r1[E * p + c], r1[W * p + c + 1], r2[N * p + c], r2[S * p + c + n]); break;
     }
 }
 
 // To its diagonal ones. `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
 template <class T>
-__device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T a[4]) {
+__device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
     switch (colour) {
     case R1:
-    case B1:
-        for (int k = 0; k < 4; ++k) a[k] = of[k * p + c];
-        break;
-    case R2:
-        a[0] = of[NE * p + c - n];
-        a[1] = of[NW * p + c - n + 1];
-        a[2] = of[SE * p + c];
-        a[3] = of[SW * p + c + 1];
-        break;
-    default:
-        a[0] = of[NE * p + c];
-        a[1] = of[NW * p + c + 1];
-        a[2] = of[SE * p + c + n];
-        a[3] = of[SW * p + c + n + 1];
-        break;
+    case B1: set(a, of[SW * p + c], of[SE * p + c], of[NW * p + c], of[NE * p + c]); break;
+    case R2: set(a, of[NE * p + c - n], of[NW * p + c - n + 1], of[SE * p + c], of[SW * p + c + 1]); break;
+    default: set(a, of[NE * p + c], of[NW * p + c + 1], of[SE * p + c + n], of[SW * p + c + n + 1]); break;
     }
 }
 
 // v at the straight neighbours of a colour, in the order of its couplings.
-template <class T>
-__device__ inline void straight_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+__device__ inline void straight_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
-    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1:
-        w[0] = b2[-1];
-        w[1] = b2[0];
-        w[2] = b1[0];
-        w[3] = b1[n];
-        break;
-    case R2:
-        w[0] = b1[0];
-        w[1] = b1[1];
-        w[2] = b2[-n];
-        w[3] = b2[0];
-        break;
-    case B1:
-        w[0] = r2[-1];
-        w[1] = r2[0];
-        w[2] = r1[-n];
-        w[3] = r1[0];
-        break;
-    default:
-        w[0] = r1[0];
-        w[1] = r1[1];
-        w[2] = r2[0];
-        w[3] = r2[n];
-        break;
+    case R1: set(w, b2[-1], b2[0], b1[0], b1[n]); break;
+    case R2: set(w, b1[0], b1[1], b2[-n], b2[0]); break;
+    case B1: set(w, r2[-1], r2[0], r1[-n], r1[0]); break;
+    default: set(w, r1[0], r1[1], r2[0], r2[n]); break;
     }
 }
 
 // And at the diagonal ones.
-template <class T>
-__device__ inline void diagonal_values(const Geometry &g, const T *v, int colour, int64_t c, T w[4]) {
+__device__ inline void diagonal_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
-    const T *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
+    const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1:
-        w[0] = r2[-1];
-        w[1] = r2[0];
-        w[2] = r2[n - 1];
-        w[3] = r2[n];
-        break;
-    case R2:
-        w[0] = r1[-n];
-        w[1] = r1[1 - n];
-        w[2] = r1[0];
-        w[3] = r1[1];
-        break;
-    case B1:
-        w[0] = b2[-n - 1];
-        w[1] = b2[-n];
-        w[2] = b2[-1];
-        w[3] = b2[0];
-        break;
-    default:
-        w[0] = b1[0];
-        w[1] = b1[1];
-        w[2] = b1[n];
-        w[3] = b1[n + 1];
-        break;
+    case R1: set(w, r2[-1], r2[0], r2[n - 1], r2[n]); break;
+    case R2: set(w, r1[-n], r1[1 - n], r1[0], r1[1]); break;
+    case B1: set(w, b2[-n - 1], b2[-n], b2[-1], b2[0]); break;
+    default: set(w, b1[0], b1[1], b1[n], b1[n + 1]); break;
     }
 }

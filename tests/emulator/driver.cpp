@@ -23,6 +23,12 @@
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 double emulated_lanes[1024];
 
+// An iteration's decisions, for src/solver/krylov/decisions.rs.
+extern "C" void emulated_iteration(Scalars *s, double rho, double norm2, double sigma) {
+    update(*s, s->ring, rho, norm2, LOOP);
+    if (s->code == RUNNING) end_of_iteration(*s, sigma, LOOP);
+}
+
 // Coroutines.
 extern "C" void emulator_switch(void **save, void *load);
 asm(R"(
@@ -471,15 +477,11 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     else run(node);
     return CUDA_SUCCESS;
 }
-// Blocks that meet run as one here: kernels take as many as there are.
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **arguments) {
-    return cuLaunchKernel(f, 1, gy, gz, bx, by, bz, shared, s, arguments, nullptr);
-}
-// So do those of a cluster.
+// Blocks that wait for one another run as one here: kernels take as many as there are.
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **) {
     unsigned blocks = c->gridDimX;
     for (unsigned k = 0; k < c->numAttrs; ++k) {
-        if (c->attrs[k].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) blocks = 1;
+        if (c->attrs[k].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) blocks = 1;
     }
     return cuLaunchKernel(f, blocks, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, arguments, nullptr);
 }

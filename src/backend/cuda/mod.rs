@@ -2,7 +2,7 @@
 //! ahead of time into the library), `staging` the copies of arrays of the host.
 
 pub mod driver;
-mod launch;
+pub(super) mod launch;
 pub mod rrb;
 pub mod smoother;
 mod staging;

@@ -1,10 +1,11 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1), for any family that has the steps.
 //!
-//! The loop is [`pcg`]. Beside it stand its policies, each in a file of its own: residual replacement, restarts,
-//! confirmation, the best iterate, and which squares are rounding.
+//! The loop is [`pcg`], its decisions are those of `decisions`. Beside it stand its policies, each in a file of its own:
+//! residual replacement, restarts, confirmation, the best iterate, and which squares are rounding.
 
 mod best;
 mod confirmation;
+mod decisions;
 mod replacement;
 mod restarts;
 mod rounding;
@@ -17,6 +18,7 @@ pub use restarts::Restarts;
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
+use decisions::Code;
 use replacement::{Direction, Replaced, Replacement};
 
 pub use crate::options::Norm;
@@ -147,7 +149,6 @@ pub fn pcg<S: PcgSteps + ?Sized>(
             Next::End(end) => return Ok(end),
         }
         let replaces = policies.replacement.is_due(&at) && s.replaces_residual();
-        at.alpha = at.rho / at.sigma;
         s.record(at.alpha, at.beta);
         at.iterations += 1;
         let replaced = match replaces {
@@ -197,11 +198,9 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         self.replacement = Replacement::start(self.test, at);
         at.beta = 0.0;
         // p = z, q = A p, sigma = <p, q>
-        at.sigma = s.ascend(None);
-        if rounding::explains(s, self.test, at, ENERGY, at.sigma) {
+        if !self.ascend(s, at, None)? {
             return Ok(Next::End(at.ended(StopReason::Stagnated)));
         }
-        positive(ENERGY, at.sigma, at.iterations + 1)?;
         match s.iterate(&self.loop_test(at)) {
             Some(end) => self.adopt(s, at, end),
             None => Ok(Next::Iterate),
@@ -284,21 +283,21 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
     fn check(&self, s: &mut S, at: &mut Iteration) -> Result<Check> {
         let test = self.test;
         let mut rho = 0.0;
-        at.norm = if test.norm == Norm::Preconditioned {
+        if test.norm == Norm::Preconditioned {
             rho = s.preconditioned_square();
             if rounding::explains(s, test, at, SQUARE, rho) {
                 rho = 0.0;
             }
-            not_negative(SQUARE, rho, at.iterations)?.sqrt()
-        } else {
-            at.norm2.sqrt()
-        };
-        at.stopped = s.observe(at.iterations, at.norm / test.reference);
-        if at.norm <= test.threshold {
-            return Ok(Check::End(LoopEnding::Met));
         }
-        if at.stopped || at.iterations >= test.max_iter {
-            return Ok(Check::End(LoopEnding::Cut));
+        if at.take_norm(test, rho) == Code::RhoNegative {
+            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: at.iterations });
+        }
+        at.stopped = s.observe(at.iterations, at.norm / test.reference);
+        match at.check_convergence(test) {
+            Code::Met => return Ok(Check::End(LoopEnding::Met)),
+            Code::MaxIter => return Ok(Check::End(LoopEnding::Cut)),
+            _ if at.stopped => return Ok(Check::End(LoopEnding::Cut)),
+            _ => {}
         }
         if test.norm == Norm::True2 {
             rho = s.preconditioned_square();
@@ -326,20 +325,31 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         if direction == Direction::Lost {
             return Ok(Next::Restart);
         }
-        positive(SQUARE, rho, at.iterations)?;
         let conjugate = direction == Direction::Conjugate;
-        at.beta = if conjugate { s.beta(rho, at.rho) } else { 0.0 };
-        at.rho = rho;
+        let beta = |rho, rho_old| if conjugate { s.beta(rho, rho_old) } else { 0.0 };
+        if at.take_rho(self.test, rho, beta) != Code::Running {
+            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: at.iterations });
+        }
         if replaced.is_some() {
             self.replacement.measure_from(rho);
         }
         at.largest_rho = at.largest_rho.max(rho);
-        at.sigma = s.ascend(conjugate.then_some((at.alpha, at.beta)));
-        if rounding::explains(s, self.test, at, ENERGY, at.sigma) {
-            return Ok(Next::Restart);
+        let step = conjugate.then_some((at.alpha, at.beta));
+        Ok(if self.ascend(s, at, step)? { Next::Iterate } else { Next::Restart })
+    }
+
+    /// To the next direction and its energy. Whether the iteration goes on: rounding may explain an energy that is not
+    /// positive.
+    fn ascend(&self, s: &mut S, at: &mut Iteration, step: Option<(f64, f64)>) -> Result<bool> {
+        let sigma = s.ascend(step);
+        let code = at.take_sigma(self.test, sigma);
+        if rounding::explains(s, self.test, at, ENERGY, sigma) {
+            return Ok(false);
         }
-        positive(ENERGY, at.sigma, at.iterations + 1)?;
-        Ok(Next::Iterate)
+        match code {
+            Code::Running => Ok(true),
+            _ => Err(Error::Breakdown { quantity: ENERGY, value: sigma, iteration: at.iterations + 1 }),
+        }
     }
 }
 

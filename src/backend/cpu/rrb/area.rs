@@ -3,9 +3,15 @@
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::heap::Counted;
+use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use std::any::Any;
 use std::ops::{Index, Range};
+
+/// The same, where it is of that type: arrays that are doubles in one number format and not in another.
+pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
+    (v as &dyn Any).downcast_ref()
+}
 
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
 /// one block wide, right of the one and left of the other.
@@ -139,6 +145,22 @@ impl<T: Number> Area<T> {
     }
 }
 
+impl<R: Real + Number> Area<R> {
+    /// Whether nothing but zeros stands on either side of row J.
+    ///
+    /// # Safety
+    /// Nobody may write there meanwhile.
+    pub unsafe fn border_is_clear(&self, row: usize) -> bool {
+        if self.values.len() == 0 {
+            return true;
+        }
+        let (start, block) = (self.start(row as isize, 0), self.block);
+        // SAFETY: as the caller promised.
+        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx, block)] };
+        sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
+    }
+}
+
 impl Area {
     /// Zeros in these slots of a window.
     ///
@@ -165,6 +187,11 @@ pub struct Four<T = f64> {
 }
 
 impl<T: Number> Four<T> {
+    /// In the order of colours.
+    pub fn of([r1, r2, b1, b2]: [Area<T>; 4]) -> Self {
+        Self { r1, r2, b1, b2 }
+    }
+
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
@@ -174,11 +201,6 @@ impl<T: Number> Four<T> {
     /// The same arrays under another name.
     pub fn again(&self) -> Self {
         Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
-    }
-
-    /// The same where these hold numbers of that type.
-    pub fn again_of<U: Number>(&self) -> Option<Four<U>> {
-        (self as &dyn Any).downcast_ref::<Four<U>>().map(Four::again)
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.

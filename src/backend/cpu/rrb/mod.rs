@@ -1,24 +1,26 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
-//! `area` has the arrays that a team shares, `neighbours` the geometry of the four colours, `format` the number formats
-//! of M, `packed` the data of a factorization, `making` and `passing` where it is made; `setup`, `steps`, `sweeps`,
-//! `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
+//! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
+//! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
+//! S1), `windows` (arrays of rows in work), `levels` (grids and their sweeps), `making`, `projection`, `packed` (the
+//! data of a factorization), `sweeps` (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
 
 mod area;
 mod cycle;
-mod ends;
-mod format;
-mod fused;
-mod kernels;
+mod factor;
+mod iteration;
+mod levels;
+mod loops;
+mod loops_setup;
 mod making;
 mod neighbours;
+mod number;
 mod packed;
-mod passing;
 mod projection;
-mod setup;
 mod spread;
-mod steps;
 mod sweeps;
+mod system;
+mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
@@ -33,12 +35,14 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use format::{Brain, Double, Format, Mixed, Single};
-use packed::{Packed, Shape};
-use setup::Watch;
+use factor::Watch;
+use iteration::member::{Caller, Member};
+use levels::WORTH_A_TEAM;
+use number::{Brain, Double, Format, Mixed, Single};
+use packed::Packed;
 use spread::natural_rows;
 use std::ops::Range;
-use steps::{Caller, Member};
+use system::Shape;
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -80,7 +84,7 @@ impl RrbBackend for Cpu {
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         // The team of the last factorization; before the first one, as many as its rows J are worth.
         if self.team.is_none() {
-            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            let worth = grid.nodes() >= WORTH_A_TEAM;
             self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
@@ -338,7 +342,7 @@ mod tests {
                 cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
                 let mut shares = shares.into_inner().unwrap();
                 shares.sort_by_key(|(member, _)| *member);
-                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                assert_eq!(shares.len(), if grid.nodes() < WORTH_A_TEAM { 1 } else { threads });
                 let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
                 assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
                 let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();

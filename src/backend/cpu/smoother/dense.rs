@@ -12,7 +12,7 @@ fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)>
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
 }
 
-/// See `kernels::relax_dense`.
+/// See `relax::relax_dense`.
 ///
 /// # Safety
 /// As there.

@@ -14,13 +14,10 @@
 
 #![allow(clippy::needless_range_loop)] // index loops, since closures are compiled without the instruction set
 
-use super::dense::relax_dense_text;
-use super::transforms::relax_text;
 use crate::backend::steps::smoother::Inverse;
 use crate::error::{Result, collected, zeroed};
 use crate::grid::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
-use crate::isa::{Isa, isa};
-use crate::runtime::lanes::{Lanes, Portable};
+use crate::runtime::lanes::Lanes;
 
 /// Eight values on a cache line.
 #[repr(align(64))]
@@ -52,6 +49,11 @@ pub enum Form {
         /// D^-1 and D by tile row.
         scalings: Option<[Vec<Row>; 2]>,
     },
+}
+
+/// Where a shape stands in a list of all of them.
+pub fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
 /// The form of a tile in which lines along x have been turned into rows: plane by plane.
@@ -204,63 +206,6 @@ impl Ahead {
     }
 }
 
-/// Compiles a function of `Lanes` once for each instruction set, and one that calls the chosen one.
-macro_rules! for_each_lanes {
-    ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $text:ident;)*) => {$(
-        $(#[$doc])*
-        pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
-            #[cfg(target_arch = "x86_64")]
-            {
-                use crate::runtime::lanes::{Avx2, Avx512};
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
-                unsafe fn avx512($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: as our caller promised.
-                    unsafe { $text::<Avx512>($($argument),*) }
-                }
-                #[target_feature(enable = "avx2")]
-                unsafe fn avx2($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: as our caller promised.
-                    unsafe { $text::<Avx2>($($argument),*) }
-                }
-                match isa() {
-                    // SAFETY: as our caller promised; `isa` names only what this machine was seen to have.
-                    Isa::Avx512 => return unsafe { avx512($($argument),*) },
-                    // SAFETY: as above.
-                    Isa::Avx2 => return unsafe { avx2($($argument),*) },
-                    Isa::Portable => {}
-                }
-            }
-            // SAFETY: as our caller promised.
-            unsafe { $text::<Portable>($($argument),*) }
-        }
-    )*};
-}
-
-for_each_lanes! {
-    /// Relaxes the blocks of a task by sine transforms.
-    ///
-    /// # Safety
-    /// The cells of the task's blocks may be read in u and f and written in out, and the layer around them (with what
-    /// lies between two of the task's blocks) may be read in u.
-    unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
-
-    /// Relaxes at most `BATCH` tasks of one block each by their dense inverse; `alone`: there is one task, and always
-    /// is, so that sums may be taken in another order.
-    ///
-    /// # Safety
-    /// As for `relax`; no two tasks write a cell that the other reads.
-    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
-        = relax_dense_text;
-
-    /// r = f - A u on a row of n cells that begin at u and f; returns the sum of squares of `scale` r in a fixed order.
-    ///
-    /// # Safety
-    /// n values of f and r, and n cells of u with the layer around them, may be read; r, if not NULL, may be written.
-    unsafe fn residual_row(
-        u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
-    ) -> f64 = residual_row_text;
-}
-
 /// f - A u of the first n cells from u on, n <= 8.
 ///
 /// # Safety
@@ -376,33 +321,4 @@ pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usi
             *out.add(lines.places[l]) = values[l];
         }
     }
-}
-
-#[inline(always)]
-unsafe fn residual_row_text<V: Lanes>(
-    u: *const f64,
-    f: *const f64,
-    r: *mut f64,
-    n: usize,
-    strides: (usize, usize),
-    a: &Operator,
-    scale: f64,
-) -> f64 {
-    let (mut squares, scale) = (V::splat(0.0), V::splat(scale));
-    for i in (0..n).step_by(8) {
-        let here = (n - i).min(8);
-        // SAFETY: as our caller promised; i + here <= n.
-        unsafe {
-            let v: V = residual(u.add(i), f.add(i), here, strides, a);
-            let scaled = v.mul(scale);
-            squares = scaled.mul_add(scaled, squares);
-            if !r.is_null() {
-                v.store_first(r.add(i), here);
-            }
-        }
-    }
-    let mut lanes = [0.0; 8];
-    // SAFETY: eight values.
-    unsafe { squares.store(lanes.as_mut_ptr()) };
-    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
 }

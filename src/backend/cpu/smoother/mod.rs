@@ -14,21 +14,24 @@ mod dense;
 mod exchange;
 mod kernels;
 mod member;
+mod relax;
 mod rows;
+mod steps;
 mod transforms;
 
 use crate::backend::steps::smoother::{
-    BadCell, BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
+    BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
 };
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::Patch;
 use crate::runtime::heap::boxed;
+use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Team;
 use exchange::Handover;
-use kernels::{Operator, SCRATCH, Solver};
-use member::{Call, Member, fused_grain};
+use kernels::{Operator, SCRATCH, Solver, place_of};
+use member::{Call, Data, Member, fused_grain};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
@@ -45,37 +48,6 @@ pub struct CpuBlocks {
     /// By shape.
     solvers: Vec<Option<Box<Solver>>>,
     data: Option<Data>,
-}
-
-/// What members share beside the caller's arrays.
-pub struct Data {
-    pub blocks: Blocks,
-    pub operator: Operator,
-    /// The second array of Jacobi: all patches, one after the other.
-    pub other: Option<(Shared, Vec<*mut f64>)>,
-    /// For fused coloured sweeps, where patches have ghost cells from each other.
-    pub handover: Option<Handover>,
-    /// By patch, the fused coloured sweep for which a member has claimed it; counted over all calls.
-    pub claimed: Vec<AtomicUsize>,
-    /// By member, the last such sweep in which somebody has found that all whole patches of its part are claimed.
-    pub lent: Vec<AtomicUsize>,
-    /// Sweeps of all calls.
-    pub sweeps: usize,
-    /// Sums of squares by plane.
-    pub squares: Shared,
-    pub planes_before: Vec<usize>,
-    /// For dense inverses, by member.
-    pub scratch: Vec<Shared>,
-    pub stop: AtomicBool,
-    pub bad: Mutex<Option<BadCell>>,
-}
-
-// SAFETY: the pointers in it are those of `other`, an array that `Data` owns; which member touches which values
-// between two barriers is the contract of the unsafe blocks of `Member`.
-unsafe impl Sync for Data {}
-
-pub fn place_of([x, y, z]: Shape) -> usize {
-    ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
 impl CpuBlocks {
@@ -120,7 +92,7 @@ impl BlockBackend for CpuBlocks {
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch of the patches before serve again where they suffice.
         let (squares, other, handover, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.handover, old.scratch),
+            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.handover, old.scratch),
             None => (None, None, None, Vec::new()),
         };
         // `prepare` asks for one where there was none.
@@ -130,7 +102,7 @@ impl BlockBackend for CpuBlocks {
         };
         let squares = match squares {
             Some(squares) => squares,
-            None => Shared::zeroed(planes)?,
+            None => Noted::once(planes, 1)?,
         };
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));

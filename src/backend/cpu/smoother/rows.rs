@@ -1,9 +1,9 @@
 //! Rows of blocks: one colour or all, row after row or fused, and, for the chaotic method, while others read and write
 //! around.
 
-use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, relax, relax_dense};
+use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
 use super::member::{Member, rows};
-use super::place_of;
+use super::relax::{relax, relax_dense};
 use crate::backend::steps::smoother::{BlockSteps, colours};
 use crate::grid::patches::{Cut, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use crate::grid::block_inverse::Shape;
 use crate::runtime::lanes::Lanes;
 use std::mem::MaybeUninit;
 
-/// See `kernels::relax`.
+/// See `relax::relax`.
 ///
 /// # Safety
 /// As there.

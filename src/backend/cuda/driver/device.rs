@@ -1,7 +1,7 @@
 //! A device and its primary context.
 
-use super::kernels::Module;
 use super::library::{HAS_KERNELS, check, driver};
+use super::module::Module;
 use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,7 +111,8 @@ impl Device {
         made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
         made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let entered = made.enter()?;
-        made.load_kernels(family)?;
+        made.module = family.load()?;
+        made.functions = family.functions(made.module)?;
         drop(entered);
         Ok(made)
     }

@@ -1,88 +1,14 @@
-//! The kernels on a device: the module that has them, what the device says of them, and their launch.
+//! The kernels on a device: what the device says of them, and their launch.
 
 use super::device::Device;
 use super::library::check;
+use super::module::Argument;
 use super::stream::Stream;
-use crate::error::{Error, Result, reserve};
-use bytemuck::{AnyBitPattern, Pod};
+use crate::error::Result;
 use cudarc::driver::sys;
-use std::ffi::{CString, c_void};
-
-/// The kernels of a family.
-pub struct Module {
-    /// Machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
-    pub image: &'static [u8],
-    /// In the order of their numbers.
-    pub kernels: &'static [&'static [Kernel]],
-}
-
-/// A kernel's name, and the bytes of the one structure that it is given.
-#[derive(Clone, Copy, Debug)]
-pub struct Kernel {
-    name: &'static str,
-    bytes: usize,
-}
-
-impl Kernel {
-    /// The kernel with this name, which takes an `A`.
-    pub(in crate::backend::cuda) const fn of<A: Argument>(name: &'static str) -> Self {
-        Self { name, bytes: size_of::<A>() }
-    }
-
-    /// Whether what the module says of it fits.
-    fn must_take(&self, bytes: usize) -> Result<()> {
-        let Self { name, bytes: given } = self;
-        if bytes == *given {
-            return Ok(());
-        }
-        Err(Error::Internal(format!("kernel {name} takes a structure of {bytes} bytes, but the library has {given}")))
-    }
-}
-
-/// A structure that kernels take.
-///
-/// # Safety
-/// It is laid out as in C, and no kernel reads a byte that none of its fields fills: the driver copies all of them.
-pub(in crate::backend::cuda) unsafe trait Argument: AnyBitPattern {}
-
-// SAFETY: its fields fill all bytes; what derives `Pod` is laid out as in C.
-unsafe impl<T: Pod> Argument for T {}
-
-/// `cuFuncGetParamInfo`: function, number of the parameter, its offset, its size.
-type ParameterInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
-
-/// Drivers before CUDA 12.4 have no such call, and an emulated one need not: then nothing is compared.
-fn parameter_info() -> Option<ParameterInfo> {
-    // SAFETY: the library is there, since a device is in use; the type is that of cuda.h.
-    unsafe { sys::culib().get::<ParameterInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|call| *call)
-}
+use std::ffi::c_void;
 
 impl Device {
-    /// Loads them into its context, which is current.
-    pub(super) fn load_kernels(&mut self, Module { image, kernels }: &Module) -> Result<()> {
-        // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
-        check(unsafe { sys::cuModuleLoadData(&mut self.module, image.as_ptr().cast()) }, "loading the kernels")?;
-        reserve(&mut self.functions, kernels.iter().map(|list| list.len()).sum(), "the list of kernels")?;
-        let parameter = parameter_info();
-        for kernel in kernels.iter().copied().flatten() {
-            let mut function = std::ptr::null_mut();
-            let name =
-                CString::new(kernel.name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
-            // SAFETY: a loaded module and a name that ends with NUL.
-            let found = unsafe { sys::cuModuleGetFunction(&mut function, self.module, name.as_ptr()) };
-            check(found, &format!("kernel {}", name.to_string_lossy()))?;
-            if let Some(parameter) = parameter {
-                let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
-                let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
-                check(asked, &format!("what kernel {} takes", kernel.name))?;
-                kernel.must_take(bytes)?;
-            }
-            self.functions.push(function);
-        }
-        Ok(())
-    }
-
     /// Lets a kernel take so much shared memory that it names at launch; false: the device has less.
     pub(in crate::backend::cuda) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -106,18 +32,7 @@ impl Device {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
         let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
-        let config = sys::CUlaunchConfig {
-            gridDimX: cluster,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: shared,
-            hStream: std::ptr::null_mut(),
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
+        let config = config(std::ptr::null_mut(), cluster, (threads, 1), shared, &mut attributes);
         let mut clusters = 0;
         // SAFETY: a function of this device; the structures outlive the calls.
         let asked = unsafe {
@@ -194,18 +109,8 @@ impl Stream {
         let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attribute.value.programmaticStreamSerializationAllowed = 1;
-        let config = sys::CUlaunchConfig {
-            gridDimX: blocks,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: block.0,
-            blockDimY: block.1,
-            blockDimZ: 1,
-            sharedMemBytes: shared_bytes,
-            hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: u32::from(behind && self.device.overlaps),
-        };
+        let attributes = &mut [attribute][..usize::from(behind && self.device.overlaps)];
+        let config = config(self.stream, blocks, block, shared_bytes, attributes);
         // SAFETY: as the caller promised; the driver copies both structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
@@ -225,40 +130,33 @@ impl Stream {
     ) -> Result<()> {
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        if together.cluster > 1 {
-            let mut attributes = together.attributes();
-            let config = sys::CUlaunchConfig {
-                gridDimX: together.blocks + together.further,
-                gridDimY: 1,
-                gridDimZ: 1,
-                blockDimX: block.0,
-                blockDimY: block.1,
-                blockDimZ: 1,
-                sharedMemBytes: together.shared,
-                hStream: self.stream,
-                attrs: attributes.as_mut_ptr(),
-                numAttrs: attributes.len() as u32,
-            };
-            // SAFETY: as the caller promised; the driver copies the structures before it returns.
-            let result =
-                unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
-            return check(result, name);
-        }
-        // SAFETY: as the caller promised; the driver copies the structure before it returns.
-        let result = unsafe {
-            sys::cuLaunchCooperativeKernel(
-                function,
-                together.blocks + together.further,
-                1,
-                1,
-                block.0,
-                block.1,
-                1,
-                0,
-                self.stream,
-                pointers.as_mut_ptr(),
-            )
-        };
+        let mut attributes = together.attributes();
+        let attributes = &mut attributes[..if together.cluster > 1 { 2 } else { 1 }];
+        let config = config(self.stream, together.blocks + together.further, block, together.shared, attributes);
+        // SAFETY: as the caller promised; the driver copies the structures before it returns.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
+    }
+}
+
+/// A launch of so many blocks.
+fn config(
+    stream: sys::CUstream,
+    blocks: u32,
+    block: (u32, u32),
+    shared: u32,
+    attributes: &mut [sys::CUlaunchAttribute],
+) -> sys::CUlaunchConfig {
+    sys::CUlaunchConfig {
+        gridDimX: blocks,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: block.0,
+        blockDimY: block.1,
+        blockDimZ: 1,
+        sharedMemBytes: shared,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
     }
 }

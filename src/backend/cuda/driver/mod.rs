@@ -10,15 +10,19 @@ mod graph;
 mod kernels;
 mod library;
 mod memory;
+mod module;
 mod stream;
 mod transfers;
 
 pub use device::Device;
 pub use graph::Loop;
-pub(super) use kernels::Argument;
-pub use kernels::{Kernel, Module, Together};
+pub use kernels::Together;
+#[cfg(test)]
+pub use library::emulated;
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{Locked, Memory, Pinned, Space, is_page_locked, space_of};
+pub(super) use module::Argument;
+pub use module::{Kernel, Module};
 pub use stream::{Event, Stream, Watch};
 
 #[cfg(test)]

@@ -10,13 +10,30 @@ pub type Address = u64;
 pub const TILE: (u32, u32) = (32, 8);
 const THREADS: u32 = TILE.0 * TILE.1;
 
-/// Says that kernels take structures with gaps, which deriving `Pod` refuses.
-macro_rules! arguments_with_gaps {
-    ($($name:ident)*) => {
+/// Structures that kernels take, fields in the order of kernels/.
+macro_rules! structures {
+    ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
         $(
+        $(#[doc = $doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
+        pub struct $name { $(pub $field: $type),* }
+
         // SAFETY: `repr(C)`, and by `AnyBitPattern` of numbers alone. Kernels read fields, never bytes between or after
         // them; the driver copies all bytes, as it does from a structure of C.
         unsafe impl Argument for $name {}
+        )*
+    };
+}
+
+/// The same without a byte between fields, for lists that the host sends, and for arrays.
+macro_rules! entries {
+    ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
+        $(
+        $(#[doc = $doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+        pub struct $name { $(pub $field: $type),* }
         )*
     };
 }

@@ -15,65 +15,21 @@ const DENSE_THREADS: u32 = 384;
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 const CLUSTER: u32 = 2;
 
-/// A patch as block relaxation sees it: the caller's array and the other one of Jacobi.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub struct BlockPatch {
-    pub u: [Address; 2],
-    pub f: Address,
-    pub r: Address,
-    pub nx: i32,
-    pub ny: i32,
-    pub nz: i32,
-    pub unused: i32,
+entries! {
+    /// A patch as block relaxation sees it: the caller's array and the other one of Jacobi.
+    BlockPatch { u: [Address; 2], f: Address, r: Address, nx: i32, ny: i32, nz: i32, unused: i32 }
+    /// A tile of blocks.
+    BlockItem { patch: i32, cell: [i32; 3], shape: u32, wait: i32, done: i32, faces: u32 }
+    /// Inverse of one shape of block.
+    BlockTables { reciprocals: Address, before: Address, after: Address, dense: Address, packed: Address }
 }
 
-/// A tile of blocks.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct BlockItem {
-    pub patch: i32,
-    pub cell: [i32; 3],
-    pub shape: u32,
-    pub wait: i32,
-    pub done: i32,
-    pub faces: u32,
-}
-
-/// Inverse of one shape of block.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct BlockTables {
-    pub reciprocals: Address,
-    pub before: Address,
-    pub after: Address,
-    pub dense: Address,
-    pub packed: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct RelaxArgs {
-    pub patches: Address,
-    pub items: Address,
-    pub tables: Address,
-    pub progress: Address,
-    pub totals: Address,
-    pub launches: u32,
-    pub from: i32,
-    pub to: i32,
-    pub own_chunk: i32,
-    pub omega: f64,
-    pub legs: [f64; 27],
-    pub count: u32,
-    pub eigenvalues: [f64; 24],
-    pub weight: f64,
-    pub points: i32,
-    pub dense: i32,
-    pub arrived: Address,
-    pub leaving: Address,
-    pub partners: Address,
-    pub keep: i32,
+structures! {
+    RelaxArgs {
+        patches: Address, items: Address, tables: Address, progress: Address, totals: Address, launches: u32,
+        from: i32, to: i32, own_chunk: i32, omega: f64, legs: [f64; 27], count: u32, eigenvalues: [f64; 24],
+        weight: f64, points: i32, dense: i32, arrived: Address, leaving: Address, partners: Address, keep: i32
+    }
 }
 
 /// What a launch of block relaxation needs beside.
@@ -85,77 +41,35 @@ pub struct RelaxLaunch {
     pub processors: u32,
 }
 
-/// A box of ghost cells.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct BlockCopy {
-    pub to_patch: i32,
-    pub from_patch: i32,
-    pub to: i64,
-    pub from: i64,
-    pub size: [i32; 3],
-    pub unused: i32,
+entries! {
+    /// A box of ghost cells.
+    BlockCopy { to_patch: i32, from_patch: i32, to: i64, from: i64, size: [i32; 3], unused: i32 }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct ExchangeArgs {
-    pub patches: Address,
-    pub copies: Address,
-    pub which: i32,
-    pub both: i32,
+structures! {
+    ExchangeArgs { patches: Address, copies: Address, which: i32, both: i32 }
 }
 
-/// Part of an array of u.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct BlockSegment {
-    pub first: i64,
-    pub patch: i32,
-    pub count: i32,
+entries! {
+    /// Part of an array of u.
+    BlockSegment { first: i64, patch: i32, count: i32 }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct BlockCopyArgs {
-    pub patches: Address,
-    pub segments: Address,
-    pub from: i32,
-    pub to: i32,
-    pub ghosts: i32,
+structures! {
+    BlockCopyArgs { patches: Address, segments: Address, from: i32, to: i32, ghosts: i32 }
 }
 
-/// A tile of cells.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct BlockRegion {
-    pub patch: i32,
-    pub cell: [i32; 3],
-    pub number: i64,
+entries! {
+    /// A tile of cells.
+    BlockRegion { patch: i32, cell: [i32; 3], number: i64 }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct LookArgs {
-    pub patches: Address,
-    pub regions: Address,
-    pub which: i32,
-    pub sums: Address,
-    pub bad: Address,
-    pub legs: [f64; 27],
-    pub scale: f64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct NormArgs {
-    pub sums: Address,
-    pub count: i64,
-    pub norm: Address,
-}
-
-arguments_with_gaps! {
-    RelaxArgs BlockCopyArgs LookArgs
+structures! {
+    LookArgs {
+        patches: Address, regions: Address, which: i32, sums: Address, bad: Address, legs: [f64; 27],
+        scale: f64
+    }
+    NormArgs { sums: Address, count: i64, norm: Address }
 }
 
 plain_kernels! {

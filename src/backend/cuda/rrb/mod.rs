@@ -1,17 +1,23 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` and `steps` what is done with it, `components` the count of
-//! connected components, `program` the preconditioner as a list of kernels, `projection` the means of singular
-//! components. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the
-//! work.
+//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection` has
+//! the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says
+//! which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and
+//! `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
+//! (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod components;
+mod estimates;
+mod launches;
+mod looping;
 mod packed;
 mod program;
 mod projection;
+mod run;
+mod schedule;
 mod setup;
-mod steps;
-mod terms;
+mod start;
+mod textbook;
 
 use super::staging::Copies;
 use crate::backend::cuda::driver::{self, Device, Stream};
@@ -27,9 +33,9 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use packed::{Packed, Shape, Source, SourceShape};
+use run::Run;
 use setup::Fetched;
 use std::sync::Arc;
-use steps::{Expected, Run};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -45,7 +51,8 @@ pub struct Cuda {
     caller: Option<(usize, Stream)>,
     device: Arc<Device>,
     seconds_transfer: f64,
-    expected: Option<Expected>,
+    /// Scale of b in the last solve.
+    expected: Option<f64>,
 }
 
 enum Solver {
@@ -180,7 +187,7 @@ impl RrbBackend for Cuda {
                 let result = program(&mut run);
                 let failed = run.failed.take();
                 self.seconds_transfer = run.seconds_transfer;
-                let queued = run.queued;
+                let looping = run.is_looping();
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may be under way; that they fail too adds nothing.
                     let _ = stream.wait();
@@ -190,7 +197,7 @@ impl RrbBackend for Cuda {
                     // Numbers too large, or none.
                     packed.clear_vectors(stream)?;
                 }
-                if queued || result.is_err() {
+                if looping || result.is_err() {
                     // The next call may come on another stream.
                     stream.wait()?;
                 }

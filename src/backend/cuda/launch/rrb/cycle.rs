@@ -8,16 +8,9 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 /// Grids at most that one kernel goes over.
 pub const MOST_GRIDS: usize = 10;
 
-/// A step of the preconditioner; kinds and flags are those of kernels/rrb/storage.cuh.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Op {
-    pub kind: i32,
-    pub grid: i32,
-    pub flags: i32,
-    pub partial: i32,
-    pub alpha: f64,
-    pub beta: f64,
+entries! {
+    /// A step of the preconditioner; kinds and flags are those of kernels/rrb/storage.cuh.
+    Op { kind: i32, grid: i32, flags: i32, partial: i32, alpha: f64, beta: f64 }
 }
 
 /// `Op::kind`.
@@ -58,120 +51,29 @@ pub mod flag {
     pub const BESIDE: i32 = 524_288;
 }
 
-/// The remainder's product.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct Rest {
-    pub g: Geometry,
-    pub inverse: Address,
-    pub r: Address,
-    pub z: Address,
-    pub n: i32,
-}
-
-/// The end of the way down.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct ScalarArgs {
-    pub scalars: Address,
-    pub rho_partial: Address,
-    pub norm_partial: Address,
-    pub rho_count: i32,
-    pub norm_count: i32,
-    pub how: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct RemainderArgs {
-    pub rest: Rest,
-    pub partial: Address,
-    pub scalar: ScalarArgs,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct StepArgs {
-    pub k: Level,
-    pub op: Address,
-    pub partial: Address,
-    pub scalar: ScalarArgs,
-    pub beside: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct InnerProductArgs {
-    pub k: Level,
-    pub a: i32,
-    pub b: i32,
-    pub partial: Address,
-    pub scalars: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct SchurArrays {
-    pub g: Geometry,
-    pub d: Address,
-    pub far: Address,
-    pub center: Address,
-    pub r_b1: [Address; 2],
-    pub r_b2: Address,
-    pub x: [Address; 2],
-    pub q: [Address; 2],
-    pub p: [[Address; 2]; 2],
-    pub b: [Address; 2],
-    pub scalars: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct FirstArgs {
-    pub v: SchurArrays,
-    pub k: Level,
-    pub input: [Address; 2],
-    pub partial: Address,
-    pub norm_partial: Address,
-    pub sigma_partial: Address,
-    pub how: i32,
-    pub once: i32,
-    pub rows: i32,
-    pub rows_down: i32,
-    pub with_x: i32,
-    pub pairs: i32,
-    pub conditional: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct CycleArgs {
-    pub ops: Address,
-    pub count: i32,
-    pub base: i32,
-    pub grids: [Level; MOST_GRIDS],
-    pub rest: Rest,
-    pub rho_partial: Address,
-    pub norm_partial: Address,
-    pub sigma_partial: Address,
-    pub scalar: ScalarArgs,
-    pub barrier: Address,
-    pub cluster: i32,
-    pub cluster_base: i32,
-    pub last: i32,
-    pub members: i32,
-    pub slots: Address,
-    pub for_x: i32,
-    pub v: SchurArrays,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct SolveArgs {
-    pub cycle: CycleArgs,
-    pub first: FirstArgs,
-}
-
-arguments_with_gaps! {
-    RemainderArgs StepArgs CycleArgs SolveArgs
+structures! {
+    /// The remainder's product.
+    Rest { g: Geometry, inverse: Address, r: Address, z: Address, n: i32 }
+    /// The end of the way down.
+    ScalarArgs {
+        scalars: Address, rho_partial: Address, norm_partial: Address, rho_count: i32, norm_count: i32,
+        how: i32
+    }
+    RemainderArgs { rest: Rest, partial: Address, scalar: ScalarArgs }
+    StepArgs { k: Level, op: Address, partial: Address, scalar: ScalarArgs, beside: i32 }
+    InnerProductArgs { k: Level, a: i32, b: i32, partial: Address, scalars: Address }
+    SchurArrays {
+        g: Geometry, d: Address, far: Address, center: Address, r_b1: [Address; 2], r_b2: Address,
+        x: [Address; 2], q: [Address; 2], p: [[Address; 2]; 2], b: [Address; 2], scalars: Address
+    }
+    FirstArgs {
+        v: SchurArrays, k: Level, input: [Address; 2], partial: Address, norm_partial: Address,
+        sigma_partial: Address, how: i32, once: i32, rows: i32, rows_down: i32, with_x: i32, conditional: u64
+    }
+    CycleArgs {
+        ops: Address, count: i32, base: i32, grids: [Level; MOST_GRIDS], rest: Rest, rho_partial: Address,
+        norm_partial: Address, sigma_partial: Address, scalar: ScalarArgs, barrier: Address, cluster: i32,
+        cluster_base: i32, last: i32, members: i32, slots: Address, for_x: i32, v: SchurArrays
+    }
+    SolveArgs { cycle: CycleArgs, first: FirstArgs }
 }

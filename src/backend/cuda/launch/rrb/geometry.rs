@@ -1,7 +1,8 @@
 //! Grids as kernels see them.
 
+use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::{Address, TILE};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
 /// Places across and down a patch: kernels/rrb/storage.cuh.
 const PATCH: u32 = 8;
@@ -9,7 +10,7 @@ const PATCH: u32 = 8;
 pub const MOST_BLOCKS: u32 = 528;
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Geometry {
     pub nx: i32,
     pub ny: i32,
@@ -75,60 +76,21 @@ pub fn tiles(nx: usize, ny: usize) -> u32 {
     tiles.clamp(1, MOST_BLOCKS as usize) as u32
 }
 
-/// One grid as the factorization works on it, in f64.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Grid {
-    pub g: Geometry,
-    pub h: Address,
-    pub s: Address,
-    pub d: Address,
-    pub excess: Address,
-    pub corners: Address,
-    pub far: Address,
-    pub short_h: Address,
-    pub short_s: Address,
-    pub short_d: Address,
-    pub kept_excess: Address,
-    pub kept_corners: Address,
-    pub kept_black: Address,
+structures! {
+    /// One grid as the factorization works on it, in f64.
+    Grid {
+        g: Geometry, h: Address, s: Address, d: Address, excess: Address, corners: Address, far: Address,
+        short_h: Address, short_s: Address, short_d: Address, kept_excess: Address, kept_corners: Address,
+        kept_black: Address
+    }
+    Matrix { center: Address, straight: Address, red: Address, black: Address }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Kept {
-    pub g: Geometry,
-    pub to: Address,
-    pub from: Address,
-    pub nx: i32,
-    pub ny: i32,
-}
-
-/// One grid as sweeps and cycles work on it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Level {
-    pub g: Geometry,
-    pub h: Address,
-    pub s: Address,
-    pub d: Address,
-    pub z: Address,
-    pub y: Address,
-    pub excess: Address,
-    pub corners: Address,
-    pub black: Address,
-    pub r: Address,
-    pub direction: Address,
-    pub q: Address,
-    pub u: Address,
-    pub kept: Kept,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Matrix {
-    pub center: Address,
-    pub straight: Address,
-    pub red: Address,
-    pub black: Address,
+entries! {
+    Kept { g: Geometry, to: Address, from: Address, nx: i32, ny: i32 }
+    /// One grid as sweeps and cycles work on it.
+    Level {
+        g: Geometry, h: Address, s: Address, d: Address, z: Address, y: Address, excess: Address,
+        corners: Address, black: Address, r: Address, direction: Address, q: Address, u: Address, kept: Kept
+    }
 }

@@ -67,8 +67,6 @@ plain_kernels! {
         |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// q = S1 p, sigma, of the plain steps.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
-    /// The step of x that the loop has left.
-    LastStep last_step(SchurArgs) = "rrb_last_step_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// r = b - S1 x.
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Largest magnitudes of the caller's arrays.
@@ -102,12 +100,9 @@ plain_kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// And back.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// The start of a solve: a look at b and x, both to the colours, b to S1.
-    Begin begin(EndArgs) = "rrb_begin_f64", |a| a.k.g.blocks(), OVER_AREA,
+    /// The start of a solve: a look at b and x, both to the colours, b to S1, with r of S1 and |b - A x|^2.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
-    /// The same from a guess: with r of S1 and |b - A x|^2.
-    BeginAt begin_at(EndArgs) = "rrb_begin_at_f64", |a| end_blocks(&a.k.g), OVER_AREA,
-        or BeginAtUniform = "rrb_begin_at_uniform_f64" in a.k.g;
     /// |b - A x|^2 on all nodes.
     WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// r of S1 as b - A x on all nodes leaves it, and its part on red nodes.
@@ -187,7 +182,7 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
-/// Blocks of a start from a guess, and of an end: three to a multiprocessor.
+/// Blocks of a start, and of an end: three to a multiprocessor.
 fn end_blocks(g: &Geometry) -> u32 {
     g.blocks().min(MOST_BLOCKS / 4 * 3)
 }

@@ -65,13 +65,9 @@ impl Findings {
 /// Grids whose remains are looked at for weak couplings, and their tiles for rows that are the same.
 pub const MOST_LEFT: usize = 16;
 
-/// How M is stored, for the factorization.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct Format {
-    pub unit: f64,
-    pub per_unit: f64,
-    pub storage: i32,
+structures! {
+    /// How M is stored, for the factorization.
+    Format { unit: f64, per_unit: f64, storage: i32 }
 }
 
 impl Format {
@@ -80,39 +76,16 @@ impl Format {
     }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct CopyArgs {
-    pub g: Geometry,
-    pub m: Matrix,
-    pub arrays: [Address; 5],
-    pub ld: [i64; 5],
-    pub first_row: i32,
-    pub rows: i32,
-    pub findings: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct ExcessArgs {
-    pub g: Geometry,
-    pub m: Matrix,
-    pub excess: Address,
-    pub zero_row_sum: f64,
-    pub nine_points: i32,
-    pub findings: Address,
-    pub same: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct UniformArgs {
-    pub g: Geometry,
-    pub same: Address,
-    pub uniform: Address,
-    pub count: Address,
-    pub next: Geometry,
-    pub next_same: Address,
+structures! {
+    CopyArgs {
+        g: Geometry, m: Matrix, arrays: [Address; 5], ld: [i64; 5], first_row: i32, rows: i32,
+        findings: Address
+    }
+    ExcessArgs {
+        g: Geometry, m: Matrix, excess: Address, zero_row_sum: f64, nine_points: i32, findings: Address,
+        same: Address
+    }
+    UniformArgs { g: Geometry, same: Address, uniform: Address, count: Address, next: Geometry, next_same: Address }
 }
 
 impl UniformArgs {
@@ -122,94 +95,27 @@ impl UniformArgs {
     }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct ComponentArgs {
-    pub g: Geometry,
-    pub m: Matrix,
-    pub excess: Address,
-    pub parent: Address,
-    pub marks: Address,
-    pub findings: Address,
+structures! {
+    ComponentArgs { g: Geometry, m: Matrix, excess: Address, parent: Address, marks: Address, findings: Address }
+    CouplingArgs { k: Grid, m: Matrix, format: Format, nine_points: i32, compensate: i32 }
+    Rules {
+        lost: f64, black_keeps: f64, level: i32, x0: i32, y0: i32, step: i32, fine_nx: i32, fine_ny: i32,
+        fine: Geometry, center: Address, label: Address, findings: Address, format: Format
+    }
+    LevelArgs { k: Grid, rules: Rules, exact: Address, corners: i32, black: i32 }
+    CoarseArgs { k: Grid, rules: Rules, next: Grid, natural: Address, nx: i32, ny: i32, weigh: i32 }
+    SchurCenterArgs { k: Grid, center: Address, schur: Address }
+    LinesArgs {
+        rules: Rules, natural: Address, nx: i32, ny: i32, n: i32, step: i32, lines: Lines, unit: f64
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct CouplingArgs {
-    pub k: Grid,
-    pub m: Matrix,
-    pub format: Format,
-    pub nine_points: i32,
-    pub compensate: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct Rules {
-    pub lost: f64,
-    pub black_keeps: f64,
-    pub level: i32,
-    pub x0: i32,
-    pub y0: i32,
-    pub step: i32,
-    pub fine_nx: i32,
-    pub fine_ny: i32,
-    pub fine: Geometry,
-    pub center: Address,
-    pub label: Address,
-    pub findings: Address,
-    pub format: Format,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct LevelArgs {
-    pub k: Grid,
-    pub rules: Rules,
-    pub exact: Address,
-    pub corners: i32,
-    pub black: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct CoarseArgs {
-    pub k: Grid,
-    pub rules: Rules,
-    pub next: Grid,
-    pub natural: Address,
-    pub nx: i32,
-    pub ny: i32,
-    pub weigh: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct SchurCenterArgs {
-    pub k: Grid,
-    pub center: Address,
-    pub schur: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct LinesArgs {
-    pub rules: Rules,
-    pub natural: Address,
-    pub nx: i32,
-    pub ny: i32,
-    pub n: i32,
-    pub step: i32,
-    pub own: Address,
-    pub left: Address,
-    pub right: Address,
-    pub onward: Address,
-    pub left_excess: Address,
-    pub right_excess: Address,
-    pub inverse_pivot: Address,
-    pub inverse: Address,
-    pub narrow: Address,
-    pub unit: f64,
+entries! {
+    /// Of the remainder's lines, while they are eliminated; its inverse, and the same in f32, where sweeps are.
+    Lines {
+        own: Address, left: Address, right: Address, onward: Address, left_excess: Address, right_excess: Address,
+        inverse_pivot: Address, inverse: Address, narrow: Address
+    }
 }
 
 impl LinesArgs {
@@ -228,8 +134,4 @@ impl LinesArgs {
     pub(super) fn stayed(&self) -> u32 {
         (self.lines() / (2 * self.step)) as u32
     }
-}
-
-arguments_with_gaps! {
-    ExcessArgs CouplingArgs LevelArgs CoarseArgs LinesArgs
 }

@@ -9,13 +9,9 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 /// Entries of the ring of iterations.
 pub const RING: usize = 1024;
 
-/// One entry of the ring.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-pub struct Step {
-    pub norm: f64,
-    pub alpha: f64,
-    pub beta: f64,
+entries! {
+    /// One entry of the ring.
+    Step { norm: f64, alpha: f64, beta: f64 }
 }
 
 /// The scalars of a solve, as they lie on the device.
@@ -25,7 +21,7 @@ pub struct Scalars {
     pub per_unit: f64,
     pub threshold: f64,
     pub vanishing: f64,
-    pub iteration: i64,
+    pub iterations: i64,
     pub max_iter: i64,
     pub pause_at: i64,
     pub done: i64,
@@ -42,9 +38,6 @@ pub struct Scalars {
     pub parity: i32,
     pub sum: f64,
     pub direction: i64,
-    pub waits: i64,
-    pub behind: i64,
-    pub alpha_before: f64,
     pub b_norm2: f64,
     pub whole_norm2: f64,
     pub largest: u64,
@@ -57,39 +50,22 @@ pub struct Scalars {
 
 impl Scalars {
     /// Before anything.
-    pub const START: Self = Self {
-        per_unit: 1.0,
-        threshold: 0.0,
-        vanishing: 0.0,
-        iteration: 0,
-        max_iter: 0,
-        pause_at: 0,
-        done: 0,
-        preconditioned: 0,
-        code: 0,
-        rho: 0.0,
-        sigma: 0.0,
-        alpha: 0.0,
-        beta: 0.0,
-        norm2: 0.0,
-        norm: 0.0,
-        met: 0,
-        ring_used: 0,
-        parity: 0,
-        sum: 0.0,
-        direction: 0,
-        waits: 0,
-        behind: 0,
-        alpha_before: 0.0,
-        b_norm2: 0.0,
-        whole_norm2: 0.0,
-        largest: 0,
-        largest_guess: 0,
-        not_finite: 0,
-        ticket: 0,
-        unused: 0,
-        ring: [Step { norm: 0.0, alpha: 0.0, beta: 0.0 }; RING],
+    pub fn start() -> Self {
+        Self { per_unit: 1.0, ..Self::zeroed() }
+    }
+}
+
+/// An iteration's decisions by the emulated device (tests/emulator): <r, M^-1 r>, <r, r> and <p, A p> are known. False
+/// where there is none.
+#[cfg(test)]
+pub fn emulated_iteration(s: &mut Scalars, rho: f64, norm2: f64, sigma: f64) -> bool {
+    type Iteration = unsafe extern "C" fn(*mut Scalars, f64, f64, f64);
+    let Some(iteration) = crate::backend::cuda::driver::emulated::<Iteration>(b"emulated_iteration\0") else {
+        return false;
     };
+    // SAFETY: the function of tests/emulator/driver.cpp, which changes the scalars alone.
+    unsafe { iteration(s, rho, norm2, sigma) };
+    true
 }
 
 /// How the loop stands: `Scalars::code`.
@@ -118,184 +94,53 @@ pub enum How {
     Confirm = 3,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct SchurArgs {
-    pub v: SchurArrays,
-    pub partial: Address,
-    pub how: i32,
-    pub conditional: u64,
+structures! {
+    SchurArgs { v: SchurArrays, partial: Address, how: i32, conditional: u64 }
+    InspectArgs {
+        input: Address, output: Address, ld: i64, nx: i32, rows: i32, first_row: i32, scalars: Address,
+        partial: Address
+    }
+    TransferArgs {
+        g: Geometry, colours: Address, natural: Address, ld: i64, first_row: i32, rows: i32, scale: f64,
+        guard: Address
+    }
+    LargestArgs { g: Geometry, v: Address, scalars: Address }
+    DotArgs {
+        g: Geometry, a: Address, b: Address, first: i32, count: i32, partial: Address, scalars: Address,
+        norm_partial: Address, norm_count: i32, how: i32, to: Address, factor: f64
+    }
+    UpdateArgs {
+        g: Geometry, first: i32, count: i32, target: Address, other: Address, source: Address, factor: f64,
+        per_unit: f64, partial: Address, scalars: Address
+    }
+    ProductArgs {
+        g: Geometry, m: Matrix, nine_points: i32, v: Address, b: Address, out: Address, partial: Address,
+        scalars: Address, how: i32, conditional: u64
+    }
+    ReduceArgs { k: Grid, b: Address, x: Address, r: [Address; 2], scalars: Address }
+    /// The start and the end of a solve.
+    EndArgs {
+        k: Grid, center: Address, b: Address, x: Address, r: [Address; 2], input: Address, output: Address,
+        input_ld: i64, output_ld: i64, scale: f64, least: f64, limit: f64, how: i32, partial: Address,
+        whole_partial: Address, scalars: Address
+    }
+    /// What the host reads of the scalars: all but the ring, and so many steps of it.
+    ReportArgs { scalars: Address, found: Address, steps: i32 }
+    /// Where the loop of PCG begins before the host has seen what it starts from.
+    SetOutArgs {
+        scalars: Address, found: Address, scale: f64, rel_tol: f64, abs_tol: f64, futile: f64, vanishing: f64,
+        baseless: f64, max_iter: i64, pause_at: i64, preconditioned: i32, of_initial: i32
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct InspectArgs {
-    pub input: Address,
-    pub output: Address,
-    pub ld: i64,
-    pub nx: i32,
-    pub rows: i32,
-    pub first_row: i32,
-    pub scalars: Address,
-    pub partial: Address,
+entries! {
+    /// Consecutive nodes of one row and colour in one singular component.
+    Run { colour: i32, row: i32, start: i32, len: i32, component: i32 }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct TransferArgs {
-    pub g: Geometry,
-    pub colours: Address,
-    pub natural: Address,
-    pub ld: i64,
-    pub first_row: i32,
-    pub rows: i32,
-    pub scale: f64,
-    pub guard: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct LargestArgs {
-    pub g: Geometry,
-    pub v: Address,
-    pub scalars: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct DotArgs {
-    pub g: Geometry,
-    pub a: Address,
-    pub b: Address,
-    pub first: i32,
-    pub count: i32,
-    pub partial: Address,
-    pub scalars: Address,
-    pub norm_partial: Address,
-    pub norm_count: i32,
-    pub how: i32,
-    pub to: Address,
-    pub factor: f64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct UpdateArgs {
-    pub g: Geometry,
-    pub first: i32,
-    pub count: i32,
-    pub target: Address,
-    pub other: Address,
-    pub source: Address,
-    pub factor: f64,
-    pub per_unit: f64,
-    pub partial: Address,
-    pub scalars: Address,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct ProductArgs {
-    pub g: Geometry,
-    pub m: Matrix,
-    pub nine_points: i32,
-    pub v: Address,
-    pub b: Address,
-    pub out: Address,
-    pub partial: Address,
-    pub scalars: Address,
-    pub how: i32,
-    pub conditional: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct ReduceArgs {
-    pub k: Grid,
-    pub b: Address,
-    pub x: Address,
-    pub r: [Address; 2],
-    pub scalars: Address,
-}
-
-/// The start and the end of a solve.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct EndArgs {
-    pub k: Grid,
-    pub center: Address,
-    pub b: Address,
-    pub x: Address,
-    pub r: [Address; 2],
-    pub input: Address,
-    pub output: Address,
-    pub input_ld: i64,
-    pub output_ld: i64,
-    pub scale: f64,
-    pub least: f64,
-    pub limit: f64,
-    pub guess: i32,
-    pub how: i32,
-    pub partial: Address,
-    pub whole_partial: Address,
-    pub scalars: Address,
-}
-
-/// What the host reads of the scalars: all but the ring, and so many steps of it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct ReportArgs {
-    pub scalars: Address,
-    pub found: Address,
-    pub steps: i32,
-}
-
-/// Where the loop of PCG begins before the host has seen what it starts from.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, AnyBitPattern)]
-pub struct SetOutArgs {
-    pub scalars: Address,
-    pub found: Address,
-    pub scale: f64,
-    pub rel_tol: f64,
-    pub abs_tol: f64,
-    pub futile: f64,
-    pub vanishing: f64,
-    pub baseless: f64,
-    pub max_iter: i64,
-    pub pause_at: i64,
-    pub preconditioned: i32,
-    pub of_initial: i32,
-    pub guess: i32,
-}
-
-/// Consecutive nodes of one row and colour in one singular component.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct Run {
-    pub colour: i32,
-    pub row: i32,
-    pub start: i32,
-    pub len: i32,
-    pub component: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
-pub struct ProjectionArgs {
-    pub g: Geometry,
-    pub runs: Address,
-    pub count: i32,
-    pub by_component: Address,
-    pub component_start: Address,
-    pub nodes: Address,
-    pub sums: Address,
-    pub means: Address,
-    pub v: Address,
-    pub restore: i32,
-    pub center: Address,
-}
-
-arguments_with_gaps! {
-    SchurArgs InspectArgs ProductArgs ReportArgs SetOutArgs ProjectionArgs
+structures! {
+    ProjectionArgs {
+        g: Geometry, runs: Address, count: i32, by_component: Address, component_start: Address, nodes: Address,
+        sums: Address, means: Address, v: Address, restore: i32, center: Address
+    }
 }

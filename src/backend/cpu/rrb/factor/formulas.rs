@@ -1,16 +1,19 @@
 //! What the formulas of a factorization make of row J.
 
 use super::{InTurn, Levels};
-use crate::backend::cpu::rrb::area::Area;
-use crate::backend::cpu::rrb::format::{Double, Format, Short};
-use crate::backend::cpu::rrb::kernels::{
+use crate::backend::cpu::rrb::area::{Area, of_type};
+use crate::backend::cpu::rrb::levels::Sweep;
+use crate::backend::cpu::rrb::loops::subtract;
+use crate::backend::cpu::rrb::loops_setup::{
     Elimination, Kept, Link, OfDropped, OfReds, StoredPivot, coarse_couplings, distant_couplings, exact_pivots, lose,
-    pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store, store_same, subtract,
+    pivots, round_couplings, row_sums, schur_centers, schur_row_sums, skew_couplings, store, store_same,
     without_positive,
 };
 use crate::backend::cpu::rrb::making::Making;
 use crate::backend::cpu::rrb::neighbours::{Diagonal, EAST, NORTH, Rows, SOUTH, WEST};
+use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::spread::{Target, natural_rows};
+use crate::backend::cpu::rrb::system::Schur;
 use crate::backend::steps::rrb::{Pivot, PivotNode, Setup};
 use crate::error::Result;
 use crate::grid::layout::Colour;
@@ -22,7 +25,7 @@ const COLUMNS_NEAR: usize = 256;
 impl<'a, F: Format> Levels<'a, F> {
     /// Couplings b1 to b2 as sweeps read them.
     fn diagonal(&self) -> &'a Diagonal<F::Stored> {
-        F::diagonal(self.black_diagonal, &self.grid.own)
+        of_type(self.black_diagonal).unwrap_or(&self.grid.sweep.diagonal)
     }
 
     /// Copies row J of A; where that is watched, what may be worked on. (In place of a row that may not be there are
@@ -79,7 +82,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 }
             }
         };
-        let rounds = F::short(&grid.own).is_some();
+        let rounds = F::SHORT;
         copy(&m.straight.r1, &grid.straight.r1, rounds);
         copy(&m.straight.r2, &grid.straight.r2, rounds);
         if nine_points {
@@ -115,7 +118,7 @@ impl<'a, F: Format> Levels<'a, F> {
             keep_all(&grid.red_diagonal.of, &inner.red_diagonal.of);
             keep_all(&grid.black_diagonal.of, &inner.black_diagonal.of);
         }
-        if let Some(short) = F::short(&grid.own).filter(|short| short.straight.bytes() > 0) {
+        if let Some(short) = grid.short().filter(|short| short.straight.bytes() > 0) {
             // Rounded already.
             let pairs = |s: &'a [Area; 4], t: &'a [Area<F::Stored>; 4]| s.iter().zip(t);
             let (to1, to2) = (&short.straight.r1, &short.straight.r2);
@@ -203,7 +206,8 @@ impl<'a, F: Format> Levels<'a, F> {
             PivotRow::<E> {
                 excess: &mut self.excess[colour].row_mut(row, 0)[columns.clone()],
                 inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
-                stored: F::short(&grid.own)
+                stored: grid
+                    .short()
                     .map_or(&mut [][..], |short| &mut short.pivot[colour].row_mut(row, 0)[columns.clone()]),
             }
         };
@@ -234,14 +238,14 @@ impl<'a, F: Format> Levels<'a, F> {
                     if F::SINGLE {
                         // In difference form: its row sum in place of the diagonal.
                         schur_row_sums(excess, center, a, t, setup.zero_row_sum);
-                        self.k.keep_row(kept, row, 0, excess);
+                        Schur::<F>::keep(kept, row, 0, excess, self.k.unit.recip());
                         continue;
                     }
                     // S1 = D_b - A_br D_r^-1 A_rb (report, 2.9).
                     let h = self.inverse.straight(colour, row);
                     if matrix.has_windows() {
                         schur_centers(excess, &mut scratch[..n], center, a, t, h, setup.zero_row_sum);
-                        self.k.keep_row(kept, row, 0, &scratch[..n]);
+                        Schur::<F>::keep(kept, row, 0, &scratch[..n], self.k.unit.recip());
                     } else {
                         let out = matrix.schur_center[k].row_mut(row, 0);
                         schur_centers(excess, out, center, a, t, h, setup.zero_row_sum);
@@ -259,7 +263,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 [r1[NORTH].below(row, 0), h1.below(row, 0), r1[WEST].below(row, 0), r1[EAST].below(row, 0)],
                 link(r1, h1, [SOUTH, WEST, EAST], row, 0),
             ];
-            let short = F::short(&grid.own);
+            let short = grid.short();
             match short.filter(|_| self.exact.is_some_and(Making::has_windows)) {
                 Some(short) => self.skew_past_caches(row, links, short, scratch),
                 None => {
@@ -287,7 +291,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must be this member's.
-    unsafe fn skew_past_caches(&self, row: usize, links: [Link; 4], short: &Short<F::Stored>, scratch: &mut [f64]) {
+    unsafe fn skew_past_caches(&self, row: usize, links: [Link; 4], short: &Sweep<F::Stored>, scratch: &mut [f64]) {
         let (n, keeps) = (self.grid.layout.cx, self.setup.black_keeps());
         for start in (0..n).step_by(COLUMNS_NEAR) {
             let columns = start..n.min(start + COLUMNS_NEAR);
@@ -301,7 +305,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 unsafe {
                     let stored = &mut short.diagonal.of[k].row_mut(row, 0)[columns.clone()];
                     store::<F>(stored, values, self.setup.unit);
-                    self.k.keep_row(&self.k.schur.diagonal.of[k], row, start, values);
+                    Schur::<F>::keep(&self.k.schur.diagonal.of[k], row, start, values, self.k.unit.recip());
                 }
             }
         }
@@ -449,8 +453,8 @@ impl<E: Elimination> PivotRow<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::rrb::format::{Brain, Single};
-    use crate::backend::cpu::rrb::setup::tests::{random, setup};
+    use crate::backend::cpu::rrb::factor::tests::{random, setup};
+    use crate::backend::cpu::rrb::number::{Brain, Single};
     use crate::backend::storage::Storage;
 
     /// Excess, four kept and four lumped couplings of n nodes. `awkward`: land, lone and floating nodes, pivots near

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::backend::cpu::rrb::area::Area;
-use crate::backend::cpu::rrb::format::{Brain, Double, Mixed, Single};
-use crate::backend::cpu::rrb::packed::Shape;
+use crate::backend::cpu::rrb::number::{Brain, Double, Mixed, Single};
+use crate::backend::cpu::rrb::system::Shape;
 use crate::backend::steps::rrb::Lumping;
 use crate::backend::storage::Storage;
 use crate::grid::inspection::Questions;
@@ -113,7 +113,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool
     let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
     let of_a: Vec<_> = m.straight.r1.iter().chain(&m.straight.r2).chain(center).collect();
     let mut stored = Vec::new();
-    for (grid, sweep) in [(first, F::sweep(first)), (second, F::sweep(second))] {
+    for (grid, sweep) in [(first, &first.sweep), (second, &second.sweep)] {
         for row in grid.layout.rows(Colour::B1) {
             for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
                 // SAFETY: no run is on.
@@ -209,7 +209,7 @@ fn left_for_sweeps<F: Format>(
         }
     }
     let of_grid = |grid: &PackedGrid<F>, is_last: bool| {
-        let (mut found, sweep, layout) = (Vec::new(), F::sweep(grid), &grid.layout);
+        let (mut found, sweep, layout) = (Vec::new(), &grid.sweep, &grid.layout);
         let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
         for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
             straight.iter().for_each(|area| stored(c, area));

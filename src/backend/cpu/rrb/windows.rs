@@ -1,6 +1,6 @@
-//! The first grid, where CG runs on A, and the second one keep no rows that nobody reads after their factorization
-//! where they are large, but windows on the rows in work. And the second grid follows the first one: each of its rows
-//! is worked on as soon as it is complete, while it is in a cache.
+//! Arrays that keep a few rows at a time. The first grid, where CG runs on A, and the second one keep no rows that
+//! nobody reads after their factorization where they are large, but windows on the rows in work. And the second grid
+//! follows the first one: each of its rows is worked on as soon as it is complete, while it is in a cache.
 //!
 //! A member makes natural rows j of the second grid in order. With row j' = 2J + 1 it is complete to row J, of which
 //! rows follow:
@@ -14,14 +14,75 @@
 //! That is for rows that the member makes itself, and owns. The others, a few on either side of where members meet, are
 //! left until the first grid is done.
 
-use super::area::{Area, Four};
-use super::format::Format;
-use super::making::{between, four, slots};
-use super::neighbours::{Diagonal, Distant, Straight};
-use super::packed::PackedGrid;
-use crate::error::{Result, collected};
-use crate::grid::layout::{Colour, Layout};
+use super::area::Area;
+use crate::error::{Result, reserve};
+use crate::grid::layout::Layout;
+use crate::runtime::heap::Counted;
+use crate::runtime::team::share;
 use std::ops::Range;
+
+/// Rows that a window keeps for itself at the start and end of each member's share, where neighbours come, and between.
+const FIRST_ROWS: usize = 2;
+const LAST_ROWS: usize = 4;
+/// While row J becomes complete, rows J - 2 .. J + 1 are used, and of row J + 2 what r2 couples to the south with,
+/// which nobody reads of row J - 2 any more. Where a grid follows, natural row 2J + 1 completes row J, formulas are up
+/// to three rows behind, and an array is read of four rows at most, too (of diagonal couplings to the south: `J - 2 ..
+/// J + 1`). The fewer, the more of all windows stays in the second-level cache.
+const ROWS_IN_WORK: usize = 4;
+/// Slots of a member, or as many as it has rows.
+const SLOTS: usize = FIRST_ROWS + ROWS_IN_WORK + LAST_ROWS;
+
+/// For errors.
+pub const WINDOWS: &str = "windows on rows in work";
+
+/// Slots of each member.
+pub fn slots_of(rows: usize, members: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..members).scan(0, move |first, member| {
+        let start = *first;
+        *first += share(rows, member, members).len().min(SLOTS);
+        Some(start..*first)
+    })
+}
+
+/// Slots of all members together, of which there is one at least.
+pub fn slots_in_all(rows: usize, members: usize) -> usize {
+    slots_of(rows, members).last().map_or(1, |slots| slots.end.max(1))
+}
+
+/// Rows of a member that take turns in their slots.
+pub fn between(own: &Range<usize>) -> Range<usize> {
+    let first = own.start + FIRST_ROWS;
+    first..own.end.saturating_sub(LAST_ROWS).max(first)
+}
+
+/// Slot + 1 of each row -1 .. cy, and how many there are. Of the rows in a range of `turns` so many as are in work take
+/// turns in theirs; 0: zeros, below the first row, and above the last one, unless that has a slot too (`above`).
+pub fn slots(
+    rows: usize,
+    turns: impl Iterator<Item = Range<usize>> + Clone,
+    above: bool,
+) -> Result<(Counted<Vec<u32>>, usize)> {
+    let (mut of_row, mut count) = (Vec::new(), 0);
+    reserve(&mut of_row, rows + 2, WINDOWS)?;
+    of_row.push(0);
+    for row in 0..rows + usize::from(above) {
+        let slot = match turns.clone().find(|turn| turn.contains(&row)) {
+            Some(turn) if row >= turn.start + ROWS_IN_WORK => of_row[1 + row - ROWS_IN_WORK],
+            _ => {
+                count += 1;
+                count as u32
+            }
+        };
+        of_row.push(slot);
+    }
+    of_row.resize(rows + 2, 0);
+    Ok((Counted::new(of_row, WINDOWS)?, count))
+}
+
+/// Four areas, one after the other.
+pub fn four(mut next: impl FnMut() -> Result<Area>) -> Result<[Area; 4]> {
+    Ok([next()?, next()?, next()?, next()?])
+}
 
 /// From so many nodes on these grids keep no rows that nobody reads after their factorization. The last grids, which
 /// may be left out or made into natural ones later, are smaller.
@@ -31,10 +92,10 @@ pub const WORTH_PASSING: usize = 1 << 14;
 /// nodes, in short formats also on straight couplings and b1 to b2 as they were before the odd level.
 pub struct Passing {
     /// The second grid: windows also on row sums, which the first one has in vectors, and in short formats on 1 / d.
-    follows: bool,
+    pub follows: bool,
     short: bool,
     /// What each member does in passing; empty: windows are not made yet.
-    parts: Vec<Part>,
+    pub parts: Vec<Part>,
 }
 
 /// Rows of a member that follow the first grid; those of the first grid itself are none.
@@ -44,12 +105,12 @@ pub struct Part {
     pub blacks: Range<usize>,
     pub coarse: Range<usize>,
     /// Rows that nobody uses but in passing, so that few slots do for all of them.
-    turns: Range<usize>,
+    pub turns: Range<usize>,
 }
 
 impl Part {
     /// `own`: rows of this member; `handed`: natural rows that it makes in order.
-    fn following(layout: &Layout, own: &Range<usize>, handed: &Range<usize>) -> Self {
+    pub fn following(layout: &Layout, own: &Range<usize>, handed: &Range<usize>) -> Self {
         // Rows that no other member adds to: of row J those from j' = 2J - 1, 2J and 2J + 1.
         let first = (handed.start + layout.shift_y + 1).div_ceil(2).max(own.start);
         let end = ((handed.end + layout.shift_y) / 2).min(own.end);
@@ -61,7 +122,7 @@ impl Part {
         Self { reds: inner(1, 1), blacks: inner(2, 2), coarse: inner(2, 3), turns: inner(3, 4) }
     }
 
-    fn apart(own: &Range<usize>) -> Self {
+    pub fn apart(own: &Range<usize>) -> Self {
         Self { reds: 0..0, blacks: 0..0, coarse: 0..0, turns: between(own) }
     }
 }
@@ -78,71 +139,11 @@ impl Passing {
     }
 }
 
-impl<F: Format> PackedGrid<F> {
-    /// Whether rows follow those of the first grid.
-    pub fn follows(&self) -> bool {
-        self.passing.as_ref().is_some_and(|passing| passing.follows)
-    }
-
-    /// What a member does in passing, where this grid follows.
-    pub fn part(&self, member: usize) -> Option<&Part> {
-        self.passing.as_ref().filter(|passing| passing.follows).and_then(|passing| passing.parts.get(member))
-    }
-
-    /// What such a grid needs for a team of `members`, who have what they need of the grid before.
-    pub fn make_windows(&mut self, before: Option<&Self>, members: usize) -> Result<()> {
-        let Some(passing) = self.passing.as_ref().filter(|passing| passing.parts.len() != members) else {
-            return Ok(());
-        };
-        let (layout, follows) = (&self.layout, passing.follows);
-        let [excess, red_diagonal, straight, inverse] = passing.keeps().map(|keeps| !keeps);
-        let part_of = |member| {
-            let own = self.rows_of(member, members);
-            match before.filter(|_| follows) {
-                Some(before) => {
-                    let (made, nodes) = (before.rows_of(member, members), before.layout.rows(Colour::B2));
-                    Part::following(layout, &own, &(made.start.max(nodes.start)..made.end.min(nodes.end)))
-                }
-                None => Part::apart(&own),
-            }
-        };
-        let parts = collected((0..members).map(part_of), "parts of threads")?;
-        let turns = parts.iter().map(|part| part.turns.clone());
-        // The row above the last one gets zeros from natural rows that are spread.
-        let (of_row, count) = slots(layout.cy, turns, follows)?;
-        let window = || Area::own_window(layout, count, &of_row);
-        if let Some(passing) = self.passing.as_mut() {
-            // Until all are made, none are right.
-            passing.parts = Vec::new();
-        }
-        if excess {
-            let [r1, r2, b1, b2] = four(window)?;
-            self.excess = Four { r1, r2, b1, b2 };
-        }
-        if red_diagonal && self.corners {
-            self.red_diagonal = Diagonal { of: four(window)? };
-        }
-        if straight {
-            self.straight = Straight { r1: four(window)?, r2: four(window)? };
-            self.black_diagonal = Diagonal { of: four(window)? };
-        }
-        if inverse {
-            self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
-        }
-        self.b1_distant = Distant { east: window()?, north: window()? };
-        self.b2_distant = Distant { east: window()?, north: window()? };
-        if let Some(passing) = self.passing.as_mut() {
-            passing.parts = parts;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::layout::Colour;
     use crate::grid::levels::Grid;
-    use crate::runtime::team::share;
 
     /// Whatever their shares, members do rows in passing that only they make, and nobody else uses rows that take
     /// turns.

@@ -10,16 +10,18 @@
 //! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
 //! rows.
 
-use super::format::{Double, Format};
-use super::kernels::{difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
-use super::neighbours::Rows;
-use super::packed::BORDER;
-use super::spread::{natural_rows, split};
-use super::steps::{Caller, Member, ThroughReds, convert};
-use super::sweeps::spread;
+use super::member::{Caller, LeftOut, Member, ThroughReds};
+use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::loops::{
+    convert, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
+};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::{Double, Format};
+use crate::backend::cpu::rrb::packed::BORDER;
+use crate::backend::cpu::rrb::spread::{natural_rows, split, spread};
 use crate::backend::steps::rrb::{Begun, RrbSteps};
 use crate::grid::layout::{Colour, Layout};
-use crate::runtime::reduce::{max_abs, pairwise};
+use crate::runtime::reduce::{Reduce, max_abs, pairwise};
 use std::ops::Range;
 
 /// b by colour, as a pass over rows J needs it.
@@ -73,15 +75,6 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// What of b a fused start has left with the caller, and with which scale it is to be loaded.
-#[derive(Clone, Copy)]
-pub(super) enum LeftOut {
-    /// All.
-    Rhs(f64),
-    /// Red b, with b1 in place of black.
-    Reds(f64),
-}
-
 /// r of S1 from b and, with a guess, x.
 struct Start<'m, 'a, F: Format> {
     member: &'m Member<'a, F>,
@@ -93,6 +86,8 @@ struct Start<'m, 'a, F: Format> {
     squares: [[[f64; 2]; 4]; 2],
     /// <r, r> of this row.
     residual: f64,
+    /// Of all rows: |b|^2, |b - A x|^2 and <r, r>.
+    noted: Reduce<'a, 3>,
 }
 
 impl<F: Format> ThroughReds for Start<'_, '_, F> {
@@ -123,7 +118,7 @@ impl<F: Format> ThroughReds for Start<'_, '_, F> {
 
     /// r = (b - A x)_b - A_br y.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        let (k, Self { member, guess, rhs, out, squares, residual }) = (self.member.k, self);
+        let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
         // SAFETY: nobody writes A in this stage.
@@ -139,21 +134,21 @@ impl<F: Format> ThroughReds for Start<'_, '_, F> {
         };
         // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
         unsafe {
-            let r = k.r[colour].row_mut(row, 0);
-            match F::wide_row(r) {
-                Some(r) => form(r),
+            match of_type::<_, Four>(&k.r) {
+                Some(wide) => form(wide[colour].row_mut(row, 0)),
                 None => {
                     form(out);
-                    convert(r, out);
+                    convert(k.r[colour].row_mut(row, 0), out);
                 }
             }
+            let r = k.r[colour].row(row, 0);
             if F::SINGLE && !*guess {
                 k.b[colour].row_mut(row, 0).copy_from_slice(out);
             }
             *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
             if colour == Colour::B2 {
                 let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
-                k.note_row(member.turn, row, [b, whole, *residual]);
+                noted.note(row, [b, whole, *residual]);
             }
         }
     }
@@ -162,7 +157,7 @@ impl<F: Format> ThroughReds for Start<'_, '_, F> {
 impl<F: Format> Member<'_, F> {
     /// b and x by colour, |b - A x|^2 on the whole grid, and r = (b - A x)_b - A_br D_r^-1 (b - A x)_r.
     pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> Begun {
-        let (k, rows) = (self.k, self.rows());
+        let (k, rows, noted) = (self.k, self.rows(), self.reduction());
         if guess {
             let last = rows.end.saturating_sub(1).max(rows.start);
             self.load_guess(rows.start..last.min(rows.start + 1), scale);
@@ -177,16 +172,16 @@ impl<F: Format> Member<'_, F> {
         }
         self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
         if guess {
-            self.barrier();
+            self.refresh(&k.x);
         }
         let mut scratch = self.scratch();
         let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
-        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0 };
+        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
         self.through_reds(reds, &mut start);
         drop(scratch);
-        let [b, whole, residual] = k.noted(self.me, &mut self.turn).map(pairwise);
+        let [b, whole, residual] = noted.sum(Some(self.me));
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
     }
 
@@ -216,7 +211,7 @@ impl<F: Format> Member<'_, F> {
 
     /// x_r = D_r^-1 (b_r - A_rb x_b), and |b - A x|^2. Returns max |x|, NaN if any value is, and that.
     pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, f64) {
-        let (k, rows, layout) = (self.k, self.rows(), self.layout());
+        let (k, rows, layout, noted) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
         let mut scratch = self.scratch();
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
@@ -229,7 +224,7 @@ impl<F: Format> Member<'_, F> {
                 solve_by_center(x, center, rhs.row(colour, row), a, k.x.straight(colour, row));
             }
         };
-        self.barrier();
+        self.refresh(&k.x);
         // What other members read comes first.
         if let Some(last) = rows.clone().last() {
             rhs.take(Colour::R1, last);
@@ -237,7 +232,7 @@ impl<F: Format> Member<'_, F> {
             rhs.take(Colour::R2, rows.start);
             solve(&rhs, Colour::R2, rows.start);
         }
-        self.barrier();
+        self.refresh(&k.x);
         for row in rows.clone() {
             rhs.take(Colour::R1, row);
             if row + 1 < rows.end {
@@ -253,10 +248,10 @@ impl<F: Format> Member<'_, F> {
             // SAFETY: rows of this member, which only it writes.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
             // SAFETY: as above; once for each row.
-            unsafe { k.note_row(self.turn, row, [largest, square]) };
+            unsafe { noted.note(row, [largest, square]) };
         }
         drop(scratch);
-        let [largest, squares] = k.noted(self.me, &mut self.turn);
+        let [largest, squares] = noted.all(Some(self.me));
         (max_abs(largest), pairwise(squares))
     }
 }
@@ -264,9 +259,10 @@ impl<F: Format> Member<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::rrb::format::{Brain, Mixed, Single};
-    use crate::backend::cpu::rrb::packed::{Packed, Shape};
-    use crate::backend::cpu::rrb::setup::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::factor::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::number::{Brain, Mixed, Single};
+    use crate::backend::cpu::rrb::packed::Packed;
+    use crate::backend::cpu::rrb::system::Shape;
     use crate::backend::steps::pcg::PcgSteps;
     use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
     use crate::backend::storage::Storage;

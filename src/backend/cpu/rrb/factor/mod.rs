@@ -18,19 +18,20 @@
 //! the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next grid
 //! that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
 //! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. The second grid,
-//! if it is large, follows the first one row by row, each member in rows that it has made alone: see `passing`. Here is
-//! the order of all that; `rows` has the formulas.
+//! if it is large, follows the first one row by row, each member in rows that it has made alone: see `windows`. Here is
+//! the order of all that; `formulas` has what is made.
 
-mod rows;
+mod formulas;
 
 use super::area::Four;
 use super::cycle::Sections;
-use super::format::Format;
+use super::levels::PackedGrid;
 use super::making::Making;
 use super::neighbours::{Diagonal, Distant, Straight};
-use super::packed::{Packed, PackedGrid};
-use super::passing::Part;
+use super::number::Format;
+use super::packed::Packed;
 use super::spread::natural_rows;
+use super::windows::Part;
 use crate::backend::coarse::band::Ends;
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle;
@@ -79,7 +80,7 @@ impl<F: Format> Packed<F> {
     /// In short formats padding and border are divided by too: one there, from the owners of the rows.
     fn start_short(&self, me: Me) {
         for grid in &self.grids {
-            let Some(short) = F::short(&grid.own) else { return };
+            let Some(short) = grid.short() else { return };
             for row in grid.rows(me) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
                     // SAFETY: rows of this member, which no other uses before the barrier below.
@@ -282,7 +283,7 @@ impl<'a, F: Format> Levels<'a, F> {
     unsafe fn finish(&self, row: usize) {
         if let Some(making) = self.exact {
             // SAFETY: as the caller promised.
-            unsafe { making.finish(self.k, row) };
+            unsafe { making.finish(self.grid, &self.k.matrix, &self.k.schur, self.k.unit.recip(), row) };
         }
     }
 
@@ -375,7 +376,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let to_do =
             |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
         // SAFETY: rows of the part are this member's, made of natural rows that it has made itself, and in this order
-        // each formula has what it needs: see `passing`.
+        // each formula has what it needs: see `windows`.
         unsafe {
             if let Some(row) = to_do(&part.reds, 1) {
                 self.reds(row, scratch);

@@ -1,0 +1,237 @@
+//! The loop of PCG as the device runs it by itself: recorded into a graph whose WHILE node repeats it, one kernel, or
+//! launched anew for each iteration. The decisions of `solver::krylov` are taken on the device (kernels/rrb/scalars.cuh,
+//! `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of the last iterations is read
+//! when the loop ends or pauses.
+
+use super::packed::{Packed, Recorded, Remainder, Source};
+use super::program::Part;
+use super::run::{Ended, Run, Stage, Start, Way};
+use crate::backend::cuda::driver::{Device, Loop};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
+use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, SQUARE};
+use crate::error::{Error, Result, reserve};
+use std::mem::offset_of;
+use std::sync::Arc;
+
+/// Iterations between two looks at a monitor that may stop the solve.
+const MONITOR_LAG: i64 = 32;
+
+/// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
+/// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
+/// early.
+const BODIES: [usize; 4] = [4, 5, 6, 7];
+const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+
+/// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
+/// that find the loop over (measured on an H200, docs/performance-gpu.md).
+fn lost(body: usize, iterations: usize) -> usize {
+    let rounds = iterations.div_ceil(body);
+    4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
+}
+
+/// Entries of the ring that come with the scalars; more are fetched when there are more.
+const FIRST_FETCH: usize = 64;
+
+/// `RRBSOLVER_CUDA_GRAPH=off`: the same kernels, launched one by one, for tools that do not follow a recorded loop.
+fn without_graphs() -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
+}
+
+impl Packed {
+    /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from
+    /// one factorization to the next.
+    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+        let fused = self.fused();
+        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.as_ref().is_some_and(|r| r.fused == fused) {
+            return Ok(());
+        }
+        self.recorded = None;
+        if self.programs.whole(self) || without_graphs() {
+            self.recorded = Some(Recorded { graphs: Vec::new(), fused });
+            return Ok(());
+        }
+        let bodies = match (fused, self.ends_early()) {
+            (false, _) => &BODIES[..1],
+            (true, true) => &BODIES_SHORT[..],
+            (true, false) => &BODIES[..],
+        };
+        let mut graphs = Vec::new();
+        reserve(&mut graphs, bodies.len(), "recorded loops")?;
+        for body in bodies {
+            let graph = Loop::record(device, |stream, conditional| {
+                if fused {
+                    (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
+                } else {
+                    self.plain_iteration(stream, source, conditional)
+                }
+            })?;
+            graphs.push((*body, graph));
+        }
+        self.recorded = Some(Recorded { graphs, fused });
+        Ok(())
+    }
+
+    /// The recorded loop for a solve like the last ones, that pauses after `most` iterations.
+    fn best_graph(&self, most: usize) -> Option<&Loop> {
+        let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
+        let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
+        self.recorded.as_ref()?.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
+    }
+}
+
+impl Run<'_> {
+    /// Iterations between two looks of the host.
+    pub fn lag(&self) -> i64 {
+        if self.observer.may_stop() { MONITOR_LAG } else { RING as i64 }
+    }
+
+    /// The loop can be launched without the host going round.
+    pub fn runs_by_itself(&self) -> bool {
+        self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
+    }
+
+    pub fn launch_loop(&mut self) -> Result<()> {
+        let lag = self.lag() as usize;
+        if let Some(graph) = self.k.best_graph(lag) {
+            return graph.launch(self.stream);
+        }
+        let whole = self.k.programs.whole(self.k);
+        loop {
+            if self.k.fused() {
+                self.k.run(self.stream, Part::Iteration, How::Loop, [0; 2], 0)?;
+            } else {
+                self.k.plain_iteration(self.stream, self.source, 0)?;
+            }
+            if whole || self.fetch()?.code != code::RUNNING {
+                return Ok(());
+            }
+        }
+    }
+
+    /// From p, q, rho and sigma to the end of the loop, and what most often follows it. A loop that the device has
+    /// begun already has its limits from there.
+    pub fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
+        let mut begun = matches!(self.stage, Stage::Started(Start { looping: true, .. }));
+        self.stage = Stage::Idle;
+        if !begun {
+            set_limits(&mut self.k.scalars, test);
+        }
+        let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
+        let ends = self.end_args(self.scale, How::Loop, safe);
+        let mut end = LoopEnd { iterations: test.iterations, norm: 0.0, stopped: false, ending: LoopEnding::Cut };
+        loop {
+            if !std::mem::take(&mut begun) {
+                self.send_limits()?;
+                self.launch_loop()?;
+            }
+            self.end_loop(test, &ends)?;
+            self.fetch_steps()?;
+            self.tell_observer(test, &mut end);
+            let paused = self.k.scalars.code == code::PAUSED;
+            if paused && !end.stopped {
+                continue;
+            }
+            if !paused {
+                self.k.taken.rotate_right(1);
+                self.k.taken[0] = end.iterations - test.iterations;
+                self.stage = Stage::Ended(self.found(test, &ends));
+            }
+            end.ending = ending(&self.k.scalars)?;
+            return Ok(end);
+        }
+    }
+
+    /// The scalars up to the loop's own: a loop that is to run, or to go on.
+    fn send_limits(&mut self) -> Result<()> {
+        let lag = self.lag();
+        let s = &mut *self.k.scalars;
+        (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iterations + lag);
+        self.stream.send_start(self.k.scalars_at, &self.k.scalars, offset_of!(Scalars, parity))
+    }
+
+    /// Launches what most often follows the loop; if it goes on, x alone is touched, where it will be anew.
+    fn end_loop(&mut self, test: &LoopTest, ends: &EndArgs) -> Result<()> {
+        if test.confirms {
+            self.k.residual(self.stream, self.source, How::Loop)?;
+        }
+        if self.way != Way::Fused {
+            return self.k.back_substitute(self.stream);
+        }
+        if test.preconditioned {
+            launch::finish_eliminated(self.stream, ends)?;
+            self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+        } else {
+            launch::finish(self.stream, ends)?;
+        }
+        if self.stored { Ok(()) } else { launch::deliver(self.stream, ends) }
+    }
+
+    /// Waits, and reads the scalars with the ring.
+    fn fetch_steps(&mut self) -> Result<()> {
+        self.k.report(self.stream, FIRST_FETCH)?;
+        self.stream.wait()?;
+        let used = self.k.scalars.ring_used as usize;
+        if used > FIRST_FETCH {
+            let first = self.k.scalars_at + (offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>()) as u64;
+            self.stream.fetch(&mut self.k.scalars.ring[FIRST_FETCH..used], first)?;
+            self.stream.wait()?;
+        }
+        Ok(())
+    }
+
+    fn tell_observer(&mut self, test: &LoopTest, end: &mut LoopEnd) {
+        let (s, observer) = (&*self.k.scalars, &mut *self.observer);
+        let used = s.ring_used as usize;
+        end.norm = s.norm;
+        for (k, step) in s.ring[..used].iter().enumerate() {
+            observer.coefficients(step.alpha, step.beta);
+            end.iterations += 1;
+            if s.code == code::RHO_NEGATIVE && k + 1 == used {
+                break;
+            }
+            let relative = step.norm / test.reference;
+            if end.stopped {
+                observer.passed(end.iterations, relative);
+            } else {
+                end.stopped = observer.iteration(end.iterations, relative);
+            }
+        }
+    }
+
+    /// What `end_loop` has found.
+    fn found(&self, test: &LoopTest, ends: &EndArgs) -> Ended {
+        let s = &*self.k.scalars;
+        let largest = f64::from_bits(s.largest);
+        let norm2 = test.confirms.then_some(s.norm2);
+        if self.way != Way::Fused {
+            return Ended { largest, norm2, square: None, delivered: false };
+        }
+        let square = if test.preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
+        // As in rrb_deliver.
+        let met = s.code == code::MET && square.sqrt() <= s.threshold;
+        let fits = (ends.least..=ends.limit).contains(&largest);
+        let delivered = !self.stored && (met || s.code == code::MAX_ITER) && fits;
+        Ended { largest, norm2, square: Some(square), delivered }
+    }
+}
+
+/// When the loop ends, and what it begins with.
+fn set_limits(s: &mut Scalars, test: &LoopTest) {
+    (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
+    (s.iterations, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
+    s.preconditioned = i32::from(test.preconditioned);
+    (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
+}
+
+fn ending(s: &Scalars) -> Result<LoopEnding> {
+    let broke = |quantity, value| LoopEnding::Broken { quantity, value };
+    Ok(match s.code {
+        code::PAUSED | code::MAX_ITER => LoopEnding::Cut,
+        code::MET => LoopEnding::Met,
+        code::SPENT | code::SIGMA_VANISHED => LoopEnding::Spent,
+        code::RHO_NEGATIVE | code::RHO_BAD => broke(SQUARE, s.sum),
+        code::SIGMA_BAD => broke(ENERGY, s.sigma),
+        other => return Err(Error::Internal(format!("the loop on the device ended with code {other}"))),
+    })
+}

@@ -1,0 +1,563 @@
+//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What follows
+//! for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of that is
+//! there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
+
+use super::packed::{Packed, Source};
+use super::projection::Nodes;
+use super::textbook::product;
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::backend::cuda::staging::Copies;
+use crate::backend::steps::cycle::Recursion;
+use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::rrb::{Arrays, Criterion, Inputs, RrbSteps};
+use crate::error::{Error, Result};
+use crate::report::Observer;
+use std::mem::offset_of;
+
+/// One run: what is on the device, and the caller's arrays.
+pub struct Run<'a> {
+    pub k: &'a mut Packed,
+    pub source: &'a Source,
+    pub stream: &'a Stream,
+    pub arrays: Arrays<'a>,
+    pub observer: &'a mut dyn Observer,
+    /// The first failure of the driver: steps after it do nothing.
+    pub failed: Option<Error>,
+    /// Seconds of copies between host and device.
+    pub seconds_transfer: f64,
+    /// Addresses of the caller's arrays on the device, or of their copies there, and their leading dimensions.
+    pub input: (Address, usize),
+    pub output: (Address, usize),
+    pub copies: &'a mut Copies,
+    pub way: Way,
+    pub stage: Stage,
+    /// Of b and x as loaded: a power of two.
+    pub scale: f64,
+    /// That of the last solve: the next one most often has the same.
+    pub expected: &'a mut Option<f64>,
+    /// What the solve tests, where the loop may begin before the host has seen the start.
+    pub criterion: Option<Criterion>,
+    /// The caller has an iterate, which another may not be better than.
+    pub stored: bool,
+}
+
+/// How much is done in bulk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Nothing: each step does its own work.
+    Textbook,
+    /// A start; and the loop, by the device itself.
+    Loop,
+    /// The start and the end of a solve too, each as one pass over the caller's arrays, where CG runs on S1 in fused
+    /// stages. b in the planes is that of S1 at black nodes from `load` on, and stays so.
+    Fused,
+}
+
+/// What is on the device beside what steps have left.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// Nothing.
+    Idle,
+    /// The caller's arrays were looked at: <b, b> as given, where squares of its entries fit.
+    Inspected(Option<f64>),
+    /// r is the right-hand side that CG works on.
+    Reduced,
+    /// r, p = z and q = A p.
+    Started(Start),
+    /// The loop is over.
+    Ended(Ended),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    pub origin: Origin,
+    /// <r, r>.
+    pub norm2: f64,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>.
+    pub sigma: f64,
+    /// It was made from the caller's arrays.
+    pub begun: Option<Begun>,
+    /// The loop is under way.
+    pub looping: bool,
+}
+
+impl Start {
+    pub fn is_finite(&self) -> bool {
+        [self.norm2, self.rho, self.sigma].iter().all(|v| v.is_finite())
+    }
+}
+
+/// What the r of a start is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// b of what CG works on.
+    Rhs,
+    /// b - A x of that.
+    Solution,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub scale: f64,
+    /// |b - A x|^2 on the whole grid.
+    pub whole_norm2: f64,
+}
+
+/// Red values of x are there, and:
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// max |x|.
+    pub largest: f64,
+    /// r = b - A x is there, and <r, r>, where the test is confirmed on it.
+    pub norm2: Option<f64>,
+    /// Of a fused end: the square of the tested norm of b - A x on the whole grid.
+    pub square: Option<f64>,
+    /// The caller's x is there.
+    pub delivered: bool,
+}
+
+/// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the
+/// next would else be begun with anew each time that it passes a power of two. (So in kernels/rrb/ends.cuh.)
+const NEAR_SCALE: f64 = 256.0;
+
+impl<'a> Run<'a> {
+    pub fn new(
+        k: &'a mut Packed,
+        source: &'a Source,
+        stream: &'a Stream,
+        arrays: Arrays<'a>,
+        observer: &'a mut dyn Observer,
+        expected: &'a mut Option<f64>,
+        copies: &'a mut Copies,
+    ) -> Result<Self> {
+        let grid = k.shape.source.grid;
+        let staging = if arrays.device_input != 0 && arrays.device_output != 0 { 0 } else { k.stage(stream)? };
+        let place = |device: u64, staged: Address| if device != 0 { (device, arrays.ld) } else { (staged, grid.nx) };
+        let input = place(arrays.device_input, staging);
+        let output = place(arrays.device_output, staging + 8 * grid.nodes() as u64);
+        k.grid_seconds.clear();
+        Ok(Self {
+            way: if k.recorded.is_some() { Way::Loop } else { Way::Textbook },
+            k,
+            source,
+            stream,
+            arrays,
+            observer,
+            failed: None,
+            seconds_transfer: 0.0,
+            input,
+            output,
+            copies,
+            stage: Stage::Idle,
+            scale: 1.0,
+            expected,
+            criterion: None,
+            stored: false,
+        })
+    }
+
+    /// Does `f` unless something failed before; keeps its failure.
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.failed.is_some() {
+            return None;
+        }
+        f(self).map_err(|error| self.failed = Some(error)).ok()
+    }
+
+    /// A step without result.
+    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        self.stage = Stage::Idle;
+        let _ = self.attempt(f);
+    }
+
+    /// A step with a scalar; NaN after a failure, which ends every text.
+    fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
+        self.stage = Stage::Idle;
+        self.attempt(f).unwrap_or(f64::NAN)
+    }
+
+    /// Waits, and reads the scalars.
+    pub fn fetch(&mut self) -> Result<&Scalars> {
+        self.k.fetch_scalars(self.stream)
+    }
+
+    /// Makes r, and what follows it at a start. Returns <r, r>.
+    fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+        self.scalar(|s| {
+            make(s)?;
+            if s.way == Way::Textbook {
+                s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
+                return Ok(s.fetch()?.sum);
+            }
+            s.k.start(s.stream, s.source)?;
+            let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
+            s.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun: None, looping: false });
+            Ok(norm2)
+        })
+    }
+
+    fn started(&self) -> Option<Start> {
+        if let Stage::Started(start) = self.stage { Some(start) } else { None }
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        if let Stage::Ended(ended) = self.stage { Some(ended) } else { None }
+    }
+
+    /// The loop may be on the stream still.
+    pub fn is_looping(&self) -> bool {
+        self.started().is_some_and(|start| start.looping)
+    }
+
+    fn fused(&self) -> bool {
+        self.way == Way::Fused
+    }
+
+    fn product(&self, v: Address, out: Address) -> ProductArgs {
+        product(self.k, self.source, v, out)
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn residual(&mut self) -> f64 {
+        if let Stage::Ended(ended) = &mut self.stage
+            && let Some(norm2) = ended.norm2.take()
+        {
+            // Told once: that sum has another order than those of a start.
+            return norm2;
+        }
+        match self.stage {
+            Stage::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
+            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
+        }
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        match self.stage {
+            Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
+            Stage::Reduced => self.start(Origin::Rhs, |_| Ok(())),
+            _ => self.start(Origin::Rhs, |s| {
+                launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+                s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
+            }),
+        }
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        if let Some(start) = self.started() {
+            return start.norm2;
+        }
+        self.scalar(|s| {
+            s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn precondition(&mut self) -> f64 {
+        if let Some(start) = self.started() {
+            return start.rho;
+        }
+        self.scalar(|s| {
+            s.k.sweeps(s.stream)?;
+            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn first_direction(&mut self) {
+        self.next_direction(0.0);
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        self.step(|s| s.k.take_z(s.stream, s.k.p, beta));
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.multiply(s.stream, s.source, How::Start, 0)?;
+            Ok(s.fetch()?.sigma)
+        })
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.x, s.k.p, alpha)));
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.k.r, s.k.q, -alpha)));
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        let mut p = self.k.p;
+        if self.k.fused() {
+            // Of the two that are written in turn the last one; black planes are the third and the fourth.
+            let plane = 8 * self.k.grids[0].layout.len() as u64;
+            p = self.k.first.p[0][self.k.scalars.direction as usize].wrapping_sub(2 * plane);
+        }
+        if self.started().is_some() {
+            // q goes.
+            self.stage = Stage::Idle;
+        }
+        self.attempt(|s| {
+            launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..s.k.update(s.k.q, p, 0.0) })?;
+            launch::dot(s.stream, &s.k.dot_args(s.k.q, s.k.q, s.k.system(), offset_of!(Scalars, sum)))?;
+            Ok(s.fetch()?.sum)
+        })
+        .unwrap_or(f64::NAN)
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match (alpha, self.started()) {
+            (None, Some(start)) => start.norm2,
+            // Of the r that a confirmation has made.
+            (None, None) => self.start(Origin::Solution, |_| Ok(())),
+            (Some(_), _) => self.textbook_descend(alpha),
+        }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match (step, self.started()) {
+            (None, Some(start)) => start.sigma,
+            _ => self.textbook_ascend(step),
+        }
+    }
+
+    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+        if self.way == Way::Textbook {
+            return None;
+        }
+        self.attempt(|s| s.run_loop(test))
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.iteration(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.observer.coefficients(alpha, beta);
+    }
+}
+
+impl RrbSteps for Run<'_> {
+    fn time_grids(&mut self) {
+        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.k.grid_seconds
+    }
+
+    fn one_by_one(&mut self) {
+        (self.way, self.stage) = (Way::Textbook, Stage::Idle);
+    }
+
+    fn finish(&mut self) {
+        let _ = self.attempt(|s| s.stream.wait());
+    }
+
+    fn expect(&mut self, criterion: &Criterion) {
+        self.criterion = Some(*criterion);
+        if criterion.max_iter == 0 {
+            // Only looked at, the guess has red values, too, which starts from there leave out.
+            self.way = Way::Textbook;
+        }
+    }
+
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        // Nobody but a solve reads the guess.
+        if guess && self.way == Way::Loop && self.k.fused() {
+            self.way = Way::Fused;
+        }
+        self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+    }
+
+    fn scale(&self, nearest: f64, _guess: bool) -> f64 {
+        let begun = self.started().and_then(|start| start.begun).map(|begun| begun.scale);
+        begun.filter(|scale| (nearest..=NEAR_SCALE * nearest).contains(scale)).unwrap_or(nearest)
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        self.scale = scale;
+        if self.fused() {
+            return self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
+        }
+        let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
+        self.scalar(|s| {
+            s.fill(s.k.b)?;
+            launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
+            s.fill(s.k.x)?;
+            if guess {
+                launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
+            } else if let Some(known) = known {
+                // The scale is a power of two.
+                return Ok(known * scale * scale);
+            }
+            s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
+            Ok(s.fetch()?.b_norm2)
+        })
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        // What is fused reads the caller's b.
+        if !self.fused() {
+            self.step(|s| {
+                s.fill(s.k.b)?;
+                launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))
+            });
+        }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
+    }
+
+    fn project_rhs(&mut self) {
+        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.b, false));
+    }
+
+    fn keep_means(&mut self) {
+        self.step(|s| s.k.projection.keep(s.stream, s.k.x));
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.dot_b(s.stream, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        match self.stage {
+            Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
+            Stage::Ended(Ended { square: Some(square), .. }) => square,
+            _ => self.scalar(|s| {
+                if s.fused() {
+                    launch::whole_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+                } else {
+                    launch::residual(s.stream, &s.product(s.k.x, 0))?;
+                }
+                Ok(s.fetch()?.whole_norm2)
+            }),
+        }
+    }
+
+    fn rhs_to_residual(&mut self) -> f64 {
+        if !self.fused() {
+            return self.scalar(|s| {
+                launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
+                Ok(s.fetch()?.sum)
+            });
+        }
+        // b in the planes stays; it goes on to r at once.
+        let on_red = self.scalar(|s| {
+            launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+            Ok(s.fetch()?.whole_norm2)
+        });
+        self.stage = Stage::Reduced;
+        on_red
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center)).unwrap_or(f64::NAN)
+    }
+
+    fn returned_residual_square(&mut self, scale: f64) -> f64 {
+        if let Some(Ended { square: Some(square), .. }) = self.ended() {
+            return square;
+        }
+        self.load_rhs(scale);
+        self.whole_residual_square()
+    }
+
+    fn reduce(&mut self) {
+        if self.k.shape.schur && !self.fused() {
+            self.step(|s| launch::reduce(s.stream, &s.k.reduce_args()));
+            self.stage = Stage::Reduced;
+        }
+    }
+
+    fn reduce_again(&mut self) {
+        if self.k.shape.schur && !self.fused() {
+            self.step(|s| launch::reduce(s.stream, &ReduceArgs { r: [0; 2], ..s.k.reduce_args() }));
+        }
+    }
+
+    fn fall_back(&mut self) -> bool {
+        if !self.k.chose_recursion() {
+            return false;
+        }
+        self.step(|s| {
+            s.k.set_programs(s.stream, &Recursion::V)?;
+            s.k.recorded = None;
+            s.k.record(s.stream.device(), s.source)
+        });
+        true
+    }
+
+    fn take_z(&mut self) {
+        let z_is_p = self.started().is_some();
+        self.step(|s| {
+            if z_is_p {
+                launch::direction(s.stream, &s.k.update(s.k.x, s.k.p, 0.0))
+            } else {
+                s.k.take_z(s.stream, s.k.x, 0.0)
+            }
+        });
+    }
+
+    fn back_substitute(&mut self) -> f64 {
+        if let Some(ended) = self.ended() {
+            return ended.largest;
+        }
+        self.scalar(|s| {
+            s.k.back_substitute(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
+    }
+
+    fn clear_solution(&mut self) {
+        self.step(|s| s.fill(s.k.x));
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        self.scalar(|s| {
+            let (g, v, scalars) = (s.source.g, s.k.x, s.k.scalars_at);
+            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
+    fn store(&mut self, scale: f64) {
+        self.stored = true;
+        let delivered = self.ended().is_some_and(|ended| ended.delivered);
+        self.step(|s| {
+            if !delivered {
+                launch::store(s.stream, &s.transfer(s.k.x, s.output, scale.recip()))?;
+            } else if s.arrays.device_output != 0 {
+                return Ok(());
+            }
+            s.fetch_output()
+        });
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product(s.k.b, s.k.x) }));
+    }
+
+    fn store_zero(&mut self) {
+        self.clear_solution();
+        self.store(1.0);
+    }
+}

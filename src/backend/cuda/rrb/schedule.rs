@@ -1,0 +1,274 @@
+//! Which steps of a program share a kernel, who does them, and what lies in the shared memory of the first cluster.
+
+use super::packed::{Packed, Remainder};
+use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
+use crate::backend::cuda::driver::{Device, Together};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
+use crate::backend::steps::cycle::Recursion;
+use crate::error::{Result, extend};
+
+/// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us,
+/// on an H200 (docs/performance-gpu.md).
+const X_ROUNDS: u32 = 16;
+
+/// Blocks of a cluster, in the order of preference.
+const CLUSTERS: [u32; 2] = [16, 8];
+impl ClusterGrids {
+    /// The cluster of the grids from `base` on; none where a block would have no row of one, or more places than
+    /// threads.
+    fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
+        let (real, stored) = k.shape.sizes();
+        let mut first = [0; CLUSTERS[0] as usize + 1];
+        let first = &mut first[..=members];
+        for (b, first) in first.iter_mut().enumerate() {
+            *first = b * k.grids[base].layout.cy / members;
+        }
+        let (mut bytes, mut largest) = (0, 0);
+        for (n, level) in k.grids[base..].iter().enumerate() {
+            let layout = &level.layout;
+            // Without those that pad a row.
+            let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
+            if n > 0 {
+                first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
+                first[members] = layout.cy;
+            }
+            let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+            let most = rows().max()?;
+            if rows().min() == Some(0) || (most + 1) * columns > launch::CLUSTER_THREADS as usize {
+                return None;
+            }
+            let plane = (most + 2) * (columns + 2);
+            largest = largest.max(plane);
+            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
+            bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
+        }
+        bytes += largest * real;
+        Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
+    }
+
+    /// From as large a grid on as fits.
+    fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
+        let first = base.max(usize::from(k.shape.schur));
+        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
+            return Self::default();
+        }
+        let storage = k.shape.storage;
+        let Some(most) = launch::CLUSTER_BYTES.into_iter().find(|bytes| launch::allow_cluster(device, storage, *bytes))
+        else {
+            return Self::default();
+        };
+        let fits = |cluster: &Self| cluster.bytes <= most;
+        let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
+        (first..k.grids.len()).find_map(with).unwrap_or_default()
+    }
+}
+
+impl Programs {
+    /// Writes the steps down, and sends them.
+    pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
+        let (grids, schur) = (k.used, k.shape.schur);
+        let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
+        if k.shape.fusion && !k.wide_remainder {
+            together.blocks = MOST_BLOCKS;
+            for kernel in launch::cooperative_kernels(k.shape.storage) {
+                together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
+            }
+        }
+        let mut cluster_grids = ClusterGrids::default();
+        let base_with = |blocks: u32| {
+            let fits = |q: &usize| k.grids[*q].k.g.blocks() <= blocks && grids - *q <= MOST_GRIDS;
+            (0..grids).find(fits).unwrap_or(grids)
+        };
+        // Where M ends early few grids are left for one: it does not pay.
+        if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
+            for cluster in CLUSTERS {
+                let with = |shared| {
+                    let of = |kernel| device.together_in_clusters(kernel, launch::CLUSTER_THREADS, cluster, shared);
+                    let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                    blocks.min(MOST_BLOCKS / cluster * cluster)
+                };
+                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than
+                // they gain.
+                let blocks = with(0);
+                if blocks > 0 {
+                    together = Together { blocks, cluster, shared: 0, further: 0 };
+                    cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
+                    if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
+                        together.shared = cluster_grids.bytes;
+                    } else {
+                        cluster_grids = ClusterGrids::default();
+                    }
+                    break;
+                }
+            }
+        }
+        let base = base_with(together.blocks);
+        // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
+        let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
+        let rest = if k.ends_early() {
+            1
+        } else {
+            (k.rest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
+        };
+        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks());
+        let largest = match cluster_grids.members {
+            0 => tiles,
+            _ if base == 0 => tiles,
+            _ if cluster_grids.base == base => 1,
+            _ => tiles + cluster_blocks,
+        };
+        let most = together.blocks;
+        together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
+        // The others are for x, where they are done with it by the time that the steps take.
+        let wanted = launch::blocks_of_x(&k.first.g);
+        let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
+        together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
+        let sections = k.sections_in_use()?;
+        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.alone(k.ends_early()));
+        let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
+        let iteration = 0..ops.len();
+        extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
+        let application = iteration.end..ops.len();
+        let mut programs = Self { ops, iteration, down: 0, application, together, base, cluster_grids, rho_count: 0 };
+        let mut ops = std::mem::take(&mut programs.ops);
+        if !programs.whole(k) {
+            programs.update_beside(k, &mut ops[programs.iteration.clone()]);
+        }
+        let iteration = &ops[programs.iteration.clone()];
+        if programs.whole(k) || !iteration.iter().any(|op| programs.joins(k, op)) {
+            // Where there are no small grids to be beside of, x comes with the way up.
+            programs.together.further = 0;
+        }
+        let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
+        programs.down = update.map_or(0, |update| update + 1);
+        for part in [programs.iteration.clone(), programs.application.clone()] {
+            let mut n = part.start;
+            while n < part.end {
+                let whole = n < programs.iteration.end && programs.whole(k);
+                let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
+                programs.assign(k, &mut ops[n..n + joined], true);
+                let run = &mut ops[n..n + joined.max(1)];
+                // A kernel of several steps has one sum a block.
+                if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
+                    last.flags |= if joined > 0 { flag::PART } else { 0 };
+                    last.partial = programs.rho_count as i32;
+                    programs.rho_count += if joined > 0 { together.blocks } else { k.blocks_of(last) } as usize;
+                }
+                n += joined.max(1);
+            }
+        }
+        programs.ops = ops;
+        Ok(programs)
+    }
+
+    /// Steps at the front of `ops` that share a kernel.
+    pub fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
+        ops.iter().take_while(|op| self.joins(k, op)).count()
+    }
+
+    /// Who does which of the steps of one kernel, and which barrier follows. `in_cluster`: the cluster keeps its grids
+    /// in shared memory.
+    pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
+        let in_cluster = |op: &Op| {
+            let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
+            in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
+        };
+        let cluster = |op: &Op| {
+            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
+            self.together.cluster > 1 && !first && k.blocks_of(op) <= self.together.cluster
+        };
+        for n in 0..ops.len() {
+            let next = ops.get(n + 1).copied();
+            if in_cluster(&ops[n]) {
+                let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
+                let rest = |op: &Op| op.kind == kind::REMAINDER;
+                let meets = match &next {
+                    None => flag::NO_BARRIER,
+                    // The barrier lies in the wait for the remainder, so that no block is at work on the last grid
+                    // still.
+                    Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
+                    Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
+                    Some(_) => 0,
+                };
+                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::ENTERS } else { 0 };
+                continue;
+            }
+            if next.is_none() && ops[n].flags & flag::UPDATE == 0 {
+                ops[n].flags |= flag::NO_BARRIER;
+            }
+            if cluster(&ops[n]) {
+                ops[n].flags |= flag::CLUSTER_ONLY;
+                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE == 0 {
+                    ops[n].flags |= flag::CLUSTER_BARRIER;
+                }
+            }
+            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+                ops[n].flags |= flag::NO_BARRIER;
+            }
+        }
+    }
+
+    /// The scalar update takes as long as a step on a small grid: where steps up larger grids follow, one block of the
+    /// first of them does it while the others do the step. Then its end can be foreseen on the way down too.
+    fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
+        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
+        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op);
+        if apart(&ops[update], kind::REMAINDER) {
+            return;
+        }
+        let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
+        if apart(&ops[next], kind::ASCEND) {
+            ops[update].flags &= !flag::UPDATE;
+            ops[next].flags |= flag::UPDATE | flag::BESIDE;
+            if apart(&ops[1], kind::DESCEND) {
+                ops[1].flags |= flag::BESIDE;
+            }
+        }
+    }
+
+    /// The whole iteration is one kernel.
+    pub fn whole(&self, k: &Packed) -> bool {
+        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
+    }
+
+    /// Goes into a kernel of several steps.
+    pub fn joins(&self, k: &Packed, op: &Op) -> bool {
+        self.together.blocks > 0
+            && match op.kind {
+                kind::REMAINDER => !matches!(k.remainder, Remainder::Host(_)),
+                kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
+                    op.grid as usize >= self.base
+                }
+                _ => false,
+            }
+    }
+
+    /// Blocks whose parts of <r, r> there are.
+    pub fn norm_count(&self, k: &Packed) -> u32 {
+        if self.whole(k) { self.together.blocks } else { k.first_blocks() }
+    }
+}
+
+/// `StepArgs::beside`.
+pub fn beside(op: &Op) -> i32 {
+    i32::from(op.flags & flag::BESIDE != 0)
+}
+
+impl Packed {
+    /// Of the passes over the first grid.
+    pub fn first_blocks(&self) -> u32 {
+        self.first.g.first_blocks(self.first.g.big_rows())
+    }
+
+    pub fn blocks_of(&self, op: &Op) -> u32 {
+        match op.kind {
+            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()),
+            kind::DESCEND | kind::ASCEND => {
+                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
+            }
+            kind::DESCEND_FIRST => self.first_blocks(),
+            _ => self.grids[op.grid as usize].k.g.blocks(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The steps of PCG and of what surrounds it, one kernel or two for each: where stages are not fused (`fusion` off, nine
+//! points, singular components), and where a step is asked for alone.
+
+use super::packed::{Packed, Source};
+use super::program::Part;
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{Address, DotArgs, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::error::Result;
+use std::mem::offset_of;
+
+pub fn product(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs {
+    ProductArgs {
+        g: source.g,
+        m: source.m,
+        nine_points: i32::from(source.shape.nine_points),
+        v,
+        b: k.b,
+        out,
+        partial: k.partial,
+        scalars: k.scalars_at,
+        how: How::Nothing as i32,
+        conditional: 0,
+    }
+}
+
+impl Packed {
+    /// <a, b> to one of the scalars.
+    pub fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
+        DotArgs {
+            g: self.grids[0].k.g,
+            a,
+            b,
+            first,
+            count,
+            partial: self.partial,
+            scalars: self.scalars_at,
+            norm_partial: 0,
+            norm_count: 0,
+            how: How::Nothing as i32,
+            to: self.scalars_at + to as u64,
+            factor: 1.0,
+        }
+    }
+
+    /// z of the first grid.
+    fn z(&self) -> Address {
+        self.grids[0].sweep.z
+    }
+
+    /// <r, M^-1 r> with z = unit M^-1 r, to one of the scalars or, in a loop, for its scalar update.
+    pub fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
+        let arguments = DotArgs {
+            norm_partial: self.norm_partial,
+            norm_count: self.grids[0].k.g.blocks() as i32,
+            how: how as i32,
+            factor: self.unit.recip(),
+            ..self.dot_args(self.r, self.z(), self.system(), to)
+        };
+        if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
+    }
+
+    /// <r, r> to one of the scalars.
+    pub fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), to))
+    }
+
+    /// <b, b> on the whole grid to one of the scalars.
+    pub fn dot_b(&self, stream: &Stream, to: usize) -> Result<()> {
+        launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), to))
+    }
+
+    /// Something with the vectors that CG works on.
+    pub fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
+        let (g, (first, count)) = (self.grids[0].k.g, self.system());
+        UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
+    }
+
+    /// target = M^-1 r + beta target, from z.
+    pub fn take_z(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
+        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
+        if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
+    }
+
+    /// z = P M^-1 P r with the plain sweeps.
+    pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
+        let plane = 8 * self.grids[0].layout.len() as u64;
+        let (z, short) = (self.z(), self.short());
+        let mut input = self.r;
+        if !self.shape.schur {
+            let copy = self.update(z, self.r, 0.0);
+            if short {
+                launch::narrow(stream, &copy)?
+            } else {
+                launch::direction(stream, &copy)?
+            }
+            self.projection.center(stream, z, short)?;
+        } else if !self.projection.is_empty() {
+            // q is not in use here.
+            input = self.q;
+            launch::direction(stream, &self.update(input, self.r, 0.0))?;
+            self.projection.center(stream, input, false)?;
+        }
+        let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
+        self.run(stream, Part::Application, How::Nothing, black, 0)?;
+        self.projection.center(stream, z, short)
+    }
+
+    /// One iteration of the plain steps.
+    pub fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        let vector = UpdateArgs { scalars: self.scalars_at, ..self.update(self.r, self.q, 0.0) };
+        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
+        self.sweeps(stream)?;
+        self.dot_z(stream, How::Loop, 0)?;
+        let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
+        if self.short() {
+            launch::advance_short(stream, &advance)?
+        } else {
+            launch::advance(stream, &advance)?
+        }
+        self.multiply(stream, source, How::Loop, conditional)
+    }
+
+    /// q = A p with sigma, and the end of an iteration.
+    pub fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
+        if self.shape.schur {
+            return launch::multiply_first(stream, &self.schur_args(how, conditional));
+        }
+        launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
+    }
+
+    /// From the r that is there: <r, r>, rho, p = z, q = A p, sigma.
+    pub fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+        if self.fused() {
+            return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
+        }
+        self.dot_r(stream, offset_of!(Scalars, norm2))?;
+        self.sweeps(stream)?;
+        self.dot_z(stream, How::Nothing, offset_of!(Scalars, rho))?;
+        self.take_z(stream, self.p, 0.0)?;
+        self.multiply(stream, source, How::Start, 0)
+    }
+
+    /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
+    pub fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
+        if self.shape.schur {
+            launch::residual_first(stream, &self.schur_args(how, 0))
+        } else {
+            launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
+        }
+    }
+
+    /// Red values of x, where CG runs on S1, and max |x| to the scalars, which hold zero there.
+    pub fn back_substitute(&self, stream: &Stream) -> Result<()> {
+        if self.shape.schur {
+            return launch::back_substitute(stream, &self.reduce_args());
+        }
+        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
+    }
+
+    pub fn reduce_args(&self) -> ReduceArgs {
+        let r = [self.first.r_b1[0], self.first.r_b2];
+        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars_at }
+    }
+}

@@ -1,0 +1,183 @@
+//! The decisions of an iteration. A device takes them by itself: kernels/rrb/scalars.cuh has the same functions.
+
+use super::{Iteration, Norm, Test};
+
+/// How the iteration stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// It goes on.
+    Running,
+    /// The test is met.
+    Met,
+    /// `max_iter` is reached.
+    MaxIter,
+    /// Squares have vanished: r'M^-1 r, or p'Ap.
+    Spent,
+    SigmaVanished,
+    /// No squares of definite matrices: r'M^-1 r as a norm, or for the next direction, or p'Ap.
+    RhoNegative,
+    RhoBad,
+    SigmaBad,
+}
+
+impl Iteration {
+    /// The tested norm, of <r, r> and, in the papers' norm, of rho = <r, M^-1 r>.
+    pub(super) fn take_norm(&mut self, test: &Test, rho: f64) -> Code {
+        let preconditioned = test.norm == Norm::Preconditioned;
+        let rho = if self.vanished(test, rho) { 0.0 } else { rho };
+        self.norm = if preconditioned { rho } else { self.norm2 }.sqrt();
+        if preconditioned && !(rho >= 0.0 && rho.is_finite()) { Code::RhoNegative } else { Code::Running }
+    }
+
+    /// The convergence check.
+    pub(super) fn check_convergence(&self, test: &Test) -> Code {
+        if self.norm <= test.threshold {
+            Code::Met
+        } else if self.iterations >= test.max_iter {
+            Code::MaxIter
+        } else {
+            Code::Running
+        }
+    }
+
+    /// The scalar update: rho = <r, M^-1 r>, and beta, a function of it and of the rho before.
+    pub(super) fn take_rho(&mut self, test: &Test, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
+        if self.vanished(test, rho) {
+            return Code::Spent;
+        }
+        if !(rho > 0.0 && rho.is_finite()) {
+            return Code::RhoBad;
+        }
+        self.beta = beta(rho, self.rho);
+        self.rho = rho;
+        Code::Running
+    }
+
+    /// The end of an iteration: sigma = <p, A p>, and alpha of the next one.
+    pub(super) fn take_sigma(&mut self, test: &Test, sigma: f64) -> Code {
+        self.sigma = sigma;
+        self.alpha = self.rho / sigma;
+        if self.vanished(test, sigma) {
+            Code::SigmaVanished
+        } else if !(sigma > 0.0 && sigma.is_finite()) {
+            Code::SigmaBad
+        } else {
+            Code::Running
+        }
+    }
+
+    /// A square that is not positive, of a residual whose squares may vanish.
+    fn vanished(&self, test: &Test, square: f64) -> bool {
+        square <= 0.0 && self.norm2.sqrt() <= test.vanishing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::emulated::{Scalars, code, emulated_iteration};
+    use crate::solver::krylov::Start;
+
+    /// Numbers from a generator (SplitMix64), among them such as decisions turn on.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }
+
+        fn real(&mut self) -> f64 {
+            let uniform = self.next() as f64 / u64::MAX as f64;
+            match self.next() % 16 {
+                0 => 0.0,
+                1 => -0.0,
+                2 => -uniform,
+                3 => uniform * 1e-300,
+                4 => -uniform * 1e-300,
+                5 => f64::from_bits(self.next()),
+                6 => f64::NAN,
+                7 => f64::INFINITY,
+                8 => 1.0,
+                _ => uniform,
+            }
+        }
+
+        fn size(&mut self) -> f64 {
+            self.real().abs()
+        }
+    }
+
+    fn code_of(code: Code) -> i32 {
+        match code {
+            Code::Running => code::RUNNING,
+            Code::Met => code::MET,
+            Code::MaxIter => code::MAX_ITER,
+            Code::Spent => code::SPENT,
+            Code::SigmaVanished => code::SIGMA_VANISHED,
+            Code::RhoNegative => code::RHO_NEGATIVE,
+            Code::RhoBad => code::RHO_BAD,
+            Code::SigmaBad => code::SIGMA_BAD,
+        }
+    }
+
+    /// The device's text decides as ours, to the bit.
+    #[test]
+    fn a_device_decides_alike() {
+        let mut numbers = Numbers(1);
+        for case in 0..100_000 {
+            let test = Test {
+                norm: if numbers.next() % 2 == 0 { Norm::True2 } else { Norm::Preconditioned },
+                threshold: numbers.size(),
+                reference: 1.0,
+                max_iter: (numbers.next() % 4) as usize,
+                rounding: 0.0,
+                vanishing: numbers.size(),
+                center_max: 1.0,
+                definite: true,
+                confirms: false,
+            };
+            let mut at = Iteration::new(Start { norm2: numbers.size(), iterations: (numbers.next() % 3) as usize });
+            (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());
+            let [rho, norm2, sigma] = [numbers.real(), numbers.size(), numbers.real()];
+            let mut device = Scalars {
+                threshold: test.threshold,
+                vanishing: test.vanishing,
+                iterations: at.iterations as i64,
+                max_iter: test.max_iter as i64,
+                pause_at: i64::MAX,
+                preconditioned: i32::from(test.norm == Norm::Preconditioned),
+                rho: at.rho,
+                alpha: at.alpha,
+                beta: at.beta,
+                norm2: at.norm2,
+                norm: at.norm,
+                ..Scalars::start()
+            };
+            if !emulated_iteration(&mut device, rho, norm2, sigma) {
+                eprintln!("skipped: no emulated device");
+                return;
+            }
+            at.iterations += 1;
+            at.norm2 = norm2;
+            let mut code = at.take_norm(&test, rho);
+            if code == Code::Running {
+                code = at.check_convergence(&test);
+            }
+            if code == Code::Running {
+                code = at.take_rho(&test, rho, |rho, rho_old| rho / rho_old);
+            }
+            if code == Code::Running {
+                code = at.take_sigma(&test, sigma);
+            }
+            // A NaN's sign says nothing.
+            let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };
+            let ours = [at.norm2, at.norm, at.rho, at.sigma, at.alpha, at.beta].map(bits);
+            let its = [device.norm2, device.norm, device.rho, device.sigma, device.alpha, device.beta].map(bits);
+            assert_eq!((code_of(code), at.iterations as i64), (device.code, device.iterations), "case {case}");
+            assert_eq!(ours, its, "case {case}");
+        }
+    }
+}
