@@ -82,7 +82,7 @@ impl Packed {
 
     fn rest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_remainder;
-        let inverse = if narrow { self.rest.narrow } else { self.rest.inverse };
+        let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
         let (g, n) = (geometry(&self.rest_layout), self.rest_grid.nodes() as i32);
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }

@@ -8,7 +8,7 @@ use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::cuda::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
+    Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
     ReportArgs, Scalars, SchurArrays,
 };
 use crate::backend::steps::cycle::{Cycle, Kind, Recursion};
@@ -205,17 +205,7 @@ pub struct RemainderPlaces {
     pub natural: Address,
     pub r: Address,
     pub z: Address,
-    /// Of its lines, while they are eliminated: kernels/rrb/remainder.cuh.
-    pub own: Address,
-    pub left: Address,
-    pub right: Address,
-    pub onward: Address,
-    pub left_excess: Address,
-    pub right_excess: Address,
-    pub inverse_pivot: Address,
-    pub inverse: Address,
-    /// The same in f32, where sweeps are.
-    pub narrow: Address,
+    pub lines: Lines,
     /// Values of r and z on their way, with their epoch.
     pub slots: Address,
 }
@@ -330,39 +320,35 @@ const LEVELS: &str = "lists of levels";
 /// Vectors of a grid at most: z, y, and those of a recursion.
 const MOST_VECTORS: usize = 6;
 
-fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
-    let mut plan = Plan { base, used: 0 };
-    let plane = source.layout.len();
-    let (real, stored) = shape.sizes();
-    // Vectors on black planes alone keep the numbers of their planes: their address is that of planes that are not
-    // there.
-    let before = |size: usize| if shape.schur { (size * 2 * plane) as u64 } else { 0 };
-    let planes = if shape.schur { 2 } else { 4 };
-    let start = plan.used;
-    let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
-    // r on S1: b1, b2, and the other b1, which the fused way down writes.
-    let r = plan.take((planes + usize::from(shape.schur)) * plane);
-    let [p, q] = [0; 2].map(|_: u8| plan.take(planes * plane));
-    let vectors_end = plan.used;
-    // What sweeps in short formats do not read is needed while the vectors are not.
-    let mut transient = Plan { base: base + start as u64, used: 0 };
-    plan.used = plan.used.max(start + transient_bytes(shape));
+/// Where a grid's arrays go: what stays, and what the factorization of a short format alone needs.
+struct Plans<'a> {
+    stays: Plan,
+    transient: Plan,
+    shape: &'a Shape,
+    source: &'a Source,
+}
 
-    let mut grids: Vec<Level> = Vec::new();
-    reserve(&mut grids, shape.grids(), LEVELS)?;
-    let mut other_p = 0;
-    let (mut grid, mut embedding) = (source.shape.grid, Embedding::FINEST);
-    let sections = shape.sections()?;
-    for number in 0..shape.grids() {
-        let layout = Layout::new(grid, source.shape.block);
-        let (len, g) = (layout.len(), geometry(&layout));
-        let first = number == 0;
+impl Plans<'_> {
+    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of their
+    /// array is that of planes that are not there.
+    fn before(&self, size: usize) -> u64 {
+        if self.shape.schur { (size * 2 * self.source.layout.len()) as u64 } else { 0 }
+    }
+
+    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1 has
+    /// for z of the plain steps, and for the other p of the fused ones.
+    fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
+        let (shape, source) = (self.shape, self.source);
+        let ((real, stored), len, g) = (shape.sizes(), layout.len(), geometry(&layout));
+        let (first, short) = (number == 0, shape.short());
         let (tiles, patches) = g.tiles_and_patches();
-        let (same, uniform) =
-            if first { (source.same, source.uniform) } else { (plan.bytes(patches), plan.bytes(tiles)) };
+        let (same, uniform) = match first {
+            true => (source.same, source.uniform),
+            false => (self.stays.bytes(patches), self.stays.bytes(tiles)),
+        };
         let own = !(first && shape.schur);
         // S1 needs these on the first grid.
-        let setup = if shape.short() && own { &mut transient } else { &mut plan };
+        let setup = if short && own { &mut self.transient } else { &mut self.stays };
         let mut k = Grid {
             g,
             h: setup.take(pivots(shape, number) * len),
@@ -374,102 +360,142 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
             ..Grid::default()
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
-        if shape.short() {
+        if short {
             // Of the first grid of S1, sweeps see the even level alone.
-            let h = if own {
-                plan.bytes(pivots(shape, number) * len * real)
-            } else {
-                plan.bytes(len * real).wrapping_sub(before(real))
+            let before = self.before(real);
+            let plan = &mut self.stays;
+            k.short_h = match own {
+                true => plan.bytes(pivots(shape, number) * len * real),
+                false => plan.bytes(len * real).wrapping_sub(before),
             };
-            k.short_h = h;
             k.short_s = if own { plan.bytes(8 * len * stored) } else { 0 };
             k.short_d = plan.bytes(4 * len * stored);
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
         reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
-        let mut own_vector = |plan: &mut Plan, planes: usize| {
+        let before = self.before(real);
+        let plan = &mut self.stays;
+        let mut vector = |planes: usize| {
             let bytes = planes * len * real;
             let address = plan.bytes(bytes);
             vectors.push((address, bytes));
             address
         };
         if own {
-            sweep.z = own_vector(&mut plan, 4);
+            (sweep.z, sweep.y) = (vector(4), vector(1));
         } else {
-            // z of the plain steps, and the other p of the fused ones.
-            other_p = own_vector(&mut plan, 2 * 8 / real);
-            sweep.z = other_p.wrapping_sub(before(real));
+            *other_p = vector(2 * 8 / real);
+            sweep.z = other_p.wrapping_sub(before);
         }
-        sweep.y = if own { own_vector(&mut plan, 1) } else { 0 };
         if sections[1..].contains(&number) {
-            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| own_vector(&mut plan, 4));
+            [sweep.r, sweep.direction, sweep.q, sweep.u] = [0; 4].map(|_: u8| vector(4));
             [k.kept_excess, k.kept_corners, k.kept_black] = [0; 3].map(|_: u8| plan.bytes(4 * len * stored));
             (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
         }
-        grids.push(Level { layout, embedding, k, sweep, same, uniform, vectors });
-        embedding = embedding.coarse(grid);
-        grid = grid.coarse();
+        Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
     }
-    let (n, rest_layout) = (grid.nodes(), Layout::new(grid, source.shape.block));
-    let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
-    let rest = RemainderPlaces {
-        natural: plan.take(5 * n),
-        r: plan.bytes(4 * rest_layout.len() * real),
-        z: plan.bytes(4 * rest_layout.len() * real),
-        own: plan.take(inverted * LINE),
-        left: plan.take(inverted * LINE),
-        right: plan.take(inverted * LINE),
-        onward: plan.take(inverted * LINE),
-        left_excess: plan.take(inverted),
-        right_excess: plan.take(inverted),
-        inverse_pivot: plan.take(inverted),
-        inverse: plan.take(if matches!(kind, Remainder::Host(_)) { 0 } else { n * n }),
-        narrow: if matches!(kind, Remainder::Host(_)) || !shape.short() { 0 } else { plan.bytes(4 * n * n) },
-        slots: plan.bytes(2 * n * 2 * real),
-    };
+
+    /// All grids, and the one that they leave.
+    fn levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
+        let mut grids: Vec<Level> = Vec::new();
+        reserve(&mut grids, self.shape.grids(), LEVELS)?;
+        let (mut grid, mut embedding) = (self.source.shape.grid, Embedding::FINEST);
+        for number in 0..self.shape.grids() {
+            let layout = Layout::new(grid, self.source.shape.block);
+            grids.push(Level { embedding, ..self.level(number, sections, other_p, layout)? });
+            (embedding, grid) = (embedding.coarse(grid), grid.coarse());
+        }
+        Ok((grids, grid))
+    }
+
+    fn remainder(&mut self, n: usize, len: usize, kind: &Remainder) -> RemainderPlaces {
+        let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.stays);
+        let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
+        let here = !matches!(kind, Remainder::Host(_));
+        RemainderPlaces {
+            natural: plan.take(5 * n),
+            r: plan.bytes(4 * len * real),
+            z: plan.bytes(4 * len * real),
+            lines: Lines {
+                own: plan.take(inverted * LINE),
+                left: plan.take(inverted * LINE),
+                right: plan.take(inverted * LINE),
+                onward: plan.take(inverted * LINE),
+                left_excess: plan.take(inverted),
+                right_excess: plan.take(inverted),
+                inverse_pivot: plan.take(inverted),
+                inverse: plan.take(if here { n * n } else { 0 }),
+                narrow: if here && short { plan.bytes(4 * n * n) } else { 0 },
+            },
+            slots: plan.bytes(2 * n * 2 * real),
+        }
+    }
+}
+
+/// Where each grid's kept values go.
+fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
         grids[number].sweep.kept = match grids.get(number + 1) {
             Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
-            None => Kept { g: geometry(&rest_layout), to: rest.r, from: rest.z, nx, ny },
+            None => Kept { g: geometry(rest_layout), to: rest.r, from: rest.z, nx, ny },
         };
     }
+}
+
+fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
+    let mut plan = Plan { base, used: 0 };
+    let plane = source.layout.len();
+    let planes = if shape.schur { 2 } else { 4 };
+    let (b, x) = (plan.take(4 * plane), plan.take(4 * plane));
+    // r on S1: b1, b2, and the other b1, which the fused way down writes.
+    let r = plan.take((planes + usize::from(shape.schur)) * plane);
+    let [p, q] = [0; 2].map(|_: u8| plan.take(planes * plane));
+    let vector_bytes = plan.used;
+    // What sweeps in short formats do not read is needed while the vectors are not.
+    plan.used = plan.used.max(transient_bytes(shape));
+    let mut plans = Plans { stays: plan, transient: Plan { base, used: 0 }, shape, source };
+    let (sections, mut other_p) = (shape.sections()?, 0);
+    let (mut grids, rest_grid) = plans.levels(&sections, &mut other_p)?;
+    let rest_layout = Layout::new(rest_grid, source.shape.block);
+    let rest = plans.remainder(rest_grid.nodes(), rest_layout.len(), kind);
+    connect(&mut grids, (&rest_layout, &rest));
+    let before = plans.before(8);
+    let Plans { stays: mut plan, transient, .. } = plans;
     let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho));
     let (fused_norm_partial, barrier) = (plan.take(MOST_BLOCKS as usize), plan.bytes(16));
     let (partial, norm_partial) = (plan.take(MOST_BLOCKS as usize), plan.take(MOST_BLOCKS as usize));
-    let schur_center = if shape.schur { plan.take(2 * plane) } else { 0 };
+    let center = if shape.schur { plan.take(2 * plane) } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
     let own = 8 * plane as u64;
-    let of = |v: Address| [v, v + own];
     let black = |v: Address| [v + 2 * own, v + 3 * own];
-    let first = if shape.schur {
-        let k = &grids[0].k;
-        SchurArrays {
-            g: k.g,
-            d: k.d,
-            far: k.far,
-            center: schur_center,
+    let mut first = SchurArrays::default();
+    if shape.schur {
+        let Grid { g, d, far, .. } = grids[0].k;
+        first = SchurArrays {
+            g,
+            d,
+            far,
+            center,
             r_b1: [r, r + 2 * own],
             r_b2: r + own,
             x: black(x),
             p: [[p, other_p], [p + own, other_p + own]],
-            q: of(q),
+            q: [q, q + own],
             b: black(b),
             scalars,
-        }
-    } else {
-        SchurArrays::default()
-    };
-    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before(8)));
+        };
+    }
+    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before));
     Ok(Places {
         grids,
         first,
         rest,
         vectors: [b, x, r, p, q],
-        vector_bytes: vectors_end - start,
+        vector_bytes,
         transient: (transient.base, transient.used),
         partial,
         norm_partial,

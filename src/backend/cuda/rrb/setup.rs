@@ -18,6 +18,7 @@ use crate::grid::components::Components;
 use crate::grid::inspection;
 use crate::grid::inspection::Inspection;
 use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::Embedding;
 use crate::grid::outward::{Entry, Outward};
 use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
 use std::mem::offset_of;
@@ -241,8 +242,13 @@ fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
     }
 }
 
+/// The rules of a level, on a grid that lies so on the finest one.
+fn on_level(rules: &Rules, level: usize, e: &Embedding) -> Rules {
+    Rules { level: level as i32, x0: e.x0 as i32, y0: e.y0 as i32, step: e.step as i32, ..*rules }
+}
+
 impl Packed {
-    /// Eliminates level by level. All work is queued, and waited for at the end.
+    /// Eliminates level by level. All work is queued, and waited for before its findings are looked at.
     pub fn factorize(
         &mut self,
         stream: &Stream,
@@ -251,16 +257,13 @@ impl Packed {
         setup: &Setup,
         components: &Components,
     ) -> Result<()> {
-        let labels = components.labels_to_refuse(a.grid)?;
-        let label_memory = match &labels {
-            Some(labels) => {
-                let memory = Memory::zeroed(stream.device(), stream, 4 * labels.len(), "component labels")?;
-                stream.send(memory.address, labels)?;
-                stream.wait()?;
-                Some(memory)
-            }
-            None => None,
-        };
+        let mut labels = None;
+        if let Some(values) = components.labels_to_refuse(a.grid)? {
+            let memory = Memory::zeroed(stream.device(), stream, 4 * values.len(), "component labels")?;
+            stream.send(memory.address, &values)?;
+            stream.wait()?;
+            labels = Some(memory);
+        }
         self.unit = setup.unit;
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
@@ -270,88 +273,24 @@ impl Packed {
             source.sum_rows(stream, setup.zero_row_sum)?;
             source.summed = false;
         }
-        let format = self.format();
-        let rules = |level: usize, e: &crate::grid::levels::Embedding| Rules {
+        let rules = Rules {
             lost: setup.lost(),
             black_keeps: setup.black_keeps(),
-            level: level as i32,
-            x0: e.x0 as i32,
-            y0: e.y0 as i32,
-            step: e.step as i32,
             fine_nx: a.grid.nx as i32,
             fine_ny: a.grid.ny as i32,
             fine: source.g,
             center: source.m.center,
-            label: label_memory.as_ref().map_or(0, |m| m.address),
+            label: labels.as_ref().map_or(0, |m| m.address),
             findings: source.findings_at,
-            format,
+            format: self.format(),
+            ..Rules::default()
         };
-        let nine_points = source.shape.nine_points;
-        if !self.shape.schur {
-            let k = self.grids[0].k;
-            let (nine_points, compensate) = (i32::from(nine_points), i32::from(setup.compensate));
-            launch::start_couplings(stream, &CouplingArgs { k, m: source.m, format, nine_points, compensate })?;
-        }
-        for (q, level) in self.grids.iter().enumerate() {
-            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
-            let exact = if q == 0 && self.shape.schur { source.m.center } else { 0 };
-            let corners = i32::from(q > 0 || nine_points);
-            let black = corners;
-            let arguments =
-                |n: usize| LevelArgs { k: level.k, rules: rules(n, &level.embedding), exact, corners, black };
-            launch::eliminate_reds(stream, &arguments(2 * q + 1))?;
-            launch::form_skew(stream, &arguments(2 * q + 1))?;
-            launch::eliminate_dropped(stream, &arguments(2 * q + 2))?;
-            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
-            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
-            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
-            let rules = rules(2 * q + 2, &level.embedding);
-            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
-            launch::form_coarse(stream, &CoarseArgs { k: level.k, rules, next, natural, nx, ny, weigh })?;
-        }
-        if self.shape.schur {
-            let (k, center, schur) = (self.grids[0].k, source.m.center, self.first.center);
-            launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
-        }
-        if label_memory.is_none() && !uniform_is("off") {
+        self.eliminate(stream, source, &rules, setup.compensate)?;
+        if labels.is_none() && !uniform_is("off") {
             self.find_uniform(stream, source.findings_at)?;
         }
-        let grid = self.rest_grid;
-        let last = &self.grids[self.grids.len() - 1];
-        let embedding = last.embedding.coarse(last.layout.grid);
         if matches!(self.remainder, Remainder::Inverse) {
-            let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-            let RemainderPlaces { natural, own, left, right, onward, left_excess, right_excess, .. } = self.rest;
-            let RemainderPlaces { inverse_pivot, inverse, narrow, .. } = self.rest;
-            // The last pivots are kept in double precision.
-            let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules(setup.levels + 1, &embedding) };
-            let mut lines = LinesArgs {
-                rules,
-                natural,
-                nx,
-                ny,
-                n,
-                step: 1,
-                own,
-                left,
-                right,
-                onward,
-                left_excess,
-                right_excess,
-                inverse_pivot,
-                inverse,
-                narrow,
-                unit: self.unit,
-            };
-            let last = lines.lines().ilog2();
-            for k in 0..=last {
-                lines.step = 1 << k;
-                launch::eliminate_lines(stream, &lines)?;
-            }
-            for k in (0..=last).rev() {
-                lines.step = 1 << k;
-                launch::invert_lines(stream, &lines)?;
-            }
+            self.invert_remainder(stream, &rules, setup.levels + 1)?;
         }
         self.scalars.per_unit = self.unit.recip();
         stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
@@ -360,40 +299,84 @@ impl Packed {
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a)?);
         }
-        let of_device = (source.findings.remainder_inverse, source.findings.remainder_pivot);
-        let (inverse, pivot) = self
-            .factorize_on_host(stream, a, setup, components)?
-            .unwrap_or_else(|| (f64::from_bits(of_device.0), f64::from_bits(of_device.1)));
-        let wide = self.short() && inverse * pivot > MOST_FOR_SHORT;
-        if wide != self.wide_remainder {
-            self.wide_remainder = wide;
-            self.recorded = None;
-            self.programs = Programs::default();
-        }
+        let of_device = [source.findings.remainder_inverse, source.findings.remainder_pivot].map(f64::from_bits);
+        let of_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
-        if self.use_uniform(&source.findings) {
-            self.recorded = None;
-        }
-        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(source.findings.coupling[*q]) <= WEAK;
-        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
-        if used != self.used {
-            self.used = used;
-            self.recorded = None;
-            self.programs = Programs::default();
-        }
-        if !(self.projection.is_empty() && components.singular() == 0) {
-            let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
-            self.recorded = None;
-            self.projection = Projection::default();
-            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
-            // Which steps go together depends on it.
-            self.programs = Programs::default();
-        }
+        let [inverse, pivot] = of_host.unwrap_or(of_device);
+        self.settle(stream, &source.findings, inverse * pivot > MOST_FOR_SHORT, components)?;
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
         // A solve may come on another stream.
         stream.wait()
+    }
+
+    /// The levels of all grids.
+    fn eliminate(&self, stream: &Stream, source: &Source, rules: &Rules, compensate: bool) -> Result<()> {
+        let (schur, m, nine_points) = (self.shape.schur, source.m, source.shape.nine_points);
+        if !schur {
+            let (k, format) = (self.grids[0].k, rules.format);
+            let (nine_points, compensate) = (i32::from(nine_points), i32::from(compensate));
+            launch::start_couplings(stream, &CouplingArgs { k, m, format, nine_points, compensate })?;
+        }
+        for (q, level) in self.grids.iter().enumerate() {
+            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
+            let exact = if q == 0 && schur { m.center } else { 0 };
+            let black = i32::from(q > 0 || nine_points);
+            let (k, even) = (level.k, on_level(rules, 2 * q + 2, &level.embedding));
+            let odd = LevelArgs { k, rules: Rules { level: even.level - 1, ..even }, exact, corners: black, black };
+            launch::eliminate_reds(stream, &odd)?;
+            launch::form_skew(stream, &odd)?;
+            launch::eliminate_dropped(stream, &LevelArgs { rules: even, ..odd })?;
+            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
+            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
+            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
+            launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, weigh })?;
+        }
+        if schur {
+            let (k, center, schur) = (self.grids[0].k, m.center, self.first.center);
+            launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
+        }
+        Ok(())
+    }
+
+    /// The inverse of the remainder, whose pivots count as those of this level.
+    fn invert_remainder(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
+        let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
+        let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
+        // The last pivots are kept in double precision.
+        let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
+        let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
+        let RemainderPlaces { natural, lines, .. } = self.rest;
+        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, lines, unit: self.unit };
+        let steps = 0..=arguments.lines().ilog2();
+        let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
+        steps.clone().try_for_each(|k| launch::eliminate_lines(stream, &with(k)))?;
+        steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
+    }
+
+    /// What solves will do, by what the eliminations have found. `large`: the remainder's inverse times its pivots.
+    fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
+        if self.use_uniform(found) {
+            self.recorded = None;
+        }
+        let wide = self.short() && large;
+        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= WEAK;
+        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
+        let projects = !(self.projection.is_empty() && components.singular() == 0);
+        // Which steps go together depends on these.
+        if wide != self.wide_remainder || used != self.used || projects {
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
+        (self.wide_remainder, self.used) = (wide, used);
+        if projects {
+            let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
+            self.projection = Projection::default();
+            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+        }
+        Ok(())
     }
 
     /// Finds where rows of the grids are the same. Not so where pivots depend on labels of components.
@@ -430,7 +413,7 @@ impl Packed {
         a: &StencilView,
         setup: &Setup,
         components: &Components,
-    ) -> Result<Option<(f64, f64)>> {
+    ) -> Result<Option<[f64; 2]>> {
         let (grid, places) = (self.rest_grid, self.rest);
         let (natural, invert) = match &mut self.remainder {
             Remainder::Inverse => return Ok(None),
@@ -473,15 +456,15 @@ impl Packed {
                 column.iter_mut().for_each(|v| *v *= setup.unit);
             }
             // Rows of the transpose: M^-1 is symmetric.
-            stream.send(places.inverse, &inverse)?;
-            if places.narrow != 0 {
+            stream.send(places.lines.inverse, &inverse)?;
+            if places.lines.narrow != 0 {
                 let narrow = collected(inverse.iter().map(|v| *v as f32), "the remainder's inverse")?;
-                stream.send(places.narrow, &narrow)?;
+                stream.send(places.lines.narrow, &narrow)?;
                 stream.wait()?;
             }
             stream.wait()?;
         }
-        Ok(Some((largest, center)))
+        Ok(Some([largest, center]))
     }
 
     /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its
@@ -502,7 +485,7 @@ impl Packed {
             let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
             let grid = self.rest_grid;
             let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
-            stream.fetch(&mut d, self.rest.inverse_pivot + 8 * k as u64)?;
+            stream.fetch(&mut d, self.rest.lines.inverse_pivot + 8 * k as u64)?;
             stream.wait()?;
             center = d;
         }

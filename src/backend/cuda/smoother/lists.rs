@@ -126,6 +126,78 @@ struct Placed {
     item: BlockItem,
 }
 
+/// All combinations, x fastest.
+pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 3]> {
+    zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
+}
+
+/// When the blocks of a tile are done, and which of them: stages, with flags of an item's shape.
+fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
+    match order {
+        Order::Together => [Some((0, 0)), None],
+        Order::Colours { reverse } => {
+            let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
+            let own = colour(colours, tile.map(|t| t.index));
+            let several = tile.iter().any(|t| t.count > 1);
+            if several && colours == 2 {
+                return [0, 1].map(|c| Some((stage_of(c), MASKED | if own == c { 0 } else { PHASE })));
+            }
+            [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
+        }
+        Order::Lexicographic { .. } => {
+            // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them,
+            // and two that are moved towards each other, at both ends of a patch, with the one beyond.
+            let weights = match (colours, overlap) {
+                (_, true) => [1, 3, 9],
+                (2, false) => [1, 1, 1],
+                _ => [1, 2, 4],
+            };
+            [Some(((0..3).map(|d| weights[d] * tile[d].number).sum(), 0)), None]
+        }
+    }
+}
+
+/// The items of one sweep, tile by tile, and chunks of them.
+fn place_items(
+    blocks: &Blocks,
+    range: Range<usize>,
+    (cut, order): (&Cut, Order),
+    faces: &Faces,
+) -> Result<(Vec<Placed>, usize)> {
+    let colours = colours(&blocks.stencil);
+    let single = order.is_single();
+    let strided = matches!(order, Order::Colours { .. }) && colours == 8;
+    let mut placed: Vec<Placed> = Vec::new();
+    let (mut chunk, mut tiles_in_chunk) = (0, 0);
+    for p in range {
+        let patch = &blocks.list.patches[p];
+        let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
+        let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
+        let mut slab = usize::MAX;
+        for tile in cells(&xs, &ys, &zs) {
+            if tile[2].slab != slab {
+                slab = tile[2].slab;
+                if tiles_in_chunk >= CHUNK_TILES && !single {
+                    (chunk, tiles_in_chunk) = (chunk + 1, 0);
+                }
+            }
+            tiles_in_chunk += 1;
+            let mut item = BlockItem { patch: to_i32(p, "the number of patches")?, wait: -1, ..BlockItem::default() };
+            for (d, t) in tile.iter().enumerate() {
+                item.shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
+                item.cell[d] = to_i32(t.cell, ["nx", "ny", "nz"][d])?;
+            }
+            item.faces = faces.of(p, tile.map(|t| t.cell));
+            for (stage, flags) in visits(order, colours, cut.overlap, &tile).into_iter().flatten() {
+                let item = BlockItem { shape: item.shape | flags, ..item };
+                let number = placed.len();
+                error::push(&mut placed, Placed { stage, chunk, number, item }, ITEMS)?;
+            }
+        }
+    }
+    Ok((placed, chunk + 1))
+}
+
 /// The items of one sweep over some patches, in order, with the places of `progress` from 0, and the items that advance
 /// each of these.
 pub fn items_of(
@@ -135,75 +207,10 @@ pub fn items_of(
     faces: &Faces,
     in_stages: bool,
 ) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
-    let colours = colours(&blocks.stencil);
-    let single = order.is_single();
-    let strided = matches!(order, Order::Colours { .. }) && colours == 8;
-    // Blocks that a 7-point stencil couples share a face; moved ones share cells with all that are around them, and two
-    // that are moved towards each other, at both ends of a patch, with the one beyond.
-    let weights = match (colours, cut.overlap) {
-        (_, true) => [1, 3, 9],
-        (2, false) => [1, 1, 1],
-        _ => [1, 2, 4],
-    };
-    let mut placed: Vec<Placed> = Vec::new();
-    let (mut chunk, mut tiles_in_chunk, mut most_stage) = (0, 0, 0);
-    for p in range {
-        let patch = &blocks.list.patches[p];
-        let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
-        let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
-        let number = to_i32(p, "the number of patches")?;
-        let mut slab = usize::MAX;
-        for z in &zs {
-            if z.slab != slab {
-                slab = z.slab;
-                if tiles_in_chunk >= CHUNK_TILES && !single {
-                    (chunk, tiles_in_chunk) = (chunk + 1, 0);
-                }
-            }
-            for y in &ys {
-                for x in &xs {
-                    tiles_in_chunk += 1;
-                    let mut shape = 0;
-                    for (d, t) in [x, y, z].into_iter().enumerate() {
-                        shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
-                    }
-                    let cell = [to_i32(x.cell, "nx")?, to_i32(y.cell, "ny")?, to_i32(z.cell, "nz")?];
-                    let faces = faces.of(p, [x.cell, y.cell, z.cell]);
-                    let mut push = |stage: usize, flags: u32| {
-                        most_stage = most_stage.max(stage);
-                        let item = BlockItem { patch: number, cell, shape: shape | flags, wait: -1, done: 0, faces };
-                        let number = placed.len();
-                        error::push(&mut placed, Placed { stage, chunk, number, item }, ITEMS)
-                    };
-                    let first = [x.index, y.index, z.index];
-                    match order {
-                        Order::Together => push(0, 0)?,
-                        Order::Colours { reverse } => {
-                            let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
-                            let own = colour(colours, first);
-                            if strided {
-                                push(stage_of(own), if x.count * y.count * z.count > 1 { STRIDED } else { 0 })?;
-                            } else if x.count * y.count * z.count == 1 {
-                                push(stage_of(own), 0)?;
-                            } else {
-                                for c in 0..2 {
-                                    push(stage_of(c), MASKED | if own == c { 0 } else { PHASE })?;
-                                }
-                            }
-                        }
-                        Order::Lexicographic { .. } => {
-                            push(weights[0] * x.number + weights[1] * y.number + weights[2] * z.number, 0)?;
-                        }
-                    }
-                }
-            }
-        }
-    }
-    let (stages, chunks) = (most_stage + 1, chunk + 1);
+    let (mut placed, chunks) = place_items(blocks, range, (cut, order), faces)?;
+    let stages = placed.iter().map(|p| p.stage).max().unwrap_or(0) + 1;
     if order == (Order::Lexicographic { reverse: true }) {
-        for p in &mut placed {
-            p.stage = most_stage - p.stage;
-        }
+        placed.iter_mut().for_each(|p| p.stage = stages - 1 - p.stage);
     }
     if in_stages {
         // A stable sort would take memory.
@@ -308,37 +315,29 @@ impl Faces {
         let mut edges: Vec<Edge> = Vec::new();
         let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
         for (patch, own) in list.patches.iter().enumerate() {
-            let cells = |axis: usize| {
+            let along = |axis: usize| {
                 let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
                 collected(tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell), TILES)
             };
-            let (xs, ys, zs) = (cells(0)?, cells(1)?, cells(2)?);
-            for &z in &zs {
-                for &y in &ys {
-                    for &x in &xs {
-                        let cell = [x, y, z];
-                        let mut edge: Option<usize> = None;
-                        for side in 0..6 {
-                            let (axis, high) = (side / 2, side % 2 == 1);
-                            if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
-                                continue;
-                            }
-                            let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
-                            place[axis] += if high { TILE as i64 } else { 0 };
-                            if edge.is_none() {
-                                error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
-                            }
-                            let tile = *edge.get_or_insert(edges.len() - 1);
-                            match open.remove(&(axis, place)) {
-                                Some((other, other_side)) => {
-                                    edges[tile].beyond[side] = Some((other, other_side));
-                                    edges[other].beyond[other_side] = Some((tile, side));
-                                }
-                                None => {
-                                    insert(&mut open, (axis, place), (tile, side), FACES)?;
-                                }
-                            }
-                        }
+            let (xs, ys, zs) = (along(0)?, along(1)?, along(2)?);
+            for cell in cells(&xs, &ys, &zs) {
+                let mut edge: Option<usize> = None;
+                for side in 0..6 {
+                    let (axis, high) = (side / 2, side % 2 == 1);
+                    if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
+                        continue;
+                    }
+                    let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
+                    place[axis] += if high { TILE as i64 } else { 0 };
+                    if edge.is_none() {
+                        error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
+                    }
+                    let tile = *edge.get_or_insert(edges.len() - 1);
+                    if let Some((other, other_side)) = open.remove(&(axis, place)) {
+                        edges[tile].beyond[side] = Some((other, other_side));
+                        edges[other].beyond[other_side] = Some((tile, side));
+                    } else {
+                        insert(&mut open, (axis, place), (tile, side), FACES)?;
                     }
                 }
             }
@@ -413,7 +412,7 @@ impl Faces {
         side: usize,
         out: &mut Vec<BlockCopy>,
     ) -> Result<()> {
-        let (to, cells) = (&list.patches[copy.to], &copy.cells);
+        let (to, own) = (&list.patches[copy.to], &copy.cells);
         let axis = side / 2;
         let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
             let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
@@ -428,27 +427,21 @@ impl Faces {
         let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
         let mut left = Vec::new();
         let mut all = true;
-        for z in &zs {
-            for y in &ys {
-                for x in &xs {
-                    let tile = [x, y, z];
-                    let mut part = *cells;
-                    for d in (0..3).filter(|&d| d != axis) {
-                        let first = to.lower[d] + tile[d].cell as i64;
-                        let lower = first.max(cells.lower[d]);
-                        let end = (first + (tile[d].length * tile[d].count) as i64)
-                            .min(cells.lower[d] + cells.size[d] as i64);
-                        (part.lower[d], part.size[d]) = (lower, (end - lower).max(0) as usize);
-                    }
-                    if part.cells() == 0 {
-                        continue;
-                    }
-                    if self.of(copy.to, tile.map(|t| t.cell)) >> side & 1 == 1 {
-                        all = false;
-                    } else {
-                        error::push(&mut left, part, COPIES)?;
-                    }
-                }
+        for tile in cells::<AxisTile>(&xs, &ys, &zs) {
+            let mut part = *own;
+            for d in (0..3).filter(|&d| d != axis) {
+                let first = to.lower[d] + tile[d].cell as i64;
+                let lower = first.max(own.lower[d]);
+                let end = (first + (tile[d].length * tile[d].count) as i64).min(own.lower[d] + own.size[d] as i64);
+                (part.lower[d], part.size[d]) = (lower, (end - lower).max(0) as usize);
+            }
+            if part.cells() == 0 {
+                continue;
+            }
+            if self.of(copy.to, tile.map(|t| t.cell)) >> side & 1 == 1 {
+                all = false;
+            } else {
+                error::push(&mut left, part, COPIES)?;
             }
         }
         if all {

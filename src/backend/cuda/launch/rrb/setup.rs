@@ -106,9 +106,15 @@ structures! {
     CoarseArgs { k: Grid, rules: Rules, next: Grid, natural: Address, nx: i32, ny: i32, weigh: i32 }
     SchurCenterArgs { k: Grid, center: Address, schur: Address }
     LinesArgs {
-        rules: Rules, natural: Address, nx: i32, ny: i32, n: i32, step: i32, own: Address, left: Address,
-        right: Address, onward: Address, left_excess: Address, right_excess: Address, inverse_pivot: Address,
-        inverse: Address, narrow: Address, unit: f64
+        rules: Rules, natural: Address, nx: i32, ny: i32, n: i32, step: i32, lines: Lines, unit: f64
+    }
+}
+
+entries! {
+    /// Of the remainder's lines, while they are eliminated; its inverse, and the same in f32, where sweeps are.
+    Lines {
+        own: Address, left: Address, right: Address, onward: Address, left_excess: Address, right_excess: Address,
+        inverse_pivot: Address, inverse: Address, narrow: Address
     }
 }
 
