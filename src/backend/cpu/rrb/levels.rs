@@ -174,12 +174,12 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next one,
-    /// which gets its values from this one) and a step that reads rows of others. Then all rows are as their owners left
-    /// them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies beyond the
-    /// edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait. Periodic
-    /// edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour instead:
-    /// `sweeps::{next, previous}`, which are none at the edges.)
+    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next
+    /// one, which gets its values from this one) and a step that reads rows of others. Then all rows are as their
+    /// owners left them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies
+    /// beyond the edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait.
+    /// Periodic edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour
+    /// instead: `sweeps::{next, previous}`, which are none at the edges.)
     pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
         // SAFETY: nobody writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
