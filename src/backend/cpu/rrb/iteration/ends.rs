@@ -260,16 +260,15 @@ impl<F: Format> Member<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::rrb::factor::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::PackedSolver;
+    use crate::backend::cpu::rrb::factor::tests::{five_points, inspected, matrix, random, setup};
     use crate::backend::cpu::rrb::number::{Brain, Mixed, Single};
     use crate::backend::cpu::rrb::packed::Packed;
     use crate::backend::cpu::rrb::system::Shape;
     use crate::backend::steps::pcg::PcgSteps;
-    use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
+    use crate::backend::steps::rrb::{Arrays, Setup};
     use crate::backend::storage::Storage;
-    use crate::grid::inspection::{Inspection, Questions};
     use crate::grid::levels::Grid;
-    use crate::grid::stencil::{StencilView, View};
     use crate::runtime::number::Real;
     use crate::runtime::team::{Me, Team};
 
@@ -327,23 +326,13 @@ mod tests {
 
     fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage, single: bool) {
         let grid = Grid { nx, ny };
-        let [center, east, north] = matrix(grid, 3);
-        let view = |name, values| View::new(name, values, grid, nx);
-        let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
-        let a = StencilView { grid, center, east, north, corners: None };
-        let mut inspection = Inspection::default();
-        inspection.start(1).unwrap();
-        inspection.look(0, &a, 0..ny, &Questions { finite: true, zero_row_sum: 0.0 });
-        inspection.finish(&a, true).unwrap();
-        let components = &inspection.components;
+        let matrix = matrix(grid, 3);
+        let a = five_points(grid, &matrix);
         let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
         let mut k = Packed::<F>::new(Shape::new(&a, &setup)).unwrap();
-        k.prepare(&setup, components, members).unwrap();
         let mut team = Team::new(members).unwrap();
-        let context = PivotContext { a: &a, components };
+        k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
         let k = &k;
-        let share = |me: Me| k.factorize_share(me, &setup, &context, None);
-        team.run(|me| drop(share(me)), share).unwrap().unwrap();
         let mut state = 5;
         let mut numbers = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut state) - 0.3).collect() };
         let (input, mut output) = (numbers(), numbers());
