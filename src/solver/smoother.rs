@@ -403,7 +403,7 @@ impl Smoother {
         match self.made_for.place {
             Place::Reference => choice::BACKEND_REFERENCE,
             Place::Cpu(_) => choice::BACKEND_CPU,
-            Place::Cuda(_) => choice::BACKEND_CUDA,
+            Place::Cuda(..) => choice::BACKEND_CUDA,
         }
     }
 
@@ -462,16 +462,16 @@ fn choose_place(options: &Options, machine: Machine) -> Place {
     let device = options.int(opt::DEVICE);
     let on_device = options.int(opt::MEMORY) == choice::MEMORY_DEVICE;
     match options.int(opt::BACKEND) {
-        choice::BACKEND_CUDA => Place::Cuda(device),
+        choice::BACKEND_CUDA => Place::Cuda(device, machine.threads),
         choice::BACKEND_REFERENCE => Place::Reference,
         choice::BACKEND_CPU => Place::Cpu(machine.threads),
-        _ if on_device && device < i64::from(machine.devices) => Place::Cuda(device),
+        _ if on_device && device < i64::from(machine.devices) => Place::Cuda(device, machine.threads),
         _ => Place::Cpu(machine.threads),
     }
 }
 
 fn check_memory(options: &Options, place: Place) -> Result<()> {
-    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE && !matches!(place, Place::Cuda(_)) {
+    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE && !matches!(place, Place::Cuda(..)) {
         return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
     }
     Ok(())

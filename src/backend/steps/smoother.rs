@@ -161,8 +161,8 @@ pub enum Place {
     Reference,
     /// A team of so many threads at most.
     Cpu(usize),
-    /// The CUDA device with this ordinal.
-    Cuda(i64),
+    /// The CUDA device with this ordinal; so many threads at most copy arrays of the host.
+    Cuda(i64, usize),
 }
 
 /// Arrays that a backend keeps, one pointer a patch.

@@ -339,6 +339,6 @@ fn make_backend(place: Place) -> Result<Box<dyn BlockBackend>> {
     Ok(match place {
         Place::Reference => boxed(backend::reference::smoother::ReferenceBlocks::default(), BACKEND)?,
         Place::Cpu(threads) => boxed(backend::cpu::smoother::CpuBlocks::new(threads)?, BACKEND)?,
-        Place::Cuda(device) => boxed(backend::cuda::smoother::CudaBlocks::new(device)?, BACKEND)?,
+        Place::Cuda(device, threads) => boxed(backend::cuda::smoother::CudaBlocks::new(device, threads)?, BACKEND)?,
     })
 }

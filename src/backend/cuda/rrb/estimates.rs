@@ -5,6 +5,7 @@ use super::program::{Programs, Steps};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{How, InnerProductArgs, Level, ScalarArgs, StepArgs};
+use crate::backend::cuda::session::Attempts;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result};
@@ -71,15 +72,14 @@ impl Live<'_> {
         self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
     }
 
-    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        if self.failed.is_some() {
-            return None;
-        }
-        f(self).map_err(|error| self.failed = Some(error)).ok()
-    }
-
     fn level(&self, k: usize) -> Level {
         self.k.grids[self.steps.sections[k]].sweep
+    }
+}
+
+impl Attempts for Live<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
     }
 }
 

@@ -5,7 +5,7 @@
 use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::coarse::levels::NaturalLevels;
-use crate::backend::cuda::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
@@ -20,7 +20,6 @@ use crate::grid::levels;
 use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
-use std::sync::Arc;
 
 /// Hands out addresses one after the other, from a base that is not known at first.
 struct Plan {
@@ -671,10 +670,5 @@ impl Packed {
             Remainder::Inverse => 0,
             Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
         }
-    }
-
-    /// Opens the device with all kernels.
-    pub fn open(ordinal: i64) -> Result<Arc<Device>> {
-        Device::open(ordinal, &launch::RRB)
     }
 }

@@ -14,6 +14,8 @@ use crate::backend::cuda::launch::{
     Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
     RelaxLaunch,
 };
+use crate::backend::cuda::session::Attempts;
+use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::smoother::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
 use crate::error::{Error, Result, collected, reserve};
 use crate::grid::patches::{Cut, PatchList};
@@ -37,6 +39,7 @@ pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
     /// The one that all work goes to; another for copies beside it.
     pub(super) streams: [&'a Stream; 2],
+    pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
     /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 can be done in stages.
     pub(super) transforms: bool,
@@ -66,15 +69,9 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs `f` unless something failed before.
-    fn attempt<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> T {
-        if self.failed.is_some() {
-            return T::default();
-        }
-        f(self).unwrap_or_else(|error| {
-            self.failed = Some(error);
-            T::default()
-        })
+    /// A step without result.
+    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        let _ = self.attempt(f);
     }
 
     fn list(&self) -> Counted<PatchList> {
@@ -127,12 +124,15 @@ impl Run<'_> {
 
     /// Copies patches of the host to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
-        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        let start = Instant::now();
+        let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
-            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            self.streams[stream].copy_values(row.u[self.which], given.u[p] as u64, patch.ghosted())?;
-            if let (true, Some(f)) = (with_f, given.f.get(p)) {
-                self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
+            let (row, u) = (&self.data.rows[p], self.arrays.u(p));
+            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.which]));
+            if with_f {
+                self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
+            } else {
+                self.copies.send(stream, &[u])?;
             }
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -141,10 +141,10 @@ impl Run<'_> {
 
     /// The reverse, u only.
     fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
-        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        let start = Instant::now();
         for p in patches {
-            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            self.streams[stream].copy_values(given.u[p] as u64, row.u[which], patch.ghosted())?;
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.rows[p].u[which]);
+            self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
         Ok(())
@@ -445,9 +445,15 @@ impl Run<'_> {
     }
 }
 
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
+    }
+}
+
 impl BlockSteps for Run<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
-        self.attempt(Self::find_bad_cell)
+        self.attempt(Self::find_bad_cell).flatten()
     }
 
     fn exchange(&mut self) {
@@ -460,7 +466,7 @@ impl BlockSteps for Run<'_> {
         }
         self.pending = true;
         if self.watcher.fills() || self.work.sweeps == self.done {
-            self.attempt(|run| run.exchange_now(run.to_both()));
+            self.step(|run| run.exchange_now(run.to_both()));
         }
     }
 
@@ -468,7 +474,7 @@ impl BlockSteps for Run<'_> {
         if !self.watcher.fills() {
             return self.failed.is_some();
         }
-        self.attempt(|run| {
+        let stop = self.attempt(|run| {
             run.join()?;
             // What it starts may come before what we start next.
             run.behind = false;
@@ -487,7 +493,8 @@ impl BlockSteps for Run<'_> {
                 run.join()?;
             }
             Ok(stop)
-        }) || self.failed.is_some()
+        });
+        stop.unwrap_or(true)
     }
 
     fn colours(&self) -> usize {
@@ -495,7 +502,7 @@ impl BlockSteps for Run<'_> {
     }
 
     fn jacobi(&mut self, cut: &Cut, _: f64) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn colour(&mut self, _: &Cut, _: f64, _: usize) {
@@ -503,11 +510,11 @@ impl BlockSteps for Run<'_> {
     }
 
     fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn residual(&mut self, scale: f64) -> f64 {
@@ -525,15 +532,18 @@ impl BlockSteps for Run<'_> {
             let mut value = [0.0f64];
             stream.fetch(&mut value, norm)?;
             if !run.on_device {
-                let (list, start) = (run.list(), Instant::now());
-                for (p, r) in run.arrays.pointers().r.iter().enumerate() {
-                    stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())?;
+                let start = Instant::now();
+                for p in run.all() {
+                    if let Some(r) = run.arrays.r_mut(p) {
+                        run.copies.fetch(stream, &[Job::all_to(r, run.data.rows[p].r)])?;
+                    }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
             stream.wait()?;
             Ok(value[0])
         })
+        .unwrap_or_default()
     }
 
     fn watched(&self) -> bool {
@@ -545,7 +555,7 @@ impl BlockSteps for Run<'_> {
     }
 
     fn settle(&mut self) {
-        self.attempt(|run| {
+        self.step(|run| {
             run.exchange_now(false)?;
             if run.on_device {
                 if run.which == 1 {
