@@ -97,15 +97,21 @@ std::int64_t whole(std::int32_t key, Integer value) {
     return static_cast<std::int64_t>(value);
 }
 
-template <class T>
-void check_size(const char *name, view<T> array, std::int64_t nx, std::int64_t ny, std::int64_t ld) {
+struct named {
+    const char *name;
+    input array;
+};
+
+inline void check_sizes(std::initializer_list<named> arrays, std::int64_t nx, std::int64_t ny, std::int64_t ld) {
     const auto columns = static_cast<std::size_t>(nx), rows = static_cast<std::size_t>(ny);
     const auto row = static_cast<std::size_t>(ld);
-    // size >= (ny - 1) * ld + nx, without overflow: the last row needs no padding.
-    if (array.size() < columns || (array.size() - columns) / row < rows - 1) {
-        throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold " + std::to_string(ny) + " rows of " +
-                                           std::to_string(ld) + " values, got " +
-                                           std::to_string(array.size()) + " values");
+    for (const named &a : arrays) {
+        // size >= (ny - 1) * ld + nx, without overflow: the last row needs no padding.
+        if (a.array.size() < columns || (a.array.size() - columns) / row < rows - 1) {
+            throw error(RRB_ERR_DIMENSION, std::string(a.name) + " must hold " + std::to_string(ny) + " rows of " +
+                                               std::to_string(ld) + " values, got " +
+                                               std::to_string(a.array.size()) + " values");
+        }
     }
 }
 
@@ -216,19 +222,34 @@ private:
     std::unique_ptr<typename Functions::handle, destroyer> handle_;
 };
 
-struct rrb_functions {
-    using handle = rrb_handle;
-    using callbacks = detail::callbacks;
-    static constexpr auto destroy = &rrb_destroy;
-    static constexpr auto set_int = &rrb_set_int;
-    static constexpr auto set_real = &rrb_set_real;
-    static constexpr auto set_options = &rrb_set_options;
-    static constexpr auto get_int = &rrb_get_int;
-    static constexpr auto get_real = &rrb_get_real;
-    static constexpr auto get_history = &rrb_get_history;
-    static constexpr auto set_monitor = &rrb_set_monitor;
-    static constexpr auto set_stream = &rrb_set_stream;
+// The functions of rrbsolver.h that one of the families has, its handle and its callbacks.
+#define RRBSOLVER_FAMILY(family, callbacks_type)                  \
+    struct family##_functions {                                   \
+        using handle = family##_handle;                           \
+        using callbacks = callbacks_type;                         \
+        static constexpr auto destroy = &family##_destroy;         \
+        static constexpr auto set_int = &family##_set_int;         \
+        static constexpr auto set_real = &family##_set_real;       \
+        static constexpr auto set_options = &family##_set_options; \
+        static constexpr auto get_int = &family##_get_int;         \
+        static constexpr auto get_real = &family##_get_real;       \
+        static constexpr auto get_history = &family##_get_history; \
+        static constexpr auto set_monitor = &family##_set_monitor; \
+        static constexpr auto set_stream = &family##_set_stream;   \
+    }
+
+/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells
+/// that no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an
+/// exception, which then leaves apply.
+using ghost_fill = std::function<bool(std::int32_t sweep, double *const *u)>;
+
+struct smoother_callbacks : callbacks {
+    ghost_fill fill;
 };
+
+RRBSOLVER_FAMILY(rrb, detail::callbacks);
+RRBSOLVER_FAMILY(smoother, smoother_callbacks);
+#undef RRBSOLVER_FAMILY
 
 } // namespace detail
 
@@ -293,26 +314,17 @@ public:
     }
 
 private:
-    struct named {
-        const char *name;
-        input array;
-    };
-
-    void check_sizes(std::initializer_list<named> arrays) const {
+    void check_sizes(std::initializer_list<detail::named> arrays) const {
         const std::int64_t option = get_int(RRB_OPT_LEADING_DIMENSION);
-        for (const named &a : arrays) {
-            detail::check_size(a.name, a.array, nx_, ny_, option > nx_ ? option : nx_);
-        }
+        detail::check_sizes(arrays, nx_, ny_, option > nx_ ? option : nx_);
     }
 
     std::int64_t nx_;
     std::int64_t ny_;
 };
 
-/// Called by smoother::apply before each sweep with its number and the arrays of all patches, to fill the ghost cells
-/// that no patch covers; -1 where a residual is computed instead. true stops with RRB_STOPPED, and so does an
-/// exception, which then leaves apply.
-using ghost_fill = std::function<bool(std::int32_t sweep, double *const *u)>;
+/// Fills ghost cells.
+using ghost_fill = detail::ghost_fill;
 
 /// Cells lower .. lower + size - 1 of one level's index space. u has a layer of ghost cells, (nx+2)(ny+2)(nz+2) values,
 /// x fastest; f has nx*ny*nz.
@@ -331,28 +343,6 @@ struct resident_patches {
     std::vector<double *> u;
     std::vector<double *> f;
 };
-
-namespace detail {
-
-struct smoother_callbacks : callbacks {
-    ghost_fill fill;
-};
-
-struct smoother_functions {
-    using handle = smoother_handle;
-    using callbacks = smoother_callbacks;
-    static constexpr auto destroy = &smoother_destroy;
-    static constexpr auto set_int = &smoother_set_int;
-    static constexpr auto set_real = &smoother_set_real;
-    static constexpr auto set_options = &smoother_set_options;
-    static constexpr auto get_int = &smoother_get_int;
-    static constexpr auto get_real = &smoother_get_real;
-    static constexpr auto get_history = &smoother_get_history;
-    static constexpr auto set_monitor = &smoother_set_monitor;
-    static constexpr auto set_stream = &smoother_set_stream;
-};
-
-} // namespace detail
 
 /// Block relaxation on 3D patches with a constant stencil of 7 points (center, west, east, south, north, bottom, top)
 /// or 27 (the 3x3x3 cube, x fastest). Move only; a moved-from smoother may be assigned to and destroyed, every other
@@ -386,8 +376,7 @@ public:
 
     /// `sweeps` sweeps: u in and out. Returns RRB_OK or RRB_STOPPED.
     rrb_status apply(patches u, const_patches f, std::int32_t sweeps) {
-        check_count("u", u.size());
-        check_count("f", f.size());
+        check_counts({{"u", u.size()}, {"f", f.size()}});
         return finish(smoother_apply(handle(), u.data(), f.data(), sweeps));
     }
     /// The same on the patches of upload.
@@ -395,7 +384,7 @@ public:
 
     /// Ghost cells between patches.
     void exchange(patches u) {
-        check_count("u", u.size());
+        check_counts({{"u", u.size()}});
         detail::check(smoother_exchange(handle(), u.data()));
     }
     /// The same on the patches of upload.
@@ -403,43 +392,39 @@ public:
 
     /// ||f - A u||_2 over all patches, with fresh ghost cells.
     double residual(patches u, const_patches f) {
-        check_count("u", u.size());
-        check_count("f", f.size());
+        check_counts({{"u", u.size()}, {"f", f.size()}});
         return norm_of(u.data(), f.data(), nullptr);
     }
     /// The same, and r = f - A u.
     double residual(patches u, const_patches f, patches r) {
-        check_count("u", u.size());
-        check_count("f", f.size());
-        check_count("r", r.size());
+        check_counts({{"u", u.size()}, {"f", f.size()}, {"r", r.size()}});
         return norm_of(u.data(), f.data(), r.data());
     }
     /// Of the patches of upload.
     double residual() { return norm_of(nullptr, nullptr, nullptr); }
     /// The same, and r = f - A u: where the patches are, on the device or on the host.
     double residual(patches r) {
-        check_count("r", r.size());
+        check_counts({{"r", r.size()}});
         return norm_of(nullptr, nullptr, r.data());
     }
 
     /// Keeps patches in the library's memory, on the device where there is one. Called again, it takes new values.
     void upload(const_patches u, const_patches f) {
-        check_count("u", u.size());
-        check_count("f", f.size());
+        check_counts({{"u", u.size()}, {"f", f.size()}});
         detail::check(smoother_upload(handle(), u.data(), f.data()));
     }
     /// New values of u alone, or of f alone; the other stays as it is.
     void upload_u(const_patches u) {
-        check_count("u", u.size());
+        check_counts({{"u", u.size()}});
         detail::check(smoother_upload(handle(), u.data(), nullptr));
     }
     void upload_f(const_patches f) {
-        check_count("f", f.size());
+        check_counts({{"f", f.size()}});
         detail::check(smoother_upload(handle(), nullptr, f.data()));
     }
     /// Brings u back.
     void download(patches u) {
-        check_count("u", u.size());
+        check_counts({{"u", u.size()}});
         detail::check(smoother_download(handle(), u.data()));
     }
     /// Where the patches of upload are, for kernels of your own: device pointers, or host pointers with a CPU backend.
@@ -471,11 +456,18 @@ private:
         return norm2;
     }
 
+    struct table {
+        const char *name;
+        std::size_t size;
+    };
+
     /// Without a list of patches the call itself says so, before it reads a table.
-    void check_count(const char *name, std::size_t size) const {
-        if (handle() != nullptr && known_ && size != count_) {
-            throw error(RRB_ERR_DIMENSION, std::string(name) + " must hold a pointer for each of " +
-                                               std::to_string(count_) + " patches, got " + std::to_string(size));
+    void check_counts(std::initializer_list<table> tables) const {
+        for (const table &t : tables) {
+            if (handle() != nullptr && known_ && t.size != count_) {
+                throw error(RRB_ERR_DIMENSION, std::string(t.name) + " must hold a pointer for each of " +
+                                                   std::to_string(count_) + " patches, got " + std::to_string(t.size));
+            }
         }
     }
 
@@ -496,14 +488,10 @@ struct once {
                                      output x, double rel_tol, std::int64_t max_iter, input northeast = {nullptr, 0},
                                      input northwest = {nullptr, 0}) {
     if (nx >= 1 && ny >= 1) {
-        detail::check_size("center", center, nx, ny, nx);
-        detail::check_size("east", east, nx, ny, nx);
-        detail::check_size("north", north, nx, ny, nx);
-        detail::check_size("b", b, nx, ny, nx);
-        detail::check_size("x", x, nx, ny, nx);
+        detail::check_sizes({{"center", center}, {"east", east}, {"north", north}, {"b", b}, {"x", x}}, nx, ny, nx);
         for (const input &corner : {northeast, northwest}) {
             if (corner.data() != nullptr) {
-                detail::check_size("a corner array", corner, nx, ny, nx);
+                detail::check_sizes({{"a corner array", corner}}, nx, ny, nx);
             }
         }
     }

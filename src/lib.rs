@@ -24,5 +24,6 @@ pub mod layers {
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};
-    pub use crate::solver::rrb::{BackendKind, Rrb, SPACING, choose_backend};
+    pub use crate::solver::machine::{Core, Machine};
+    pub use crate::solver::rrb::{Rrb, SPACING, machine};
 }

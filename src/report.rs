@@ -1,26 +1,6 @@
 //! What a solve tells about itself. A leaf.
 
-/// Why a solve ended; the numbers are those of the result `stop_reason`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StopReason {
-    /// No solve yet.
-    #[default]
-    None = 0,
-    /// The recomputed residual meets the test.
-    Converged = 1,
-    /// The guess already met it.
-    InitialGuess = 2,
-    /// b = 0.
-    ZeroRhs = 3,
-    /// `max_iter` was reached.
-    MaxIter = 4,
-    /// The monitor asked.
-    Monitor = 5,
-    /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller.
-    Stagnated = 6,
-    /// A positive quantity was not.
-    Breakdown = 7,
-}
+pub use crate::options::StopReason;
 
 /// Numbers of one solve.
 #[derive(Clone, Copy, Debug, Default)]

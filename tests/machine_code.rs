@@ -12,8 +12,9 @@ use std::process::Command;
 
 /// Modules with row loops, by the last two names of their paths, and their sources. What `grid/components.rs` has
 /// compiled in the same way is bits alone, 64 of them, which no set needs loops for.
-const SOURCES: [([&str; 2], &str); 3] = [
-    (["rrb", "kernels"], include_str!("../src/backend/cpu/rrb/kernels.rs")),
+const SOURCES: [([&str; 2], &str); 4] = [
+    (["rrb", "loops"], include_str!("../src/backend/cpu/rrb/loops.rs")),
+    (["rrb", "loops_setup"], include_str!("../src/backend/cpu/rrb/loops_setup.rs")),
     (["coarse", "band"], include_str!("../src/backend/coarse/band.rs")),
     (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
 ];
@@ -202,7 +203,7 @@ fn row_loops_are_vectors() {
         }
     }
     for name in OF_AN_ITERATION {
-        if !seen.contains_key(&("kernels", name, "portable")) {
+        if !seen.contains_key(&("loops", name, "portable")) {
             faults.push(format!("{name} is not there for all machines"));
         }
     }
@@ -218,16 +219,16 @@ fn row_loops_are_vectors() {
 #[test]
 fn listings_are_understood() {
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu3rrb7kernels5scale6avx51217h8658edb200ffb4e0E>:"),
-        Some(("kernels", "scale", "avx512"))
+        kernel("_ZN9rrbsolver7backend3cpu3rrb5loops5scale6avx51217h8658edb200ffb4e0E>:"),
+        Some(("loops", "scale", "avx512"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu3rrb7kernels3dot17h8658edb200ffb4e0E>:"),
-        Some(("kernels", "dot", "portable"))
+        kernel("_ZN9rrbsolver7backend3cpu3rrb5loops3dot17h8658edb200ffb4e0E>:"),
+        Some(("loops", "dot", "portable"))
     );
     assert_eq!(
-        kernel("_RINvNvNtNtNtNtCs1_9rrbsolver7backend3cpu3rrb7kernels5scale4avx2NtNtB8_6format5BrainEBa_"),
-        Some(("kernels", "scale", "avx2"))
+        kernel("_RINvNvNtNtNtNtCs1_9rrbsolver7backend3cpu3rrb5loops5scale4avx2NtNtB8_6format5BrainEBa_"),
+        Some(("loops", "scale", "avx2"))
     );
     assert_eq!(
         kernel("_ZN9rrbsolver7backend6coarse4band7forward4avx217h8658edb200ffb4e0E>:"),

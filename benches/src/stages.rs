@@ -8,13 +8,14 @@
 use crate::cost::{Cost, Model};
 use crate::problem::Problem;
 use crate::timing::Samples;
+use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, BackendKind, Begun, Grid, Inputs, LoopEnd, LoopTest, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
-    choose_backend,
+    Arrays, Begun, Core, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
+    machine,
 };
-use rrbsolver::options::{Family, Options, opt};
+use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -220,17 +221,22 @@ impl RrbSteps for Clock<'_> {
 pub const LOOP: &str = "loop";
 
 /// Where the library would solve with these options, and the options.
-fn place(problem: &Problem, options: &str) -> Result<(Options, BackendKind), String> {
+fn place(problem: &Problem, options: &str) -> Result<(Options, Machine)> {
     let mut parsed = Options::new(Family::Rrb);
-    parsed.set_text(options).map_err(sentence)?;
-    let kind = choose_backend(&parsed, Grid { nx: problem.a.nx, ny: problem.a.ny }, crate::device::count());
-    Ok((parsed, kind))
+    parsed.set_text(options)?;
+    let threads = match parsed.int(opt::THREADS) as usize {
+        0 => crate::machine::cores(),
+        threads => threads,
+    };
+    let grid = Grid { nx: problem.a.nx, ny: problem.a.ny };
+    let machine = machine(&parsed, grid, threads, crate::device::count());
+    Ok((parsed, machine))
 }
 
 /// The device that the library would solve on with these options, if on any.
-pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>, String> {
-    let (parsed, kind) = place(problem, options)?;
-    Ok((kind == BackendKind::Cuda).then(|| parsed.int(opt::DEVICE) as usize))
+pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>> {
+    let (_, machine) = place(problem, options)?;
+    Ok(machine.is_device().then_some(machine.device as usize))
 }
 
 /// A solver under the clock.
@@ -266,12 +272,8 @@ impl Run {
 
 impl<'a> Clocked<'a> {
     /// `options`: the solver's own; `threads` and the rest as there.
-    pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
-        let (parsed, kind) = place(problem, options)?;
-        let threads = match parsed.int(opt::THREADS) as usize {
-            0 => crate::machine::cores(),
-            threads => threads,
-        };
+    pub fn new(problem: &'a Problem, options: &str) -> Result<Self> {
+        let (parsed, machine) = place(problem, options)?;
         let a = &problem.a;
         let grid = Grid { nx: a.nx, ny: a.ny };
         let view = |name, values| View::new(name, values, grid, a.nx);
@@ -282,7 +284,7 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb = Rrb::factorize(None, &stencil, &parsed, kind, threads, 0, make_backend).map_err(sentence)?;
+        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, make_backend)?;
         // On a device that takes a wait after every kernel, which is left to solves of their own.
         let grids = rrb.device().is_none();
         // What a CPU runs unfused all the same, which would be charged to the wrong steps.
@@ -292,7 +294,7 @@ impl<'a> Clocked<'a> {
     }
 
     /// From x = 0.
-    pub fn solve(&mut self) -> Result<Run, String> {
+    pub fn solve(&mut self) -> Result<Run> {
         let Self { problem, options, rrb, x, fused, grids } = self;
         let (fused, grids) = (*fused, *grids);
         let singular = rrb.done.singular_components > 0;
@@ -309,32 +311,26 @@ impl<'a> Clocked<'a> {
             len: problem.unknowns(),
         };
         let start = Instant::now();
-        let outcome = rrb
-            .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
-                if grids && std::thread::current().id() == caller {
-                    steps.time_grids();
-                }
-                if !fused {
-                    steps.one_by_one();
-                }
-                let fused_ends = fused && grids;
-                let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
-                let outcome = text(&mut clock);
-                if std::thread::current().id() == caller {
-                    let by_grid = clock.steps.grid_seconds().to_vec();
-                    *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
-                }
-                outcome
-            })
-            .map_err(sentence)?;
+        let outcome = rrb.solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+            if grids && std::thread::current().id() == caller {
+                steps.time_grids();
+            }
+            if !fused {
+                steps.one_by_one();
+            }
+            let fused_ends = fused && grids;
+            let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
+            let outcome = text(&mut clock);
+            if std::thread::current().id() == caller {
+                let by_grid = clock.steps.grid_seconds().to_vec();
+                *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
+            }
+            outcome
+        })?;
         let total = start.elapsed().as_secs_f64();
         let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
         Ok(Run { total, iterations: outcome.iterations, transfer: rrb.seconds_transfer(), readings, by_grid })
     }
-}
-
-fn sentence(error: rrbsolver::error::Error) -> String {
-    error.to_string()
 }
 
 fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
@@ -353,10 +349,10 @@ fn cost_of(model: &Model, step: &str) -> Option<Cost> {
 }
 
 /// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
-pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
+pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown> {
     let mut clocked = Clocked::new(problem, options)?;
     let done = clocked.rrb.done;
-    let model = Model::new(|key| clocked.options.int(key), done.precision, done.cycle, done.levels);
+    let model = Model::new(|key| clocked.options.int(key), done.precision.number(), done.cycle.number(), done.levels);
     let model = Model { fused: clocked.fused, ..model };
     let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
     let (mut total, mut transfer) = (Samples::default(), Samples::default());

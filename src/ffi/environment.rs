@@ -1,6 +1,7 @@
 //! What is read from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and what is wrong in it.
 
 use crate::isa::{ISA_VARIABLE, complaint};
+use crate::runtime::team::cores_now;
 use std::env::VarError;
 
 /// Variables that say how many threads to use, first found wins (`threads = 0`).
@@ -14,8 +15,7 @@ pub fn threads(requested: usize) -> usize {
     THREAD_VARIABLES
         .iter()
         .find_map(|name| std::env::var(name).ok().and_then(|text| count(&text)))
-        // The affinity mask (and a container's quota, where there is one).
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        .unwrap_or_else(cores_now)
 }
 
 /// A positive count; of a list (OMP_NUM_THREADS=4,2) the outermost level.

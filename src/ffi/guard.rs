@@ -1,7 +1,7 @@
 //! Panics stop here, and failing calls leave their sentence for the thread.
 
 use crate::error::{Error, RRB_OK, Refused, Result};
-use crate::ffi::log::Line;
+use crate::ffi::line::Line;
 use crate::runtime::traps::{Own, as_the_host};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;

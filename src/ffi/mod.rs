@@ -4,11 +4,14 @@
 
 mod environment;
 mod guard;
+mod handle;
 mod library;
+mod line;
 mod log;
 mod rrb;
-mod settings;
 mod smoother;
+mod spaces;
+mod watch;
 
 pub use crate::ffi::library::*;
 pub use crate::ffi::rrb::*;

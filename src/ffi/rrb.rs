@@ -4,46 +4,34 @@
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
-use crate::backend::cuda::driver::Space;
-use crate::backend::steps::rrb::Arrays;
+use crate::backend::steps::rrb::{Arrays, RrbBackend};
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
-use crate::ffi::guard::{callback, entry, entry_ok};
-use crate::ffi::log::Log;
-use crate::ffi::settings;
-use crate::ffi::settings::{Handle, Settings, check_array, checked};
+use crate::ffi::guard::entry;
+use crate::ffi::handle::{self, Base, Handle, Words, with, with_ok};
+use crate::ffi::spaces::{Extent, check_array, on_device};
 use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
-use crate::options::{BACKENDS, CYCLES, Family, Options, PRECISIONS, RESULTS, ResultEntry, info, name_of, opt};
-use crate::report::{History, Nobody, Observer, Outcome, StopReason};
+use crate::options::{Backend, Choice, Family, Memory, Options, ResultEntry, info, opt};
+use crate::report::{Nobody, Outcome, StopReason};
 use crate::runtime::heap::boxed;
-use crate::solver::rrb::{BackendKind, Rrb, choose_backend};
+use crate::solver::machine::{Core, Machine};
+use crate::solver::rrb::{Rrb, machine};
 use crate::spectrum::lanczos_extremes;
 use libc::{c_char, c_void};
-use std::time::Instant;
 
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
     grid: Grid,
-    settings: Settings,
-    core: Option<Rrb>,
-    /// Why `solve` must wait for a `factorize`.
-    stale: Option<&'static str>,
+    base: Base<Rrb>,
     /// Couplings that point out of the grid were logged.
     outward_seen: bool,
     outcome: Outcome,
-    seconds_setup: f64,
-    seconds_solve: f64,
 }
 
-/// Numbers of the option `memory`.
-const MEMORY_AUTO: i64 = 0;
-const MEMORY_HOST: i64 = 1;
-
-const NO_FACTORIZATION: &str = "rrb_factorize must come before this call";
-const FAILED: &str = "the last rrb_factorize failed: it must succeed before this call";
-const CHANGED: &str = "an option that acts at factorize has changed: rrb_factorize must come before this call";
+const WORDS: Words =
+    Words { family: Family::Rrb, name: "rrb", setup: "rrb_factorize", at: "factorize", step: "iteration" };
 
 /// More nodes than this are refused: node numbers are 32 bits wide.
 const MOST_NODES: i128 = u32::MAX as i128;
@@ -57,7 +45,7 @@ const MOST_NODES: i128 = u32::MAX as i128;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::create(out, || rrb_handle::new(nx, ny)) }
+    unsafe { handle::create(out, || rrb_handle::new(nx, ny)) }
 }
 
 /// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
@@ -93,12 +81,8 @@ pub unsafe extern "C" fn rrb_factorize(
     northeast: *const f64,
     northwest: *const f64,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised; the size is that of the doc.
-        unsafe { h.factorize(center, east, north, northeast, northwest) }
-    })
+    // SAFETY: as our caller promised; the size is that of the doc.
+    unsafe { with_ok(h, |h| h.factorize(center, east, north, northeast, northwest)) }
 }
 
 /// Solves A x = b by RRB-PCG. `x` is the initial guess on entry and the solution on return; `b` is not written. Stops
@@ -118,13 +102,8 @@ pub unsafe extern "C" fn rrb_factorize(
 /// `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
-    entry(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised; the size is that of the doc.
-        let arrays = unsafe { h.arrays(("b", b), ("x", x))? };
-        h.solve(arrays)
-    })
+    // SAFETY: as our caller promised; the size is that of the doc.
+    unsafe { with(h, |h| h.arrays(("b", b), ("x", x)).and_then(|arrays| h.solve(arrays))) }
 }
 
 /// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
@@ -137,15 +116,13 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
+    let apply = |h: &mut rrb_handle| {
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
-        let core = h.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(h.settings.stream as usize)?;
-        core.apply(arrays, &h.settings.options, &mut Nobody)
-    })
+        h.base.run(|core, options, _| core.apply(arrays, options, &mut Nobody))
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, apply) }
 }
 
 /// y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
@@ -154,15 +131,13 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
+    let multiply = |h: &mut rrb_handle| {
         // SAFETY: as our caller promised; the size is that of the doc.
         let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
-        let core = h.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(h.settings.stream as usize)?;
-        core.multiply(arrays, &h.settings.options, &mut Nobody)
-    })
+        h.base.run(|core, options, _| core.multiply(arrays, options, &mut Nobody))
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, multiply) }
 }
 
 /// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
@@ -172,7 +147,7 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_destroy(h: *mut *mut rrb_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::destroy(h) }
+    unsafe { handle::destroy(h) }
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
@@ -200,13 +175,10 @@ pub unsafe extern "C" fn rrb_solve_once(
         let mut h = rrb_handle::new(nx, ny)?;
         h.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
         let len = h.array_len()?;
-        for (name, array) in [("b", b), ("center", center), ("east", east), ("north", north)] {
-            check_pair((name, array), ("x", x), len)?;
-        }
-        for (name, array) in [("northeast", northeast), ("northwest", northwest)] {
-            if !array.is_null() {
-                check_pair((name, array), ("x", x), len)?;
-            }
+        let given = [("b", b), ("center", center), ("east", east), ("north", north)];
+        let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
+        for input in given.into_iter().chain(corners) {
+            check_pair(input, ("x", x), len)?;
         }
         // SAFETY: as our caller promised.
         unsafe { h.factorize(center, east, north, northeast, northwest)? };
@@ -229,7 +201,7 @@ pub unsafe extern "C" fn rrb_solve_once(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_int(h, key, value) }
+    unsafe { handle::set_int(h, key, value) }
 }
 
 /// Sets a real option. Errors as for `rrb_set_int`.
@@ -239,7 +211,7 @@ pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_real(h, key, value) }
+    unsafe { handle::set_real(h, key, value) }
 }
 
 /// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none. Errors: as
@@ -251,7 +223,7 @@ pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_options(h, text) }
+    unsafe { handle::set_options(h, text) }
 }
 
 /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
@@ -262,7 +234,7 @@ pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut i64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_int(h, key, value) }
+    unsafe { handle::get_int(h, key, value) }
 }
 
 /// Reads a real option or result; whole numbers are converted. Errors as for `rrb_get_int`.
@@ -272,7 +244,7 @@ pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_real(h, key, value) }
+    unsafe { handle::get_real(h, key, value) }
 }
 
 /// The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
@@ -281,11 +253,12 @@ pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mu
 /// `h` must be NULL or come from `rrb_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_set_stream(h: *mut rrb_handle, cuda_stream: *mut c_void) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        unsafe { checked(h)? }.settings.stream = cuda_stream;
+    let set = |h: &mut rrb_handle| {
+        h.base.stream = cuda_stream;
         Ok(())
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, set) }
 }
 
 /// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration 0, between
@@ -300,12 +273,8 @@ pub unsafe extern "C" fn rrb_set_monitor(
     callback: rrb_monitor_fn,
     user: *mut c_void,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        (h.settings.monitor, h.settings.monitor_user) = (callback, user);
-        Ok(())
-    })
+    // SAFETY: as our caller promised.
+    unsafe { handle::set_monitor(h, callback, user) }
 }
 
 /// Tested relative residuals of the last solve, from iteration 0: writes at most `capacity` of them, and their
@@ -323,27 +292,12 @@ pub unsafe extern "C" fn rrb_get_history(
     count: *mut i64,
 ) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_history(h, residuals, capacity, count) }
+    unsafe { handle::get_history(h, residuals, capacity, count) }
 }
 
-/// Both are arrays of doubles, and the one that is written overlaps no other.
-fn check_pair(
-    (input_name, input): (&'static str, *const f64),
-    (output_name, output): (&'static str, *mut f64),
-    len: usize,
-) -> Result<()> {
-    check_array(input_name, input)?;
-    check_array(output_name, output)?;
-    let bytes = len * size_of::<f64>();
-    let (from, to) = (input as usize, output as usize);
-    if from < to.saturating_add(bytes) && to < from.saturating_add(bytes) {
-        return Err(Error::Overlap(input_name.into(), output_name.into()));
-    }
-    Ok(())
-}
-
-fn no_core() -> Error {
-    Error::State(NO_FACTORIZATION.to_owned())
+/// Both are arrays of doubles, and the one that is written overlaps the other nowhere.
+fn check_pair(input: (&'static str, *const f64), output: (&'static str, *mut f64), len: usize) -> Result<()> {
+    Extent::new(input.0, input.1, len, false)?.check_apart(&Extent::new(output.0, output.1, len, true)?)
 }
 
 impl rrb_handle {
@@ -358,29 +312,16 @@ impl rrb_handle {
         }
         let mut h = Self {
             grid: Grid { nx: nx as usize, ny: ny as usize },
-            settings: Settings::new(Family::Rrb),
-            core: None,
-            stale: Some(NO_FACTORIZATION),
+            base: Base::new(&WORDS),
             outward_seen: false,
             outcome: Outcome::default(),
-            seconds_setup: 0.0,
-            seconds_solve: 0.0,
         };
         h.set(|_| Ok(()))?;
         Ok(h)
     }
 
-    fn check_leading_dimension(grid: Grid, options: &Options) -> Result<()> {
-        let ld = options.int(opt::LEADING_DIMENSION);
-        if ld == 0 || ld >= grid.nx as i64 {
-            return Ok(());
-        }
-        let allowed = format!("be 0 or at least nx = {}", grid.nx);
-        Err(Error::range("leading_dimension", ld, allowed))
-    }
-
     fn ld(&self) -> usize {
-        match self.settings.options.int(opt::LEADING_DIMENSION) {
+        match self.base.options.int(opt::LEADING_DIMENSION) {
             0 => self.grid.nx,
             ld => ld as usize,
         }
@@ -411,12 +352,13 @@ impl rrb_handle {
         northeast: *const f64,
         northwest: *const f64,
     ) -> Result<()> {
-        self.stale = Some(FAILED);
+        self.base.begin_setup();
         let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
-        let kind = choose_backend(&self.settings.options, grid, backend::cuda::driver::device_count());
+        let threads = environment::threads(self.base.options.int(opt::THREADS) as usize);
+        let machine = machine(&self.base.options, grid, threads, backend::cuda::driver::device_count());
         let view = |name, pointer: *const f64| {
             check_array(name, pointer)?;
-            let device = self.device_address(name, pointer, kind)?;
+            let device = self.device_address(name, pointer, machine.is_device())?;
             if device != 0 {
                 return Ok(View::on_device(name, device, grid, ld, len));
             }
@@ -434,33 +376,13 @@ impl rrb_handle {
             north: view("north", north)?,
             corners,
         };
-
-        let start = Instant::now();
-        let threads = environment::threads(self.settings.options.int(opt::THREADS) as usize);
-        let stream = self.settings.stream as usize;
-        let mut core =
-            Rrb::factorize(self.core.take(), &a, &self.settings.options, kind, threads, stream, make_backend)?;
-        self.heed_outward(&mut core, &a)?;
-        self.core = Some(core);
-        self.stale = None;
-        self.seconds_setup = start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Couplings that point out of the grid are refused, or said to be ignored, the first time, or passed over.
-    fn heed_outward(&mut self, core: &mut Rrb, a: &StencilView) -> Result<()> {
-        match self.settings.options.int(opt::CHECK_INPUT) {
-            1 if !self.outward_seen => {
-                let outward = core.outward(a)?;
-                self.outward_seen = !outward.is_empty();
-                if self.outward_seen {
-                    self.settings.log.line(0, format_args!("rrb: {outward}"));
-                }
-                Ok(())
-            }
-            2 => core.outward(a)?.refuse(),
-            _ => Ok(()),
-        }
+        let outward_seen = &mut self.outward_seen;
+        self.base.set_up(|base, previous| {
+            let stream = base.stream as usize;
+            let mut core = Rrb::factorize(previous, &a, &base.options, machine, stream, make_backend)?;
+            heed_outward(base, &mut core, &a, outward_seen)?;
+            Ok(core)
+        })
     }
 
     /// # Safety
@@ -470,15 +392,12 @@ impl rrb_handle {
         (input_name, input): (&'static str, *const f64),
         (output_name, output): (&'static str, *mut f64),
     ) -> Result<Arrays<'a>> {
-        if let Some(reason) = self.stale {
-            return Err(Error::State(reason.to_owned()));
-        }
+        self.base.check_fresh()?;
         let len = self.array_len()?;
         check_pair((input_name, input), (output_name, output), len)?;
-        let on_device = self.core.as_ref().is_some_and(|c| c.device().is_some());
-        let kind = if on_device { BackendKind::Cuda } else { BackendKind::Cpu };
-        let device_input = self.device_address(input_name, input, kind)?;
-        let device_output = self.device_address(output_name, output, kind)?;
+        let on_device = self.base.core.as_ref().is_some_and(|c| c.device().is_some());
+        let device_input = self.device_address(input_name, input, on_device)?;
+        let device_output = self.device_address(output_name, output, on_device)?;
         // SAFETY: not NULL, aligned, not on a device, of the promised length, and just seen to be disjoint.
         let input = if device_input == 0 { unsafe { std::slice::from_raw_parts(input, len) } } else { &[] };
         // SAFETY: as above.
@@ -487,134 +406,106 @@ impl rrb_handle {
     }
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.
-    fn device_address(&self, name: &'static str, array: *const f64, kind: BackendKind) -> Result<u64> {
-        let memory = self.settings.options.int(opt::MEMORY);
-        if memory == MEMORY_HOST || (memory == MEMORY_AUTO && kind != BackendKind::Cuda) {
-            return Ok(0);
-        }
-        let wrong = |value: String, allowed: String| Err(Error::range(name, value, allowed));
-        if kind != BackendKind::Cuda {
+    fn device_address(&self, name: &'static str, array: *const f64, works_on_device: bool) -> Result<u64> {
+        let memory = self.base.options.choice(opt::MEMORY);
+        if !works_on_device && memory == Memory::Device {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
         }
-        let own = self.core.as_ref().and_then(Rrb::device).map_or(self.settings.options.int(opt::DEVICE), i64::from);
-        match backend::cuda::driver::space_of(array as usize)? {
-            Space::Device(ordinal) if i64::from(ordinal) == own => Ok(array as u64),
-            Space::Device(ordinal) => {
-                wrong(format!("an array on device {ordinal}"), format!("lie on device {own} or on the host"))
-            }
-            // Without a device, factorize will say so.
-            Space::Host if memory == MEMORY_AUTO || backend::cuda::driver::device_count() == 0 => Ok(0),
-            Space::Host => wrong("an array on the host".to_owned(), format!("lie on device {own} (memory=device)")),
-        }
+        let own = self.base.core.as_ref().and_then(Rrb::device);
+        let own = own.map_or(self.base.options.int(opt::DEVICE), i64::from);
+        let there = works_on_device && on_device(name.into(), array as usize, own, memory)?;
+        Ok(if there { array as u64 } else { 0 })
     }
 
     fn solve(&mut self, arrays: Arrays) -> Result<i32> {
-        let start = Instant::now();
-        self.settings.history.clear();
+        let start = self.base.begin_solve();
         self.outcome = Outcome::default();
-        let verbosity = self.settings.options.int(opt::VERBOSITY);
-        let mut watch = Watch {
-            history: &mut self.settings.history,
-            monitor: self.settings.monitor,
-            user: self.settings.monitor_user,
-            log: &mut self.settings.log,
-            verbosity,
-            failed: None,
-        };
-        let core = self.core.as_mut().ok_or_else(no_core)?;
-        core.use_stream(self.settings.stream as usize)?;
-        let result = core.solve(arrays, &self.settings.options, &mut watch);
-        if let Some(error) = watch.failed {
-            return Err(error);
+        let result = self.base.run(|core, options, watch| core.solve(arrays, options, watch));
+        self.base.end_solve(start);
+        if let Err(Error::Breakdown { iteration, .. }) = result {
+            self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
         }
-        self.seconds_solve = start.elapsed().as_secs_f64();
-        let outcome = match result {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                if let Error::Breakdown { iteration, .. } = error {
-                    self.outcome =
-                        Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
-                }
-                return Err(error);
-            }
-        };
-        self.outcome = outcome;
-        if verbosity >= 1 {
-            let done = &core.done;
-            self.settings.log.line(
-                1,
-                format_args!(
-                    "rrb: {} x {}, {} {} {}, {} iterations, relative residual {:.3e} -> {:.3e}, {:.3} ms",
-                    self.grid.nx,
-                    self.grid.ny,
-                    name_of(BACKENDS, done.backend),
-                    name_of(PRECISIONS, done.precision),
-                    name_of(CYCLES, done.cycle),
-                    outcome.iterations,
-                    outcome.initial_residual,
-                    outcome.final_residual,
-                    1e3 * self.seconds_solve
-                ),
-            );
-        }
-        Ok(match outcome.reason {
+        self.outcome = result?;
+        self.log_line();
+        Ok(match self.outcome.reason {
             StopReason::MaxIter | StopReason::Stagnated => RRB_NOT_CONVERGED,
             StopReason::Monitor => RRB_STOPPED,
             _ => RRB_OK,
         })
     }
+
+    fn log_line(&mut self) {
+        let Some(core) = &self.base.core else { return };
+        let (Grid { nx, ny }, done, outcome) = (self.grid, core.done, self.outcome);
+        let (backend, precision, cycle) = (core.machine().backend.name(), done.precision.name(), done.cycle.name());
+        self.base.log_solve(format_args!(
+            "{nx} x {ny}, {backend} {precision} {cycle}, {} iterations, relative residual {:.3e} -> {:.3e}",
+            outcome.iterations, outcome.initial_residual, outcome.final_residual
+        ));
+    }
+}
+
+/// Couplings that point out of the grid are refused, or said to be ignored, the first time, or passed over.
+fn heed_outward(base: &mut Base<Rrb>, core: &mut Rrb, a: &StencilView, seen: &mut bool) -> Result<()> {
+    match base.options.int(opt::CHECK_INPUT) {
+        1 if !*seen => {
+            let outward = core.outward(a)?;
+            *seen = !outward.is_empty();
+            if *seen {
+                base.log.line(0, format_args!("rrb: {outward}"));
+            }
+            Ok(())
+        }
+        2 => core.outward(a)?.refuse(),
+        _ => Ok(()),
+    }
 }
 
 impl Handle for rrb_handle {
-    fn settings(&self) -> &Settings {
-        &self.settings
+    type Core = Rrb;
+
+    fn base(&self) -> &Base<Rrb> {
+        &self.base
     }
 
-    fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
-        let grid = self.grid;
-        let changed = self.settings.changed(change, |asked| Self::check_leading_dimension(grid, asked))?;
-        let next = &changed.options;
-        self.settings.history.reserve(next.int(opt::MAX_ITER) as usize)?;
-        if !next.same_setup(&self.settings.options) && self.stale.is_none() {
-            self.stale = Some(CHANGED);
+    fn base_mut(&mut self) -> &mut Base<Rrb> {
+        &mut self.base
+    }
+
+    fn check(&self, asked: &Options) -> Result<()> {
+        let (ld, nx) = (asked.int(opt::LEADING_DIMENSION), self.grid.nx);
+        if ld == 0 || ld >= nx as i64 {
+            return Ok(());
         }
-        self.settings.take(changed);
-        Ok(())
+        Err(Error::range("leading_dimension", ld, format!("be 0 or at least nx = {nx}")))
     }
 
-    fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
-        let entry = RESULTS.iter().find(|r| r.key == key && Family::Rrb.knows(r.family))?;
-        let done = self.core.as_ref().map(|c| c.done).unwrap_or_default();
-        let used = |yes: f64| if self.core.is_some() { yes } else { 0.0 };
-        let extremes = || lanczos_extremes(self.settings.history.coefficients()).unwrap_or((0.0, 0.0));
-        let value = match key {
+    fn prepare(&mut self, next: &Options, _: bool) -> Result<()> {
+        self.base.history.reserve(next.int(opt::MAX_ITER) as usize)
+    }
+
+    fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
+        let core = self.base.core.as_ref();
+        let done = core.map(|c| c.done).unwrap_or_default();
+        let extremes = || lanczos_extremes(self.base.history.coefficients()).unwrap_or((0.0, 0.0));
+        Ok(match entry.key {
             info::ITERATIONS => self.outcome.iterations as f64,
-            info::STOP_REASON => f64::from(self.outcome.reason as i32),
+            info::STOP_REASON => self.outcome.reason.number() as f64,
             info::INITIAL_RESIDUAL => self.outcome.initial_residual,
             info::FINAL_RESIDUAL => self.outcome.final_residual,
-            info::SECONDS_SETUP => self.seconds_setup,
-            info::SECONDS_SOLVE => self.seconds_solve,
-            info::BYTES_HOST => self.core.as_ref().map_or(0, Rrb::bytes) as f64,
             info::LAMBDA_MIN => extremes().0,
             info::LAMBDA_MAX => extremes().1,
-            info::BACKEND => done.backend as f64,
-            info::SECONDS_TRANSFER => self.core.as_ref().map_or(0.0, Rrb::seconds_transfer),
-            info::BYTES_DEVICE => self.core.as_ref().map_or(0, Rrb::device_bytes) as f64,
-            info::DEVICE => f64::from(self.core.as_ref().and_then(Rrb::device).unwrap_or(-1)),
-            info::CUDA_KERNELS => f64::from(u8::from(backend::cuda::driver::HAS_KERNELS)),
-            info::THREADS => self.core.as_ref().map_or(0, Rrb::threads) as f64,
             info::LEVELS => done.levels as f64,
-            info::PRECISION => used(done.precision as f64),
-            info::CYCLE => used(done.cycle as f64),
+            info::PRECISION => done.precision.number() as f64,
+            info::CYCLE => done.cycle.number() as f64,
             info::COMPONENTS => done.components as f64,
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
-            info::GRIDS => self.core.as_ref().map_or(0, Rrb::grids) as f64,
+            info::GRIDS => core.map_or(0, Rrb::grids) as f64,
             _ => 0.0,
-        };
-        Some((entry, Ok(value)))
+        })
     }
 }
 
@@ -623,56 +514,11 @@ const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else.
 #[doc(hidden)]
-pub fn make_backend(
-    kind: BackendKind,
-    threads: usize,
-    device: i64,
-) -> Result<Box<dyn backend::steps::rrb::RrbBackend>> {
-    Ok(match kind {
-        BackendKind::Reference => boxed(backend::reference::rrb::Reference::default(), BACKEND)?,
-        BackendKind::Cpu => boxed(backend::cpu::rrb::Cpu::new(threads), BACKEND)?,
-        BackendKind::Cuda => boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?,
+pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
+    let Machine { backend, threads, device } = machine;
+    Ok(match backend {
+        Backend::Reference => boxed(backend::reference::rrb::Reference::default(), BACKEND)?,
+        Backend::Cuda => boxed(backend::cuda::rrb::Cuda::new(device, threads)?, BACKEND)?,
+        Backend::Cpu | Backend::Auto => boxed(backend::cpu::rrb::Cpu::new(threads), BACKEND)?,
     })
-}
-
-/// History, log and monitor of one solve.
-struct Watch<'a> {
-    history: &'a mut History,
-    monitor: rrb_monitor_fn,
-    user: *mut c_void,
-    log: &'a mut Log,
-    verbosity: i64,
-    failed: Option<Error>,
-}
-
-impl Observer for Watch<'_> {
-    fn iteration(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.passed(iteration, relative_residual);
-        let Some(monitor) = self.monitor else { return false };
-        let user = self.user;
-        // SAFETY: the caller of `rrb_set_monitor` gave a function of this signature that accepts `user`.
-        let answer = callback(|| unsafe { monitor(user, iteration as i64, relative_residual) });
-        match answer {
-            Ok(stop) => stop != 0,
-            Err(error) => {
-                self.failed = Some(Error::Internal(format!("the monitor failed in iteration {iteration}: {error}")));
-                true
-            }
-        }
-    }
-
-    fn passed(&mut self, iteration: usize, relative_residual: f64) {
-        self.history.push(relative_residual);
-        if self.verbosity >= 2 {
-            self.log.line(2, format_args!("rrb: iteration {iteration}: relative residual {relative_residual:.6e}"));
-        }
-    }
-
-    fn coefficients(&mut self, alpha: f64, beta: f64) {
-        self.history.push_coefficients(alpha, beta);
-    }
-
-    fn may_stop(&self) -> bool {
-        self.monitor.is_some()
-    }
 }

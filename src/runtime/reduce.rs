@@ -1,6 +1,9 @@
 //! Sums of a fixed shape: the same bits whatever the number of threads or the instruction set.
 
+use crate::error::Result;
 use crate::runtime::number::Real;
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Me;
 
 /// Independent partial sums: enough for the latency of an addition, few enough for 16 registers of 2.
 const LANES: usize = 16;
@@ -68,6 +71,79 @@ pub fn pairwise(a: &[f64]) -> f64 {
 pub fn max_abs(a: &[f64]) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
     f64::from_bits(a.iter().fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
+}
+
+/// Room for what the members of a team note of rows, or of other things that are one member's each.
+pub struct Noted {
+    /// In turns: one reduction may be noted while the one before is still read.
+    values: [Shared; 2],
+    rows: usize,
+}
+
+impl Noted {
+    /// For `most` numbers a row.
+    pub fn new(rows: usize, most: usize) -> Result<Self> {
+        Ok(Self { values: [Shared::zeroed(most * rows)?, Shared::zeroed(most * rows)?], rows })
+    }
+
+    /// The same where the caller has a barrier between the end of a reduction and the beginning of the next one.
+    pub fn once(rows: usize, most: usize) -> Result<Self> {
+        let values = Shared::zeroed(most * rows)?;
+        Ok(Self { values: [values.clone(), values], rows })
+    }
+
+    /// Rows that it has room for.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes, of a `once`.
+    pub fn bytes(&self) -> usize {
+        self.values[0].bytes()
+    }
+
+    /// Begins reduction number `turn` over the first `rows` rows. A barrier stands between two reductions whose numbers
+    /// are both even or both odd.
+    pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
+        Reduce { values: &self.values[turn % 2], room: self.rows, rows }
+    }
+}
+
+/// N sums over rows, or what else is made of all of them: each row is noted by its owner, and then all members do the
+/// same with the same numbers in the same order, so that all have the same bits, whatever their number. For runs over
+/// several ranks this type alone would change.
+#[derive(Clone, Copy)]
+pub struct Reduce<'a, const N: usize> {
+    values: &'a Shared,
+    room: usize,
+    rows: usize,
+}
+
+impl<'a, const N: usize> Reduce<'a, N> {
+    /// The numbers of a row.
+    ///
+    /// # Safety
+    /// The row must be this member's, and be noted once.
+    pub unsafe fn note(&self, row: usize, values: [f64; N]) {
+        for (k, value) in values.into_iter().enumerate() {
+            // SAFETY: as the caller promised; who read it in the reduction before was at a barrier since.
+            unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };
+        }
+    }
+
+    /// All that was noted, number by number. `None`: a barrier stands between already, or one member alone works.
+    pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
+        if let Some(me) = me {
+            me.barrier();
+        }
+        // SAFETY: noted before the barrier; noted again only after another one.
+        std::array::from_fn(|k| unsafe { self.values.slice(k * self.room, self.rows) })
+    }
+
+    /// The sums, by halves.
+    pub fn sum(&self, me: Option<Me>) -> [f64; N] {
+        self.all(me).map(pairwise)
+    }
 }
 
 #[cfg(test)]

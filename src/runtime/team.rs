@@ -21,10 +21,15 @@ pub fn is_team_thread() -> bool {
     IS_MEMBER.get()
 }
 
-/// Cores of this process, asked for once: the answer is read from files, which takes memory that cannot be refused.
+/// Cores that this process may use: its affinity mask, and a container's quota, where there is one.
+pub fn cores_now() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The same, asked for once: the answer is read from files, which takes memory that cannot be refused.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    *CORES.get_or_init(cores_now)
 }
 
 /// Offers this thread's core to others that are ready.

@@ -10,13 +10,14 @@
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
 use crate::backend::steps::smoother::{
-    BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Place, Swept, Watcher, Work,
+    BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Swept, Watcher, Work,
 };
-use crate::error::{Error, Place as Location, RRB_ERR_UNSUPPORTED, Result, push};
+use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::grid::patches::{Cut, Patch, PatchList};
-use crate::options::{Options, opt};
+use crate::options::{self, Backend, BlockSolver, Memory, Options, Remainder, Transfer, opt};
 use crate::runtime::heap::Counted;
+use crate::solver::machine::{Core, Machine};
 
 /// The methods, one text for all backends.
 pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
@@ -119,44 +120,24 @@ pub fn residual(s: &mut dyn BlockSteps, work: &Work) -> Swept {
     Swept { stopped, residual, bad, overflow, ..Swept::default() }
 }
 
-/// Numbers of the choices that this file asks for, as in the option table.
-mod choice {
-    pub const BACKEND_CPU: i64 = 1;
-    pub const BACKEND_CUDA: i64 = 2;
-    pub const BACKEND_REFERENCE: i64 = 3;
-    pub const MEMORY_DEVICE: i64 = 2;
-    pub const TRANSFER_BREADTH_FIRST: i64 = 2;
-    pub const METHOD_BLOCK_JACOBI: i64 = 1;
-    pub const METHOD_CHAOTIC: i64 = 2;
-    pub const SOLVER_FAST_DIAGONALIZATION: i64 = 1;
-    pub const SOLVER_DENSE: i64 = 2;
-    pub const REMAINDER_OVERLAP: i64 = 1;
-    pub const PARALLEL_PATCH: i64 = 1;
-    pub const PARALLEL_BLOCK: i64 = 2;
-    pub const PARALLEL_NESTED: i64 = 3;
-    pub const STAGGER_EVEN: i64 = 2;
-}
-
 /// Relaxation of block Jacobi when the option is not set: the paper's.
 const JACOBI_OMEGA: f64 = 0.8;
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBlockBackend = fn(Place) -> Result<Box<dyn BlockBackend>>;
-
-/// What a machine offers.
-#[derive(Clone, Copy, Debug)]
-pub struct Machine {
-    /// Threads that may be used.
-    pub threads: usize,
-    /// CUDA devices.
-    pub devices: i32,
-}
+pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn BlockBackend>>;
 
 /// What a backend and its inverses were made for; another value needs another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Made {
-    place: Place,
+    machine: Machine,
     diagonal: bool,
+}
+
+/// Where to relax on a machine with so many threads and devices. `auto` takes a device only where the caller says that
+/// the patches are there: for those of the host, copies cost more than a few sweeps, and nobody tells how many will
+/// come.
+pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, options.choice::<Memory>(opt::MEMORY) == Memory::Device)
 }
 
 /// A list of patches with all that relaxing them needs.
@@ -186,18 +167,17 @@ impl Smoother {
         make: MakeBlockBackend,
     ) -> Result<Self> {
         let list = PatchList::new(patches)?;
-        let place = choose_place(options, machine);
-        check_memory(options, place)?;
+        check_memory(options, machine)?;
         let form = Separable::of(stencil);
-        let diagonal = place != Place::Reference && choose_diagonal(options, form.as_ref(), block)?;
-        let made_for = Made { place, diagonal };
+        let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
+        let made_for = Made { machine, diagonal };
         let mut smoother = match previous {
             Some(smoother) if smoother.made_for == made_for => smoother,
             other => {
                 // Its memory first.
                 drop(other);
                 Self {
-                    backend: make(place)?,
+                    backend: make(machine)?,
                     made_for,
                     stencil: stencil.clone(),
                     block,
@@ -210,7 +190,7 @@ impl Smoother {
             }
         };
         smoother.backend.use_stream(stream)?;
-        smoother.overlap = options.int(opt::REMAINDER) == choice::REMAINDER_OVERLAP;
+        smoother.overlap = options.choice::<Remainder>(opt::REMAINDER) == Remainder::Overlap;
         let plain = Cut::new(block);
         smoother.remainders =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
@@ -259,9 +239,9 @@ impl Smoother {
         Ok(())
     }
 
-    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Location> {
+    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
         let patch = &self.backend.blocks()?.list.patches[p];
-        Some(Location::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
+        Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
     }
 
     fn inverse(&self, shape: Shape) -> Result<Inverse> {
@@ -283,7 +263,7 @@ impl Smoother {
     ) -> Result<Swept> {
         let work = self.work(options, sweeps);
         self.check_overlap(&work)?;
-        check_memory(options, self.made_for.place)?;
+        check_memory(options, self.made_for.machine)?;
         if sweeps == 0 && !work.check_input && !watcher.watched() {
             return Ok(Swept::default());
         }
@@ -296,7 +276,7 @@ impl Smoother {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
-            return Err(Error::not_finite(bad.name, bad.value, Location::cell(bad.patch, cell)));
+            return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
         }
         if done.overflow {
             let (norm, sweeps) = (done.residual, done.sweeps);
@@ -315,7 +295,7 @@ impl Smoother {
         watcher: &mut dyn Watcher,
         options: &Options,
     ) -> Result<()> {
-        check_memory(options, self.made_for.place)?;
+        check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
         self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
     }
@@ -327,7 +307,7 @@ impl Smoother {
         watcher: &mut dyn Watcher,
         options: &Options,
     ) -> Result<Swept> {
-        check_memory(options, self.made_for.place)?;
+        check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
         let done = self.backend.run(arrays, watcher, &work, residual)?;
         self.finite(done)
@@ -358,17 +338,17 @@ impl Smoother {
         let plain = Cut { overlap: self.overlap, ..Cut::new(self.block) };
         let cuts = match options.int(opt::STAGGER) {
             0 => [plain, plain],
-            choice::STAGGER_EVEN => [plain.staggered(), plain],
+            2 => [plain.staggered(), plain],
             _ => [plain, plain.staggered()],
         };
-        let parallel = match options.int(opt::PARALLEL) {
-            choice::PARALLEL_PATCH => Parallel::Patches,
-            choice::PARALLEL_BLOCK => Parallel::Blocks,
-            choice::PARALLEL_NESTED => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
-            _ => Parallel::Flat,
+        let parallel = match options.choice(opt::PARALLEL) {
+            options::Parallel::Auto => Parallel::Flat,
+            options::Parallel::Patch => Parallel::Patches,
+            options::Parallel::Block => Parallel::Blocks,
+            options::Parallel::Nested => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
         };
-        let (reverse, check_input) = (options.int(opt::REVERSE) != 0, options.int(opt::CHECK_INPUT) != 0);
-        let overlap_copies = options.int(opt::TRANSFER) != choice::TRANSFER_BREADTH_FIRST;
+        let (reverse, check_input) = (options.on(opt::REVERSE), options.on(opt::CHECK_INPUT));
+        let overlap_copies = options.choice::<Transfer>(opt::TRANSFER) != Transfer::BreadthFirst;
         Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
     }
 
@@ -380,51 +360,12 @@ impl Smoother {
             Some(patch) if self.overlap && !serial => Err(Error::at(
                 RRB_ERR_UNSUPPORTED,
                 "remainder = overlap: blocks of ",
-                Location::patch(patch),
+                Place::patch(patch),
                 " that are cut short would overlap others and be written at the same time; use remainder = exact, or \
                  method = chaotic_gauss_seidel with parallel = patch",
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        self.backend.bytes()
-    }
-
-    /// Threads in use.
-    pub fn threads(&self) -> usize {
-        self.backend.threads()
-    }
-
-    /// Number of the backend in use.
-    pub fn backend(&self) -> i64 {
-        match self.made_for.place {
-            Place::Reference => choice::BACKEND_REFERENCE,
-            Place::Cpu(_) => choice::BACKEND_CPU,
-            Place::Cuda(..) => choice::BACKEND_CUDA,
-        }
-    }
-
-    /// Ordinal of its device.
-    pub fn device(&self) -> Option<i32> {
-        self.backend.device()
-    }
-
-    /// Bytes held on the device.
-    pub fn device_bytes(&self) -> usize {
-        self.backend.device_bytes()
-    }
-
-    /// Seconds of the last call in copies between host and device.
-    pub fn seconds_transfer(&self) -> f64 {
-        self.backend.seconds_transfer()
-    }
-
-    /// The caller's stream; 0: its own.
-    pub fn use_stream(&mut self, stream: usize) -> Result<()> {
-        self.backend.use_stream(stream)
     }
 
     /// Arrays on the device for the patches in use.
@@ -437,9 +378,9 @@ impl Smoother {
         self.backend.copy(copies)
     }
 
-    /// Number of the block solver in use.
-    pub fn block_solver(&self) -> i64 {
-        if self.made_for.diagonal { choice::SOLVER_FAST_DIAGONALIZATION } else { choice::SOLVER_DENSE }
+    /// The block solver in use.
+    pub fn block_solver(&self) -> BlockSolver {
+        if self.made_for.diagonal { BlockSolver::FastDiagonalization } else { BlockSolver::Dense }
     }
 
     /// Different blocks whose inverses are held.
@@ -448,45 +389,61 @@ impl Smoother {
     }
 }
 
+impl Core for Smoother {
+    fn machine(&self) -> Machine {
+        self.made_for.machine
+    }
+
+    fn device(&self) -> Option<i32> {
+        self.backend.device()
+    }
+
+    fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    fn bytes(&self) -> usize {
+        self.backend.bytes()
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.backend.device_bytes()
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.backend.seconds_transfer()
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.backend.use_stream(stream)
+    }
+}
+
 fn method(options: &Options) -> Method {
-    match options.int(opt::METHOD) {
-        choice::METHOD_BLOCK_JACOBI => Method::Jacobi,
-        choice::METHOD_CHAOTIC => Method::Chaotic,
-        _ => Method::Coloured,
+    match options.choice(opt::METHOD) {
+        options::Method::ColouredGaussSeidel => Method::Coloured,
+        options::Method::BlockJacobi => Method::Jacobi,
+        options::Method::ChaoticGaussSeidel => Method::Chaotic,
     }
 }
 
-/// `auto` takes a device only where the caller says that the patches are there: for those of the host, copies cost more
-/// than a few sweeps, and nobody tells how many will come.
-fn choose_place(options: &Options, machine: Machine) -> Place {
-    let device = options.int(opt::DEVICE);
-    let on_device = options.int(opt::MEMORY) == choice::MEMORY_DEVICE;
-    match options.int(opt::BACKEND) {
-        choice::BACKEND_CUDA => Place::Cuda(device, machine.threads),
-        choice::BACKEND_REFERENCE => Place::Reference,
-        choice::BACKEND_CPU => Place::Cpu(machine.threads),
-        _ if on_device && device < i64::from(machine.devices) => Place::Cuda(device, machine.threads),
-        _ => Place::Cpu(machine.threads),
-    }
-}
-
-fn check_memory(options: &Options, place: Place) -> Result<()> {
-    if options.int(opt::MEMORY) == choice::MEMORY_DEVICE && !matches!(place, Place::Cuda(..)) {
+fn check_memory(options: &Options, machine: Machine) -> Result<()> {
+    if options.choice::<Memory>(opt::MEMORY) == Memory::Device && !machine.is_device() {
         return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
     }
     Ok(())
 }
 
 fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
-    match options.int(opt::BLOCK_SOLVER) {
-        choice::SOLVER_DENSE => Ok(false),
-        choice::SOLVER_FAST_DIAGONALIZATION if form.is_none() => Err(Error::Unsupported(
+    match options.choice(opt::BLOCK_SOLVER) {
+        BlockSolver::Dense => Ok(false),
+        BlockSolver::FastDiagonalization if form.is_none() => Err(Error::Unsupported(
             "block_solver = fast_diagonalization: no scaling makes this stencil even in x, y and z; use auto or dense"
                 .to_owned(),
         )),
         wanted => {
             let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
-            if wanted == choice::SOLVER_FAST_DIAGONALIZATION && condition >= INSISTED_SCALING {
+            if wanted == BlockSolver::FastDiagonalization && condition >= INSISTED_SCALING {
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
                     "block_solver = fast_diagonalization: the scaling that makes this stencil even has the condition \
@@ -495,7 +452,7 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
                      dense, or smaller blocks"
                 )));
             }
-            Ok(wanted == choice::SOLVER_FAST_DIAGONALIZATION || condition < MOST_SCALING)
+            Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING)
         }
     }
 }

@@ -154,17 +154,6 @@ pub trait PatchArrays {
     fn on_device(&self) -> bool;
 }
 
-/// Where block relaxation runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Plain loops.
-    Reference,
-    /// A team of so many threads at most.
-    Cpu(usize),
-    /// The CUDA device with this ordinal; so many threads at most copy arrays of the host.
-    Cuda(i64, usize),
-}
-
 /// Arrays that a backend keeps, one pointer a patch.
 #[derive(Default)]
 pub struct Kept {

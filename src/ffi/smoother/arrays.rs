@@ -3,12 +3,11 @@
 use crate::backend::cuda::driver::{Space, space_of};
 use crate::backend::steps::smoother::{Kept, PatchArrays, Pointers};
 use crate::error::{Error, Name, Place, RRB_ERR_DIMENSION, Result, collected, reserve, zeroed};
+use crate::ffi::spaces::{Extent, check_apart, elsewhere, on_device};
 use crate::grid::patches::Patch;
+use crate::options::Memory;
+use crate::solver::machine::Core;
 use crate::solver::smoother::Smoother;
-
-/// Numbers of `memory`.
-const MEMORY_HOST: i64 = 1;
-const MEMORY_DEVICE: i64 = 2;
 
 /// The caller's tables of one call.
 #[derive(Clone, Copy)]
@@ -88,59 +87,25 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
 /// call does more than read it.
 pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
     extents.clear();
-    let mut add = |name: &'static str, patch: usize, start: usize, len: usize, written: bool| {
-        if start == 0 {
-            return Err(Error::Null(Name::of_patch(name, patch)));
-        }
-        if !start.is_multiple_of(align_of::<f64>()) {
-            return Err(Error::Alignment(Name::of_patch(name, patch)));
-        }
-        extents.push(Extent { start, end: start.saturating_add(len * size_of::<f64>()), written, name, patch });
-        Ok(())
-    };
     for (p, patch) in patches.iter().enumerate() {
-        if let Some(u) = pointers.u.get(p) {
-            add("u", p, *u as usize, patch.ghosted(), writes_u)?;
-        }
-        if let Some(f) = pointers.f.get(p) {
-            add("f", p, *f as usize, patch.cells(), false)?;
-        }
-        if let Some(r) = pointers.r.get(p) {
-            add("r", p, *r as usize, patch.cells(), true)?;
-        }
-    }
-    extents.sort_unstable_by_key(|e| e.start);
-    // Of those before, the one that ends last, and the written one that ends last.
-    let (mut last, mut last_written): (Option<Extent>, Option<Extent>) = (None, None);
-    for &e in extents.iter() {
-        let other = if e.written { last } else { last_written };
-        if let Some(other) = other.filter(|o| o.end > e.start) {
-            return Err(Error::Overlap(Name::of_patch(other.name, other.patch), Name::of_patch(e.name, e.patch)));
-        }
-        for slot in [Some(&mut last), e.written.then_some(&mut last_written)].into_iter().flatten() {
-            if slot.is_none_or(|s| s.end < e.end) {
-                *slot = Some(e);
+        let mut add = |name, array: Option<*const f64>, len, written| -> Result<()> {
+            if let Some(array) = array {
+                extents.push(Extent::new(Name::of_patch(name, p), array, len, written)?);
             }
-        }
+            Ok(())
+        };
+        add("u", pointers.u.get(p).map(|u| u.cast_const()), patch.ghosted(), writes_u)?;
+        add("f", pointers.f.get(p).copied(), patch.cells(), false)?;
+        add("r", pointers.r.get(p).map(|r| r.cast_const()), patch.cells(), true)?;
     }
-    Ok(())
-}
-
-/// Addresses of one array.
-#[derive(Clone, Copy)]
-pub struct Extent {
-    start: usize,
-    end: usize,
-    written: bool,
-    name: &'static str,
-    patch: usize,
+    check_apart(extents)
 }
 
 /// Addresses of a call whose space was found out, and what was asked about them.
 #[derive(Default)]
 pub struct Known {
     addresses: Vec<usize>,
-    memory: i64,
+    memory: Memory,
     resident: bool,
     on_device: bool,
 }
@@ -154,7 +119,7 @@ impl Known {
 /// Whether the arrays of a call are on the handle's device, all of them, or on the host. Beside `resident` patches they
 /// must be where these are. The driver is asked once for the addresses of calls that follow each other.
 pub fn check_spaces(
-    (device, memory): (Option<i32>, i64),
+    (device, memory): (Option<i32>, Memory),
     pointers: &Pointers,
     resident: bool,
     known: &mut Known,
@@ -165,7 +130,7 @@ pub fn check_spaces(
     let count = pointers.u.len().max(pointers.f.len()).max(pointers.r.len());
     let all = || u.clone().chain(f.clone()).chain(r.clone());
     let Some(own) = device else { return Ok(false) };
-    if memory == MEMORY_HOST && !resident {
+    if memory == Memory::Host && !resident {
         return Ok(false);
     }
     let asked = known.memory == memory && known.resident == resident && known.addresses.len() == all().count();
@@ -173,32 +138,27 @@ pub fn check_spaces(
         return Ok(known.on_device);
     }
     known.clear();
-    let mut first = resident.then_some(Space::Device(own));
+    let mut first = resident.then_some(true);
     for (number, (name, address)) in all().enumerate() {
-        let (patch, space) = (number % count.max(1), space_of(address)?);
-        let wrong = |allowed: String| {
-            let place = match space {
-                Space::Device(d) => format!("an array on device {d}"),
-                Space::Host => "an array on the host".to_owned(),
-            };
-            Error::range(Name::of_patch(name, patch), place, format!("lie {allowed}"))
-        };
-        match space {
-            _ if resident && space != Space::Device(own) => {
-                return Err(wrong(format!("on device {own}, where the patches of smoother_upload are")));
+        let name = Name::of_patch(name, number % count.max(1));
+        if resident {
+            let space = space_of(address)?;
+            if space != Space::Device(own) {
+                let allowed = format!("on device {own}, where the patches of smoother_upload are");
+                return Err(elsewhere(name, space, allowed));
             }
-            Space::Device(d) if d != own => return Err(wrong(format!("on device {own} or on the host"))),
-            Space::Host if memory == MEMORY_DEVICE => return Err(wrong(format!("on device {own} (memory=device)"))),
-            _ => {}
+            continue;
         }
-        if *first.get_or_insert(space) != space {
-            return Err(wrong("where the first patch's u is: all arrays of a call in one space".to_owned()));
+        let there = on_device(name, address, own.into(), memory)?;
+        if *first.get_or_insert(there) != there {
+            let allowed = "where the first patch's u is: all arrays of a call in one space".to_owned();
+            return Err(elsewhere(name, space_of(address)?, allowed));
         }
     }
     reserve(&mut known.addresses, all().count(), ADDRESSES)?;
     known.addresses.extend(all().map(|a| a.1));
     (known.memory, known.resident) = (memory, resident);
-    known.on_device = matches!(first, Some(Space::Device(_)));
+    known.on_device = first == Some(true);
     Ok(known.on_device)
 }
 

@@ -10,13 +10,14 @@ mod watch;
 pub use handle::smoother_handle;
 
 use crate::error::{Error, RRB_OK, RRB_STOPPED};
-use crate::ffi::guard::{entry, entry_ok};
-use crate::ffi::settings;
-use crate::ffi::settings::{check_array, checked};
+use crate::ffi::handle as base;
+use crate::ffi::handle::{with, with_ok};
+use crate::ffi::spaces::check_array;
 use crate::ffi::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
+use crate::solver::machine::Core;
 use arrays::Tables;
-use handle::NOT_UPLOADED;
 use libc::{c_char, c_void};
+use watch::GhostFill;
 
 /// Residuals kept of an apply.
 const HISTORY: usize = 100_000;
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn smoother_create(
         smoother_handle::new(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
     // SAFETY: as our caller promised.
-    unsafe { settings::create(out, make) }
+    unsafe { base::create(out, make) }
 }
 
 /// Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
@@ -69,12 +70,8 @@ pub unsafe extern "C" fn smoother_set_patches(
     lower: *const [i64; 3],
     size: *const [i64; 3],
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised.
-        unsafe { h.set_patches(count, lower, size) }
-    })
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.set_patches(count, lower, size)) }
 }
 
 /// `sweeps` sweeps of the chosen method on all patches: u is the iterate, in and out; f is not written. Before each
@@ -102,12 +99,8 @@ pub unsafe extern "C" fn smoother_apply(
     f: *const *const f64,
     sweeps: i32,
 ) -> rrb_status {
-    entry(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised.
-        unsafe { h.apply(u, f, sweeps) }
-    })
+    // SAFETY: as our caller promised.
+    unsafe { with(h, |h| h.apply(u, f, sweeps)) }
 }
 
 /// Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
@@ -117,11 +110,11 @@ pub unsafe extern "C" fn smoother_apply(
 /// As for `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
+    let exchange = |h: &mut smoother_handle| {
         h.call(Tables { u, f: None, r: None }, |core, arrays, watcher, options| core.exchange(arrays, watcher, options))
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, exchange) }
 }
 
 /// Sets (or with NULL removes) the function that fills ghost cells which no patch covers: called on the calling thread
@@ -140,12 +133,12 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
     callback: smoother_ghost_fn,
     user: *mut c_void,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        (h.ghost_fill, h.ghost_user) = (callback, user);
+    let set = |h: &mut smoother_handle| {
+        h.ghost_fill = GhostFill { callback, user };
         Ok(())
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, set) }
 }
 
 /// r = f - A u with fresh ghost cells (exchange and ghost function), which are written into u, and `norm2`, its 2-norm
@@ -167,9 +160,7 @@ pub unsafe extern "C" fn smoother_residual(
     r: *const *mut f64,
     norm2: *mut f64,
 ) -> rrb_status {
-    entry(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
+    let residual = |h: &mut smoother_handle| {
         let r = (!r.is_null()).then_some(r);
         let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, watcher, options| {
             core.residual(arrays, watcher, options)
@@ -179,7 +170,9 @@ pub unsafe extern "C" fn smoother_residual(
             unsafe { *norm2 = swept.residual };
         }
         Ok(if swept.stopped { RRB_STOPPED } else { RRB_OK })
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with(h, residual) }
 }
 
 /// Copies u and f into memory of the library, on the device or, with a CPU backend, on the host, where they stay
@@ -195,12 +188,8 @@ pub unsafe extern "C" fn smoother_upload(
     u: *const *const f64,
     f: *const *const f64,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised.
-        unsafe { h.upload(u, f) }
-    })
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.upload(u, f)) }
 }
 
 /// Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
@@ -209,12 +198,8 @@ pub unsafe extern "C" fn smoother_upload(
 /// As for `smoother_apply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        // SAFETY: as our caller promised.
-        unsafe { h.download(u) }
-    })
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, |h| h.download(u)) }
 }
 
 /// The library's arrays of `smoother_upload`, one pointer a patch, for kernels of the caller: device pointers, or host
@@ -229,11 +214,8 @@ pub unsafe extern "C" fn smoother_device_pointers(
     u: *mut *mut f64,
     f: *mut *mut f64,
 ) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        h.check_fresh()?;
-        let resident = h.resident.as_ref().ok_or_else(|| Error::State(NOT_UPLOADED.to_owned()))?;
+    let pointers = |h: &mut smoother_handle| {
+        let resident = h.resident()?;
         for (out, table) in [(u, &resident.u), (f, &resident.f_mut)] {
             if !out.is_null() {
                 // SAFETY: not NULL, and the caller gave room for a pointer per patch.
@@ -241,7 +223,9 @@ pub unsafe extern "C" fn smoother_device_pointers(
             }
         }
         Ok(())
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, pointers) }
 }
 
 /// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
@@ -251,7 +235,7 @@ pub unsafe extern "C" fn smoother_device_pointers(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_destroy(h: *mut *mut smoother_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::destroy(h) }
+    unsafe { base::destroy(h) }
 }
 
 /// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
@@ -265,7 +249,7 @@ pub unsafe extern "C" fn smoother_destroy(h: *mut *mut smoother_handle) -> rrb_s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_int(h: *mut smoother_handle, key: i32, value: i64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_int(h, key, value) }
+    unsafe { base::set_int(h, key, value) }
 }
 
 /// Sets a real option. Errors as for `smoother_set_int`.
@@ -275,7 +259,7 @@ pub unsafe extern "C" fn smoother_set_int(h: *mut smoother_handle, key: i32, val
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, value: f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_real(h, key, value) }
+    unsafe { base::set_real(h, key, value) }
 }
 
 /// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none. Errors: as for
@@ -287,7 +271,7 @@ pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, va
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_options(h: *mut smoother_handle, text: *const c_char) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::set_options(h, text) }
+    unsafe { base::set_options(h, text) }
 }
 
 /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
@@ -299,7 +283,7 @@ pub unsafe extern "C" fn smoother_set_options(h: *mut smoother_handle, text: *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_get_int(h: *const smoother_handle, key: i32, value: *mut i64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_int(h, key, value) }
+    unsafe { base::get_int(h, key, value) }
 }
 
 /// Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
@@ -309,7 +293,7 @@ pub unsafe extern "C" fn smoother_get_int(h: *const smoother_handle, key: i32, v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, value: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_real(h, key, value) }
+    unsafe { base::get_real(h, key, value) }
 }
 
 /// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
@@ -321,16 +305,17 @@ pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, 
 /// `h` must be NULL or come from `smoother_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_stream: *mut c_void) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        if let Some(core) = &mut h.core {
+    let set = |h: &mut smoother_handle| {
+        let fresh = h.base.is_fresh();
+        if let Some(core) = &mut h.base.core {
             // Before set_patches, which may be for another device, its own will do.
-            core.use_stream(if h.stale.is_none() { cuda_stream as usize } else { 0 })?;
+            core.use_stream(if fresh { cuda_stream as usize } else { 0 })?;
         }
-        h.settings.stream = cuda_stream;
+        h.base.stream = cuda_stream;
         Ok(())
-    })
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ok(h, set) }
 }
 
 /// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
@@ -347,13 +332,12 @@ pub unsafe extern "C" fn smoother_set_monitor(
     callback: rrb_monitor_fn,
     user: *mut c_void,
 ) -> rrb_status {
-    entry_ok(|| {
+    // SAFETY: as our caller promised.
+    match unsafe { with_ok(h, |h| h.base.history.reserve_residuals(HISTORY)) } {
         // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        h.settings.history.reserve_residuals(HISTORY)?;
-        (h.settings.monitor, h.settings.monitor_user) = (callback, user);
-        Ok(())
-    })
+        RRB_OK => unsafe { base::set_monitor(h, callback, user) },
+        failed => failed,
+    }
 }
 
 /// Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
@@ -371,5 +355,5 @@ pub unsafe extern "C" fn smoother_get_history(
     count: *mut i64,
 ) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { settings::get_history(h, residuals, capacity, count) }
+    unsafe { base::get_history(h, residuals, capacity, count) }
 }

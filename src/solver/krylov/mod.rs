@@ -21,14 +21,7 @@ use crate::report::StopReason;
 use decisions::Code;
 use replacement::{Direction, Replaced, Replacement};
 
-/// The tested norm of the residual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Norm {
-    /// 2-norm of b - A x.
-    True2,
-    /// sqrt(r' M^-1 r), as in the papers.
-    Preconditioned,
-}
+pub use crate::options::Norm;
 
 /// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
 #[derive(Clone, Copy, Debug)]

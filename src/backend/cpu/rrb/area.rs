@@ -3,12 +3,19 @@
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::heap::Counted;
+use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use std::any::Any;
 use std::ops::{Index, Range};
 
+/// The same, where it is of that type: arrays that are doubles in one number format and not in another.
+pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
+    (v as &dyn Any).downcast_ref()
+}
+
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
-/// one block wide, right of the one and left of the other.
+/// one block wide, right of the one and left of the other. A clone is the same array under another name.
+#[derive(Clone)]
 pub struct Area<T = f64> {
     values: Shared<T>,
     stride: usize,
@@ -39,16 +46,11 @@ impl<T: Number> Area<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
     }
 
-    /// The same array under another name.
-    pub fn again(&self) -> Self {
-        Self { values: self.values.again(), slots: self.slots.clone(), ..*self }
-    }
-
     /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
     /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
     pub fn window(&self, first: usize, of_row: &Counted<Vec<u32>>) -> Self {
         let slots = Slots { first: first + 1, of_row: of_row.clone() };
-        Self { values: self.values.again(), slots: Some(slots), ..*self }
+        Self { values: self.values.clone(), slots: Some(slots), ..*self }
     }
 
     /// The same with so many slots in memory of its own.
@@ -139,6 +141,22 @@ impl<T: Number> Area<T> {
     }
 }
 
+impl<R: Real + Number> Area<R> {
+    /// Whether nothing but zeros stands on either side of row J.
+    ///
+    /// # Safety
+    /// Nobody may write there meanwhile.
+    pub unsafe fn border_is_clear(&self, row: usize) -> bool {
+        if self.values.len() == 0 {
+            return true;
+        }
+        let (start, block) = (self.start(row as isize, 0), self.block);
+        // SAFETY: as the caller promised.
+        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx, block)] };
+        sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
+    }
+}
+
 impl Area {
     /// Zeros in these slots of a window.
     ///
@@ -153,6 +171,7 @@ impl Area {
 }
 
 /// A value per node, by colour; red areas may be absent.
+#[derive(Clone)]
 pub struct Four<T = f64> {
     /// Between kept nodes of a row.
     pub r1: Area<T>,
@@ -165,20 +184,15 @@ pub struct Four<T = f64> {
 }
 
 impl<T: Number> Four<T> {
+    /// In the order of colours.
+    pub fn of([r1, r2, b1, b2]: [Area<T>; 4]) -> Self {
+        Self { r1, r2, b1, b2 }
+    }
+
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
-    }
-
-    /// The same arrays under another name.
-    pub fn again(&self) -> Self {
-        Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
-    }
-
-    /// The same where these hold numbers of that type.
-    pub fn again_of<U: Number>(&self) -> Option<Four<U>> {
-        (self as &dyn Any).downcast_ref::<Four<U>>().map(Four::again)
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.

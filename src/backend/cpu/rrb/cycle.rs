@@ -4,15 +4,16 @@
 //! Barriers: sweeps begin where the right-hand side is complete on all members, and end with own rows written.
 
 use super::area::Four;
-use super::format::Format;
-use super::fused::Buffers;
-use super::kernels::{add_inner, difference_form, direct_inner, dot, finish_inner, subtract_inner};
-use super::packed::{Packed, PackedGrid, RecursionGrid};
+use super::levels::{Buffers, PackedGrid, RecursionGrid};
+use super::loops::{add_inner, convert, difference_form, direct_inner, dot, finish_inner, subtract_inner, widen};
+use super::number::Format;
+use super::packed::Packed;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{CycleSteps, Inner};
 use crate::grid::layout::Colour;
+use crate::grid::stencil::ring_index;
 use crate::runtime::number::Real;
-use crate::runtime::reduce::pairwise;
+use crate::runtime::reduce::{self, Reduce};
 use crate::runtime::team::Me;
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
@@ -54,6 +55,12 @@ impl<'a, F: Format> Sections<'a, F> {
         self.stage
     }
 
+    /// Begins a sum over the rows of a recursion grid.
+    fn reduce(&mut self, grid: &PackedGrid<F>) -> Reduce<'a, 1> {
+        self.turn += usize::from(grid.shared);
+        self.k.inner_noted.reduce(self.turn, grid.layout.cy)
+    }
+
     /// Fused stages do both levels of a grid; the first one of S1 has its own.
     fn fuses(&self, q: usize) -> bool {
         self.k.shape.fused && !(self.k.shape.schur && q == 0)
@@ -85,14 +92,14 @@ impl<'a, F: Format> Sections<'a, F> {
         } else {
             if !(k.shape.schur && q == 0) {
                 grid.forward_red(me);
-                grid.barrier(me);
+                grid.refresh(me, &grid.z);
             }
             grid.forward_dropped(me);
             if let Some(coarse) = k.grids.get(q + 1) {
                 grid.send_down(me, coarse);
             }
         }
-        grid.barrier(me);
+        grid.refresh(me, &k.grids.get(q + 1).unwrap_or(grid).z);
     }
 
     /// L^T z = y, back through the levels of these grids.
@@ -104,18 +111,18 @@ impl<'a, F: Format> Sections<'a, F> {
 
     fn ascend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
-        grid.barrier(me);
+        grid.refresh(me, &k.grids.get(q + 1).unwrap_or(grid).z);
         if self.fuses(q) {
             let stage = self.next_stage(grid);
             return k.ascend_grid(q, me, stage, &mut self.buffers());
         }
         if let Some(coarse) = k.grids.get(q + 1) {
             grid.bring_up(me, coarse);
-            grid.barrier(me);
+            grid.refresh(me, &grid.z);
         }
         grid.backward_dropped(me);
         if !(k.shape.schur && q == 0) {
-            grid.barrier(me);
+            grid.refresh(me, &grid.z);
             grid.backward_red(me);
         }
     }
@@ -133,6 +140,31 @@ impl<'a, F: Format> Sections<'a, F> {
                 f(colour, row);
             }
         }
+    }
+}
+
+impl<F: Format> Packed<F> {
+    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
+    /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
+    pub fn solve_natural(&self) -> f64 {
+        let last = self.grids.last().expect("at least one grid is packed");
+        let mut natural = self.natural();
+        let nx = last.layout.grid.coarse().nx;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: nobody writes z in this step.
+            widen(z, unsafe { &last.z.b2.row(row, 0)[..nx] }, self.unit);
+        }
+        natural.apply();
+        let mut rho = 0.0;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: only member 0 uses z in this step.
+            let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
+            rho += reduce::dot(z, target);
+            convert(target, z);
+        }
+        rho
     }
 }
 
@@ -178,8 +210,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn multiply_direction(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
-        grid.barrier(self.me);
-        let (straight, d) = (F::sweep(grid).straight, &inner.d);
+        grid.refresh(self.me, &inner.d);
+        let (straight, d) = (&grid.sweep.straight, &inner.d);
         self.each_row(k, |colour, row| {
             let diagonal = match colour {
                 Colour::R1 | Colour::R2 => &inner.red_diagonal,
@@ -205,15 +237,12 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        self.turn += 1;
-        let partial = &self.k.inner_partial[self.turn % 2];
+        let noted = self.reduce(grid);
         for row in grid.rows(self.me) {
-            // SAFETY: as in `inner_product`.
-            unsafe { partial.slice_mut(row, 1)[0] = f64::from(u8::from(mine)) };
+            // SAFETY: a row of this member.
+            unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
         }
-        grid.barrier(self.me);
-        // SAFETY: as in `inner_product`.
-        unsafe { partial.slice(0, grid.layout.cy) }.contains(&1.0)
+        noted.all(Some(self.me))[0].contains(&1.0)
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
@@ -227,19 +256,12 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         };
         let (a, b) = (of(a), of(b));
-        self.turn += usize::from(grid.shared);
-        let partial = &self.k.inner_partial[self.turn % 2];
+        let noted = self.reduce(grid);
         for row in grid.rows(self.me) {
-            // SAFETY: rows of this member, which only it writes; a row's sum is written by its owner alone, and the
-            // last use of this array ended before the barrier of the product between.
-            unsafe {
-                partial.slice_mut(row, 1)[0] =
-                    Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum();
-            }
+            // SAFETY: rows of this member, which only it writes.
+            unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
         }
-        grid.barrier(self.me);
-        // SAFETY: written before the barrier; written again only after that of the next product.
-        pairwise(unsafe { partial.slice(0, grid.layout.cy) })
+        noted.sum(grid.shared.then_some(self.me))[0]
     }
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
@@ -255,7 +277,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         });
         if go_on {
-            grid.barrier(self.me);
+            grid.refresh(self.me, &grid.z);
         }
     }
 
@@ -288,7 +310,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn draw_direction(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         let layout = &grid.layout;
-        let straight = F::sweep(grid).straight;
+        let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
             let diagonal = match colour {
                 Colour::R1 | Colour::R2 => &inner.red_diagonal,

@@ -1,24 +1,26 @@
 //! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
 //!
-//! `area` has the arrays that a team shares, `neighbours` the geometry of the four colours, `format` the number formats
-//! of M, `packed` the data of a factorization, `making` and `passing` where it is made; `setup`, `steps`, `sweeps`,
-//! `cycle`, `fused` and `ends` what members do with it, `kernels` the loops over a row.
+//! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
+//! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
+//! S1), `windows` (arrays of rows in work), `levels` (grids and their sweeps), `making`, `projection`, `packed` (the
+//! data of a factorization), `sweeps` (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
 
 mod area;
 mod cycle;
-mod ends;
-mod format;
-mod fused;
-mod kernels;
+mod factor;
+mod iteration;
+mod levels;
+mod loops;
+mod loops_setup;
 mod making;
 mod neighbours;
+mod number;
 mod packed;
-mod passing;
 mod projection;
-mod setup;
 mod spread;
-mod steps;
 mod sweeps;
+mod system;
+mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
@@ -33,12 +35,13 @@ use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
-use format::{Brain, Double, Format, Mixed, Single};
-use packed::{Packed, Shape};
-use setup::Watch;
+use factor::Watch;
+use iteration::member::{Caller, Member};
+use number::{Brain, Double, Format, Mixed, Single};
+use packed::Packed;
 use spread::natural_rows;
 use std::ops::Range;
-use steps::{Caller, Member};
+use system::{Shape, WORTH_A_TEAM};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -80,7 +83,7 @@ impl RrbBackend for Cpu {
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         // The team of the last factorization; before the first one, as many as its rows J are worth.
         if self.team.is_none() {
-            let worth = grid.nodes() >= packed::WORTH_A_TEAM;
+            let worth = grid.nodes() >= WORTH_A_TEAM;
             self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
@@ -130,7 +133,7 @@ impl RrbBackend for Cpu {
                 }
             }
         };
-        self.make_team(packed.useful_members(self.wanted_threads))?;
+        self.make_team(shape.useful_members(self.wanted_threads))?;
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
@@ -144,7 +147,8 @@ impl RrbBackend for Cpu {
         inspection: &mut Inspection,
     ) -> Result<bool> {
         let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
-        if packed.shape() != Shape::new(a, setup) || packed.useful_members(self.wanted_threads) != team.members() {
+        let shape = Shape::new(a, setup);
+        if packed.shape() != shape || shape.useful_members(self.wanted_threads) != team.members() {
             return Ok(false);
         }
         match packed.factorize_again(team, a, look, setup, inspection) {
@@ -186,7 +190,7 @@ impl RrbBackend for Cpu {
 
     fn grids(&self) -> usize {
         match &self.solver {
-            Solver::Packed(packed) => packed.grids(),
+            Solver::Packed(packed) => packed.shape().grids,
             _ => 0,
         }
     }
@@ -200,8 +204,9 @@ impl RrbBackend for Cpu {
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
-    fn was_tried(&self) -> bool;
-    fn useful_members(&self, wanted: usize) -> usize;
+    fn was_tried(&self) -> bool {
+        self.shape().cycle.kind.is_none() && self.recursion().kind == Kind::V
+    }
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// See [`RrbBackend::factorize_again`].
     fn factorize_again(
@@ -221,20 +226,11 @@ trait PackedSolver: Send {
     ) -> Result<Outcome>;
     fn recursion(&self) -> Recursion;
     fn bytes(&self) -> usize;
-    fn grids(&self) -> usize;
 }
 
 impl<F: Format> PackedSolver for Packed<F> {
     fn shape(&self) -> Shape {
         self.shape
-    }
-
-    fn was_tried(&self) -> bool {
-        self.shape.cycle.kind.is_none() && self.recursion().kind == Kind::V
-    }
-
-    fn useful_members(&self, wanted: usize) -> usize {
-        Self::useful_members(self, wanted)
     }
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
@@ -306,10 +302,6 @@ impl<F: Format> PackedSolver for Packed<F> {
     fn bytes(&self) -> usize {
         Self::bytes(self)
     }
-
-    fn grids(&self) -> usize {
-        self.grids.len()
-    }
 }
 
 /// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a
@@ -338,7 +330,7 @@ mod tests {
                 cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
                 let mut shares = shares.into_inner().unwrap();
                 shares.sort_by_key(|(member, _)| *member);
-                assert_eq!(shares.len(), if grid.nodes() < packed::WORTH_A_TEAM { 1 } else { threads });
+                assert_eq!(shares.len(), if grid.nodes() < WORTH_A_TEAM { 1 } else { threads });
                 let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
                 assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
                 let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();

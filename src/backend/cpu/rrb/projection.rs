@@ -6,7 +6,7 @@ use crate::error::{Result, push, reserve, reset};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::number::Real;
-use crate::runtime::reduce::{pairwise, sum};
+use crate::runtime::reduce::{Noted, sum};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 
@@ -48,7 +48,7 @@ pub struct Projection {
     whole: Runs,
     system: Runs,
     /// Sum of v and of |v| over each run.
-    sums: Option<[Shared; 2]>,
+    sums: Option<Noted>,
     /// Means and kept means, a set per member.
     means: Option<Shared>,
     components: usize,
@@ -65,8 +65,8 @@ impl Projection {
         self.whole.find(layout, components, &Colour::ALL)?;
         self.system.find(layout, components, if schur { &Colour::ALL[2..] } else { &Colour::ALL })?;
         let slots = self.whole.runs.len();
-        if self.sums.as_ref().is_none_or(|s| s[0].len() < slots) {
-            self.sums = Some([Shared::zeroed(slots)?, Shared::zeroed(slots)?]);
+        if self.sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
+            self.sums = Some(Noted::once(slots, 2)?);
         }
         let per_member = 4 * self.components;
         if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
@@ -94,32 +94,27 @@ impl Projection {
         nodes: Nodes,
         v: &Four<R>,
     ) -> &mut [f64] {
-        let (Some([sums, magnitudes]), Some(means)) = (&self.sums, &self.means) else {
-            return &mut [];
-        };
+        let (Some(sums), Some(means)) = (&self.sums, &self.means) else { return &mut [] };
         let runs = self.runs(nodes);
+        let sums = sums.reduce(0, runs.runs.len());
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             // SAFETY: a run's sums are written by the owner of its row, who is also the only one to write v
             // there in this step.
             unsafe {
                 let values = run.values(v);
-                sums.slice_mut(k, 1)[0] = sum(values);
-                magnitudes.slice_mut(k, 1)[0] = values.iter().map(|x| x.wide().abs()).sum();
+                sums.note(k, [sum(values), values.iter().map(|x| x.wide().abs()).sum()]);
             }
         }
-        me.barrier();
+        let [sums, magnitudes] = sums.all(Some(me));
         // SAFETY: each member has a set of its own.
         let own = unsafe { means.slice_mut(4 * self.components * me.index, 4 * self.components) };
         for component in 0..self.components {
             let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
             let (mut total, mut magnitude) = (0.0, 0.0);
             for &k in list {
-                // SAFETY: written before the barrier above, not again before the one below.
-                unsafe {
-                    total += sums.slice(k as usize, 1)[0];
-                    magnitude += magnitudes.slice(k as usize, 1)[0];
-                }
+                total += sums[k as usize];
+                magnitude += magnitudes[k as usize];
             }
             own[4 * component] = total;
             own[4 * component + 1] = magnitude;
@@ -161,19 +156,18 @@ impl Projection {
         v: &Four<R>,
         center: &Four,
     ) -> f64 {
-        let Some([sums, _]) = self.sums.as_ref().filter(|_| self.components > 0) else { return 0.0 };
+        let Some(sums) = self.sums.as_ref().filter(|_| self.components > 0) else { return 0.0 };
         let own = self.sum_components(me, rows.clone(), Nodes::System, v);
         let runs = &self.system;
+        let squares = sums.reduce(0, runs.runs.len());
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             let mean = own[4 * run.component as usize + 2];
             // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the
             // last barrier.
-            unsafe { sums.slice_mut(k, 1)[0] = run.values(center).iter().map(|c| mean * mean / c).sum() };
+            unsafe { squares.note(k, [run.values(center).iter().map(|c| mean * mean / c).sum()]) };
         }
-        me.barrier();
-        // SAFETY: written before the barrier above, not again before the one below.
-        let square = pairwise(unsafe { sums.slice(0, runs.runs.len()) });
+        let [square] = squares.sum(Some(me));
         me.barrier();
         square
     }
@@ -202,7 +196,7 @@ impl Projection {
         };
         of(&self.whole)
             + of(&self.system)
-            + self.sums.as_ref().map_or(0, |s| s[0].bytes() + s[1].bytes())
+            + self.sums.as_ref().map_or(0, Noted::bytes)
             + self.means.as_ref().map_or(0, Shared::bytes)
     }
 }

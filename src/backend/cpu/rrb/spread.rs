@@ -1,12 +1,13 @@
-//! Natural rows to r1/r2/b1/b2 grids: which of them lie in which rows J, and what a row of a half stencil is spread
-//! over.
+//! Natural rows to r1/r2/b1/b2 grids and back: which of them lie in which rows J, and what a row of values or of a half
+//! stencil is spread over.
 
 use super::area::Four;
-use super::kernels::deinterleave;
+use super::loops::{deinterleave, interleave, scale_row};
 use super::neighbours::{Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST};
-use crate::grid::layout::Layout;
+use crate::grid::layout::{Colour, Layout};
 use crate::runtime::memory::deinterleave_past_caches;
 use crate::runtime::number::Real;
+use crate::runtime::shared::Number;
 use std::ops::Range;
 
 /// The arrays that one row of a natural half stencil is spread over.
@@ -88,4 +89,45 @@ impl Target<'_> {
 pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
     let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
     of(rows.start)..of(rows.end)
+}
+
+/// Spreads natural row j, times `scale`, over the colours.
+///
+/// # Safety
+/// Rows J of the two colours of row j must not be used by others in this step.
+pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
+    let row = (j + layout.shift_y) / 2;
+    let (even, odd) = colours_of_row(layout, j);
+    // SAFETY: as the caller promised.
+    let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
+    split((layout.shift_x, values), even, odd);
+    if scale != 1.0 {
+        scale_row(even, scale);
+        scale_row(odd, scale);
+    }
+}
+
+/// Collects natural row j from the colours.
+///
+/// # Safety
+/// Nobody may write rows J of the two colours of row j in this step.
+pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
+    let row = (j + layout.shift_y) / 2;
+    let (even, odd) = colours_of_row(layout, j);
+    // SAFETY: as the caller promised.
+    let (even, odd) = unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) };
+    if layout.shift_x == 1 {
+        // A single column: it is the odd one.
+        values[0] = odd[0];
+        return;
+    }
+    interleave(even, odd, values);
+    if layout.grid.nx % 2 == 1 {
+        values[layout.grid.nx - 1] = even[layout.grid.nx / 2];
+    }
+}
+
+/// Colours of the even and odd columns of natural row j.
+pub fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
+    if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }

@@ -1,148 +1,213 @@
-//! The sweeps of the levels of one grid, unfused, and how natural rows are spread over colours and collected from them.
+//! Fused sweeps: both levels of a grid in one pass. z of eliminated nodes holds y (not y / d) on the way down, so that
+//! red rows change only on the way up.
 
-use super::area::Four;
-use super::format::Format;
-use super::kernels::{interleave, scale_in_place, scale_row, subtract, subtract_scaled};
-use super::packed::PackedGrid;
-use super::spread::split;
-use crate::grid::layout::{Colour, Layout};
+use super::levels::{Buffers, PackedGrid};
+use super::loops::{scale, solve_in_place, subtract};
+use super::neighbours::Rows;
+use super::number::Format;
+use super::packed::Packed;
+use super::spread::{collect, spread};
+use crate::grid::layout::Colour;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
-use crate::runtime::team::Me;
+use crate::runtime::team::{Me, Point};
 
-const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+/// The member after this one on a grid, if it has rows there.
+pub fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
+    (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
+}
 
-impl<F: Format> PackedGrid<F> {
-    /// v = v / d on this member's rows of an eliminated colour.
-    fn scale(&self, me: Me, colour: Colour) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe {
-                let a = match colour {
-                    Colour::B1 => m.diagonal.couplings(colour, row),
-                    _ => m.straight.couplings(colour, row),
-                };
-                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
-            }
+/// The member before.
+pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
+    if grid.shared { me.index.checked_sub(1) } else { None }
+}
+
+/// Rows of `Buffers`, two each, by the parity of J.
+pub const FIRST_RED: usize = 0;
+pub const SECOND_RED: usize = 2;
+pub const DROPPED: usize = 4;
+
+impl<F: Format> Packed<F> {
+    /// Row J of kept values, which stands at row `place`, to the next grid.
+    ///
+    /// # Safety
+    /// Both rows must be this member's.
+    pub unsafe fn send(&self, q: usize, row: usize, place: usize) {
+        let grid = &self.grids[q];
+        let Some(coarse) = self.grids.get(q + 1) else { return };
+        if grid.layout.rows(Colour::B2).contains(&row) {
+            // SAFETY: each row of the next grid gets values from one row.
+            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(place, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
         }
     }
 
-    /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
-    pub(super) fn forward_red(&self, me: Me) {
-        self.scale(me, Colour::R1);
-        self.scale(me, Colour::R2);
-        self.barrier(me);
-        for row in self.rows(me) {
-            for colour in BLACK {
-                // SAFETY: reads red rows, writes black rows of this member.
-                unsafe {
-                    let a = F::sweep(self).straight.couplings(colour, row);
-                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
+    /// Both levels of a grid.
+    pub fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
+        let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        let m = &grid.sweep;
+        // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row
+        // of b1 of the next member, which is read after that member has posted it.
+        unsafe {
+            let scaled = |colour: Colour, row: usize, out: &mut [F::Real]| {
+                let a = if colour == Colour::B1 {
+                    m.diagonal.couplings(colour, row)
+                } else {
+                    m.straight.couplings(colour, row)
+                };
+                scale::<F>(out, m.pivot[colour].row(row, 0), a, grid.z[colour].row(row, 0))
+            };
+            match rows.start.checked_sub(1) {
+                Some(before) => {
+                    scaled(Colour::R1, before, t.row_mut(FIRST_RED + before % 2, n));
+                }
+                None => t.row_mut(FIRST_RED + 1, n).fill(F::Real::default()),
+            }
+            let mut rho_r2 = scaled(Colour::R2, rows.start, t.row_mut(SECOND_RED + rows.start % 2, n));
+            for row in rows.clone() {
+                let rho_r1 = scaled(Colour::R1, row, t.row_mut(FIRST_RED + row % 2, n));
+                let neighbours = [
+                    t.row(SECOND_RED + row % 2, -1, n),
+                    t.row(SECOND_RED + row % 2, 0, n),
+                    t.row(FIRST_RED + (row + 1) % 2, 0, n),
+                    t.row(FIRST_RED + row % 2, 0, n),
+                ];
+                subtract::<F>(grid.z.b1.row_mut(row, 0), m.straight.couplings(Colour::B1, row), neighbours);
+                let rho_b1 = scaled(Colour::B1, row, t.row_mut(DROPPED + row % 2, n));
+                rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                }
+
+                rho_r2 = scaled(Colour::R2, row + 1, t.row_mut(SECOND_RED + (row + 1) % 2, n));
+                let neighbours = [
+                    t.row(FIRST_RED + row % 2, 0, n),
+                    t.row(FIRST_RED + row % 2, 1, n),
+                    t.row(SECOND_RED + row % 2, 0, n),
+                    t.row(SECOND_RED + (row + 1) % 2, 0, n),
+                ];
+                subtract::<F>(grid.z.b2.row_mut(row, 0), m.straight.couplings(Colour::B2, row), neighbours);
+                if row > rows.start {
+                    self.descend_kept(q, row - 1, t);
                 }
             }
+            match next(me, grid) {
+                Some(member) => {
+                    me.wait_for(member, Point::First, stage);
+                    scaled(Colour::B1, rows.end, t.row_mut(DROPPED + rows.end % 2, n));
+                }
+                None => t.row_mut(DROPPED + rows.end % 2, n).fill(F::Real::default()),
+            }
+            self.descend_kept(q, last, t);
         }
     }
 
-    /// z_r = y_r - A_rb z_b / d_r.
-    pub(super) fn backward_red(&self, me: Me) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: reads black rows, writes red rows of this member.
-                unsafe {
-                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
-                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
+    /// # Safety
+    /// Row J must be this member's.
+    pub unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+        let grid = &self.grids[q];
+        // SAFETY: a row of this member.
+        unsafe {
+            let a = grid.sweep.diagonal.couplings(Colour::B2, row);
+            subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
+            self.send(q, row, row);
+        }
+    }
+
+    /// Row J of the kept values of grid q as the coarser levels left them, into row k of the buffers.
+    ///
+    /// # Safety
+    /// Nobody may write the next grid, or on the last grid b2, in this stage.
+    pub unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
+        let grid = &self.grids[q];
+        let out = t.row_mut(k, grid.layout.cx);
+        if !grid.layout.rows(Colour::B2).contains(&row) {
+            out.fill(F::Real::default());
+            return;
+        }
+        // SAFETY: as the caller promised.
+        unsafe {
+            match self.grids.get(q + 1) {
+                Some(coarse) => {
+                    let nx = coarse.layout.grid.nx;
+                    collect(&coarse.layout, row, &coarse.z, &mut out[..nx]);
+                    out[nx..].fill(F::Real::default());
+                }
+                None => out.copy_from_slice(grid.z.b2.row(row, 0)),
+            }
+        }
+    }
+
+    /// Both levels of a grid, upwards.
+    pub fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
+        let grid = &self.grids[q];
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        let m = &grid.sweep;
+        const KEPT: usize = FIRST_RED;
+        // SAFETY: rows of this member are written, each before it is read; the first row of b1 of the next
+        // member is read after that member has posted it; the next grid is only read.
+        unsafe {
+            match rows.start.checked_sub(1) {
+                Some(before) => self.fetch(q, before, KEPT + before % 2, t),
+                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
+            }
+            for row in rows.clone() {
+                self.fetch(q, row, KEPT + row % 2, t);
+                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+                let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
+                solve_in_place::<F>(
+                    grid.z.b1.row_mut(row, 0),
+                    m.pivot.b1.row(row, 0),
+                    m.diagonal.couplings(Colour::B1, row),
+                    v,
+                );
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                } else {
+                    self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
+                }
+                let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
+                solve_in_place::<F>(
+                    grid.z.r2.row_mut(row, 0),
+                    m.pivot.r2.row(row, 0),
+                    m.straight.couplings(Colour::R2, row),
+                    v,
+                );
+                if self.grids.len() > q + 1 {
+                    grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(here, 0, n));
                 }
             }
+            if let Some(member) = next(me, grid) {
+                me.wait_for(member, Point::First, stage);
+            }
+            let here = KEPT + last % 2;
+            self.ascend_first_red(q, last, t.row(here, -1, n), t.row(here, 0, n));
         }
     }
 
-    /// The even level, from b1 to b2.
-    pub(super) fn forward_dropped(&self, me: Me) {
-        self.scale(me, Colour::B1);
-        self.barrier(me);
-        for row in self.rows(me) {
-            // SAFETY: reads b1, writes b2 rows of this member.
-            unsafe {
-                let (a, v) = (F::sweep(self).diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
-            }
-        }
-    }
-
-    /// The same backward.
-    pub(super) fn backward_dropped(&self, me: Me) {
-        let m = F::sweep(self);
-        for row in self.rows(me) {
-            // SAFETY: reads b2, writes b1 rows of this member.
-            unsafe {
-                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
-            }
-        }
-    }
-
-    /// Kept values of this grid, spread over the colours of the next.
-    pub(super) fn send_down(&self, me: Me, coarse: &Self) {
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
-                unsafe { spread(&coarse.layout, row, &self.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
-            }
-        }
-    }
-
-    /// And back.
-    pub(super) fn bring_up(&self, me: Me, coarse: &Self) {
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads the next grid, writes b2 rows of this member.
-                unsafe {
-                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
-                };
-            }
+    /// Row J of r1, between kept values west and east and the b1 rows J and J + 1.
+    ///
+    /// # Safety
+    /// Row J must be this member's, and b1 row J + 1 done.
+    pub unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
+        let (grid, m) = (&self.grids[q], &self.grids[q].sweep);
+        // SAFETY: as the caller promised.
+        unsafe {
+            let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
+            solve_in_place::<F>(
+                grid.z.r1.row_mut(row, 0),
+                m.pivot.r1.row(row, 0),
+                m.straight.couplings(Colour::R1, row),
+                v,
+            );
         }
     }
 }
 
-/// Spreads natural row j, times `scale`, over the colours.
-///
-/// # Safety
-/// Rows J of the two colours of row j must not be used by others in this step.
-pub(super) unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
-    let row = (j + layout.shift_y) / 2;
-    let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
-    let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
-    split((layout.shift_x, values), even, odd);
-    if scale != 1.0 {
-        scale_row(even, scale);
-        scale_row(odd, scale);
-    }
-}
-
-/// Collects natural row j from the colours.
-///
-/// # Safety
-/// Nobody may write rows J of the two colours of row j in this step.
-pub(super) unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
-    let row = (j + layout.shift_y) / 2;
-    let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
-    let (even, odd) = unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) };
-    if layout.shift_x == 1 {
-        // A single column: it is the odd one.
-        values[0] = odd[0];
-        return;
-    }
-    interleave(even, odd, values);
-    if layout.grid.nx % 2 == 1 {
-        values[layout.grid.nx - 1] = even[layout.grid.nx / 2];
-    }
-}
-
-/// Colours of the even and odd columns of natural row j.
-pub(super) fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
-    if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
+/// b1 neighbours of row J of b2, from the two buffered rows of b1.
+pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
+    let (here, above) = (k + row % 2, k + (row + 1) % 2);
+    [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
 }

@@ -5,6 +5,7 @@ use super::kernels::{Ahead, BATCH, Operator, Solver, Task};
 use crate::backend::steps::smoother::{BadCell, Blocks, Parallel, Pointers, Watcher, Work};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::{Cut, Patch};
+use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use std::sync::Mutex;
@@ -28,7 +29,7 @@ pub struct Data {
     /// Sweeps of all calls.
     pub sweeps: usize,
     /// Sums of squares by plane.
-    pub squares: Shared,
+    pub squares: Noted,
     pub planes_before: Vec<usize>,
     /// For dense inverses, by member.
     pub scratch: Vec<Shared>,

@@ -26,6 +26,7 @@ use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::block_inverse::Shape;
 use crate::grid::patches::Patch;
 use crate::runtime::heap::boxed;
+use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Team;
 use exchange::Handover;
@@ -91,7 +92,7 @@ impl BlockBackend for CpuBlocks {
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch of the patches before serve again where they suffice.
         let (squares, other, handover, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.len() >= planes), old.other, old.handover, old.scratch),
+            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.handover, old.scratch),
             None => (None, None, None, Vec::new()),
         };
         // `prepare` asks for one where there was none.
@@ -101,7 +102,7 @@ impl BlockBackend for CpuBlocks {
         };
         let squares = match squares {
             Some(squares) => squares,
-            None => Shared::zeroed(planes)?,
+            None => Noted::once(planes, 1)?,
         };
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));

@@ -222,32 +222,30 @@ impl BlockSteps for Member<'_, '_> {
     fn residual(&mut self, scale: f64) -> f64 {
         let (data, arrays, u) = (self.call.data, &self.call.arrays, self.current());
         let planes = data.planes_before[self.patches().len()];
-        let mine = self.me.share(planes);
-        // SAFETY: every member's part of the sums is its own until the barrier.
-        let squares = unsafe { data.squares.slice_mut(mine.start, mine.len()) };
-        for (square, at) in squares.iter_mut().zip(mine) {
+        let squares = data.squares.reduce(0, planes);
+        for at in self.me.share(planes) {
             let p = data.planes_before.partition_point(|&before| before <= at) - 1;
             let k = at - data.planes_before[p];
             let patch = &self.patches()[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
-            *square = 0.0;
+            let mut square = 0.0;
             for j in 0..ny {
                 let f_place = (k * ny + j) * nx;
                 // SAFETY: the row and the layer around it lie in the arrays; u is not written, and each plane of r by
                 // one member.
-                *square += unsafe {
+                square += unsafe {
                     let r = arrays.r.get(p).map_or(std::ptr::null_mut(), |r| r.add(f_place));
                     let from = u[p].add((k + 1) * plane + (j + 1) * row + 1);
                     residual_row(from, arrays.f[p].add(f_place), r, nx, (row, plane), &data.operator, scale)
                 };
             }
+            // SAFETY: a plane of this member.
+            unsafe { squares.note(at, [square]) };
         }
+        let [square] = squares.sum(Some(self.me));
         self.me.barrier();
-        // SAFETY: nobody writes the sums before the next barrier.
-        let norm = sums::pairwise(unsafe { data.squares.slice(0, planes) }).sqrt();
-        self.me.barrier();
-        norm
+        square.sqrt()
     }
 
     fn watched(&self) -> bool {

@@ -1,0 +1,348 @@
+//! Grids are the same to every bit, in whatever order their rows are made, and where.
+
+use super::*;
+use crate::backend::cpu::rrb::area::Area;
+use crate::backend::cpu::rrb::number::{Brain, Double, Mixed, Single};
+use crate::backend::cpu::rrb::system::Shape;
+use crate::backend::steps::rrb::Lumping;
+use crate::backend::storage::Storage;
+use crate::grid::inspection::Questions;
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::View;
+use crate::runtime::number::Real;
+use crate::runtime::shared::Number;
+use crate::runtime::team::Team;
+
+pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
+    Setup {
+        may_end: false,
+        levels: 4,
+        lumping: Lumping::Red,
+        omega,
+        compensate: false,
+        grids: 1,
+        block: 8,
+        zero_row_sum: 0.0,
+        fused: true,
+        storage,
+        single: false,
+        unit,
+        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2 },
+    }
+}
+
+/// Numbers between 0 and 1 (xorshift).
+pub(in crate::backend::cpu) fn random(state: &mut u64) -> f64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A 5-point matrix with random couplings and row sums, some of them zero.
+pub(in crate::backend::cpu) fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
+    let mut state = seed * 0x9e37_79b9 + 1;
+    let n = grid.nx;
+    let mut couplings = || -> Vec<f64> { (0..grid.nodes()).map(|_| -random(&mut state)).collect() };
+    let (east, north) = (couplings(), couplings());
+    let mut center = vec![0.0; grid.nodes()];
+    for k in 0..grid.nodes() {
+        if k % n + 1 < n {
+            center[k] -= east[k];
+            center[k + 1] -= east[k];
+        }
+        if k + n < grid.nodes() {
+            center[k] -= north[k];
+            center[k + n] -= north[k];
+        }
+    }
+    for (k, c) in center.iter_mut().enumerate() {
+        *c += if k % 7 == 0 { 0.1 * random(&mut state) } else { 0.0 };
+    }
+    [center, east, north]
+}
+
+/// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
+/// nines in the vectors before.
+fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
+    let mut inspection = Inspection::default();
+    inspection.start(1).unwrap();
+    inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+    inspection.finish(a, true).unwrap();
+    let components = &inspection.components;
+    let mut k = Packed::<F>::new(Shape::new(a, setup)).unwrap();
+    k.prepare(setup, components, members).unwrap();
+    k.making = Some(k.making_of(windows, members).unwrap());
+    assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows || F::SINGLE));
+    let context = PivotContext { a, components };
+    let mut team = Team::new(members).unwrap();
+    let k = &k;
+    for _ in 0..2 {
+        for row in 0..k.grids[0].layout.cy {
+            // SAFETY: no run is on.
+            unsafe {
+                [&k.x, &k.b].iter().for_each(|v| Colour::ALL.iter().for_each(|&c| v[c].row_mut(row, 0).fill(9.0)));
+                for vector in [&k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
+                    vector.row_mut(row, 0).fill(F::Vector::narrow(9.0));
+                }
+            }
+        }
+        let share = |me: Me| k.factorize_share(me, setup, &context, None);
+        team.run(|me| drop(share(me)), share).unwrap().unwrap();
+    }
+    if F::SINGLE {
+        // Where x and b have no nodes, a solve finds nothing of the windows.
+        for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
+            // SAFETY: no run is on.
+            let row_is_clear = |row| unsafe { v[c].row(row, 0) }.iter().all(|&v| v == 0.0 || v == 9.0);
+            assert!((0..k.grids[0].layout.cy).all(row_is_clear));
+        }
+    }
+    let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
+    fn values<R: Real + Number>(areas: &[&Area<R>], rows: usize) -> Vec<f64> {
+        let of = |area: &Area<R>| -> Vec<f64> {
+            // SAFETY: no run is on.
+            (0..rows).flat_map(|row| unsafe { area.row(row, 0) }.iter().map(|v| v.wide() + 0.0)).collect()
+        };
+        areas.iter().flat_map(|area| of(area)).collect()
+    }
+    let rows = first.layout.cy;
+    let (s, near, far) = (&k.schur, &k.schur.b1_distant, &k.schur.b2_distant);
+    let couplings: Vec<_> = s.diagonal.of.iter().chain([&near.east, &near.north, &far.east, &far.north]).collect();
+    let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
+    let of_a: Vec<_> = m.straight.r1.iter().chain(&m.straight.r2).chain(center).collect();
+    let mut stored = Vec::new();
+    for (grid, sweep) in [(first, &first.sweep), (second, &second.sweep)] {
+        for row in grid.layout.rows(Colour::B1) {
+            for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
+                // SAFETY: no run is on.
+                let values = unsafe { area.row(row, 0) };
+                stored.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
+            }
+        }
+    }
+    Made {
+        a: values(&of_a, rows),
+        couplings: values(&couplings, rows),
+        centers: values(&[&s.center[0], &s.center[1]], rows),
+        stored,
+    }
+}
+
+/// Values of a matrix, of S1, and of M.
+#[derive(Debug, PartialEq)]
+struct Made {
+    a: Vec<f64>,
+    couplings: Vec<f64>,
+    centers: Vec<f64>,
+    stored: Vec<f64>,
+}
+
+#[test]
+fn rows_made_in_windows_are_the_same() {
+    let sizes = [(5, 140, 1), (64, 141, 1), (61, 301, 2), (97, 300, 2), (40, 500, 3), (17, 17, 1), (33, 18, 1)];
+    for (nx, ny, members) in sizes {
+        // Windows of doubles fit into the vectors, or are not wanted.
+        let fits = ny >= 140;
+        let grid = Grid { nx, ny };
+        let [center, east, north] = matrix(grid, (nx + ny) as u64);
+        let view = |name, values| View::new(name, values, grid, nx);
+        let a = StencilView {
+            grid,
+            center: view("center", &center),
+            east: view("east", &east),
+            north: view("north", &north),
+            corners: None,
+        };
+        let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
+        let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
+        let alone = made::<Double>(&a, &f64, 1, false);
+        assert_eq!(alone, made::<Double>(&a, &f64, members, fits), "f64, {nx} x {ny}, {members} members");
+        let alone = made::<Brain>(&a, &bf16, 1, false);
+        assert_eq!(alone, made::<Brain>(&a, &bf16, members, fits), "bf16, {nx} x {ny}, {members} members");
+        // In single precision S1 is the same to its rounding, over the unit, with row sums in place of centers.
+        let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1, false);
+        assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
+        let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
+        assert!(single.couplings == narrow, "mixed, {nx} x {ny}");
+        for (members, windows) in [(1, true), (members, false), (members, true)] {
+            let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members, windows);
+            assert!(single == other, "mixed, {nx} x {ny}, {members} members");
+        }
+    }
+}
+
+/// What a factorization leaves for sweeps on all grids, and the last of them for the natural one, as bits.
+type Left = Vec<Vec<u64>>;
+
+/// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many members.
+/// `follow`: rows follow row by row, after a first grid with windows and one without.
+fn left_for_sweeps<F: Format>(
+    a: [&StencilView; 2],
+    setup: &Setup,
+    teams: &[usize],
+    follow: bool,
+    mut see: impl FnMut(usize, Left),
+) {
+    let mut inspection = Inspection::default();
+    inspection.start(1).unwrap();
+    inspection.look(0, a[1], 0..a[1].grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+    inspection.finish(a[1], true).unwrap();
+    let components = &inspection.components;
+    let worth = if follow { 0 } else { usize::MAX };
+    let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
+    // The second grid follows, unless it is the last one.
+    let follows = |q: usize| q == 1 && q + 1 < k.grids.len() && follow;
+    assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
+    assert!((0..k.grids.len()).all(|q| {
+        let first = q == 0 && !k.shape.schur && k.grids.len() > 1 && follow;
+        k.grids[q].passing.is_some() == (first || follows(q))
+    }));
+
+    fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
+        for row in grid.rows(c).filter(|_| area.bytes() > 0) {
+            // SAFETY: no run is on.
+            let values = unsafe { area.row(row, 0) };
+            // Zeros of either sign are the same.
+            found.extend(values[grid.columns(c)].iter().map(|v| (read(*v).wide() + 0.0).to_bits()));
+        }
+    }
+    let of_grid = |grid: &PackedGrid<F>, is_last: bool| {
+        let (mut found, sweep, layout) = (Vec::new(), &grid.sweep, &grid.layout);
+        let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
+        for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
+            straight.iter().for_each(|area| stored(c, area));
+        }
+        sweep.diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+        [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
+        if let Some(inner) = &grid.recursion {
+            Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
+            inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
+            inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+        }
+        if is_last {
+            add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);
+        }
+        found
+    };
+    for (step, &members) in teams.iter().enumerate() {
+        k.prepare(setup, components, members).unwrap();
+        if k.shape.schur && follow && step % 3 != 1 {
+            k.making = Some(k.making_of(true, members).unwrap());
+        }
+        let mut team = Team::new(members).unwrap();
+        let context = PivotContext { a: a[step % 2], components };
+        {
+            let k = &k;
+            let share = |me: Me| k.factorize_share(me, setup, &context, None);
+            team.run(|me| drop(share(me)), share).unwrap().unwrap();
+        }
+        k.fresh = false;
+        let last = k.grids.len() - 1;
+        see(step, k.grids.iter().enumerate().map(|(q, grid)| of_grid(grid, q == last)).collect());
+    }
+}
+
+/// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with
+/// the lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
+#[test]
+fn rows_that_follow_are_the_same() {
+    // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
+    let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
+    // After the other matrix was there, after a team of another size, or both.
+    let teams = [1, 2, 2, 5, 3, 3, 1, 5];
+    let kinds = [(Lumping::Red, 0.95), (Lumping::RedAndBlack, 0.95), (Lumping::RedAndBlack, 1.0)];
+    for (k, (nx, ny)) in sizes.into_iter().enumerate() {
+        let grid = Grid { nx, ny };
+        // Large grids one kind each, the smallest one all of them.
+        let kinds = if grid.nodes() > 5000 { &kinds[k % 3..][..1] } else { &kinds };
+        // One of 16 couplings is positive where they are compensated.
+        let arrays = |seed: u64, compensate: bool| {
+            let mut state = seed * 0x9e37_79b9 + 1;
+            let mut coupling = || match random(&mut state) {
+                v if compensate && v < 1.0 / 16.0 => v,
+                v => -v,
+            };
+            let mut couplings = || (0..grid.nodes()).map(|_| coupling()).collect::<Vec<_>>();
+            let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
+            // Dominant.
+            let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
+            [center, east, north, northeast, northwest]
+        };
+        for (nine_points, compensate) in [(false, false), (false, true), (true, false), (true, true)] {
+            let values = [arrays(3, compensate), arrays(4, compensate)];
+            let a = values.each_ref().map(|arrays| {
+                let [center, east, north, northeast, northwest] =
+                    arrays.each_ref().map(|values| View::new("an array", values, grid, nx));
+                let corners = nine_points.then_some((northeast, northwest));
+                StencilView { grid, center, east, north, corners }
+            });
+            let a = [&a[0], &a[1]];
+            let levels = grid.max_levels().min(13);
+            let mut of_m: Vec<[Left; 4]> = Vec::new();
+            for &(lumping, omega) in kinds {
+                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2 };
+                let of = |storage, unit| Setup {
+                    grids: (levels / 2).min(6),
+                    levels,
+                    lumping,
+                    compensate,
+                    cycle,
+                    ..setup(storage, omega, unit)
+                };
+                fn compare<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], what: &str) -> Left {
+                    let mut alone = Vec::new();
+                    left_for_sweeps::<F>(a, setup, &[1, 1], false, |_, left| alone.push(left));
+                    left_for_sweeps::<F>(a, setup, teams, true, |step, left| {
+                        assert_eq!(left.len(), setup.grids);
+                        for (q, (alone, left)) in alone[step % 2].iter().zip(&left).enumerate() {
+                            assert!(alone == left, "{what}, step {step}: grid {q}");
+                        }
+                    });
+                    alone.swap_remove(1)
+                }
+                let what =
+                    |format: &str| format!("{format}, {nx} x {ny}, {lumping:?} {omega}, {nine_points}, {compensate}");
+                let bf16 = of(Storage::Bf16, 16.0);
+                let mut single = Left::new();
+                if a[0].corners.is_none() && !compensate {
+                    single = compare::<Mixed>(a, &Setup { single: true, ..bf16 }, &teams, &what("mixed"));
+                }
+                let left = [
+                    compare::<Double>(a, &of(Storage::F64, 1.0), &teams, &what("f64")),
+                    compare::<Single>(a, &of(Storage::F32, 16.0), &teams, &what("f32")),
+                    compare::<Brain>(a, &bf16, &teams, &what("bf16")),
+                    single,
+                ];
+                // Each is an M of its own, but mixed has that of bf16.
+                assert!(left[0] != left[1] && left[1] != left[2], "{}", what(""));
+                assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
+                assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));
+                of_m.push(left);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_is_done_once() {
+    for first in 0..3 {
+        for count in 1..9 {
+            for early in 1..4 {
+                for ahead in 0..4 {
+                    let rows = first..first + count;
+                    let mut progress = Progress::new(&rows, early);
+                    let mut done: Vec<usize> = progress.early.clone().collect();
+                    for row in rows.clone() {
+                        done.extend(progress.to(row + ahead));
+                        // What the formulas of this row need is done.
+                        assert!((first..rows.end.min(row + ahead + 1)).all(|r| done.contains(&r)));
+                    }
+                    done.sort_unstable();
+                    assert_eq!(done, rows.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! What begins and ends a solve on S1 where nothing is singular, as stages: the numbers of the textbook steps with each
+//! array read and written once. b is read from the caller's array, and nothing of it is kept but, for CG in single
+//! precision, b1. In words per black node:
+//!
+//! ```text
+//!     begin      b 2, red center and couplings 5, black x w, r w, kept b1 w; of a guess x 2, A 6, x w 2, r w
+//!     complete   b 2, A 6, black x, red x w
+//! ```
+//!
+//! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
+//! rows.
+
+use super::member::{Caller, LeftOut, Member, ThroughReds};
+use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::loops::{
+    convert, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
+};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::{Double, Format};
+use crate::backend::cpu::rrb::packed::BORDER;
+use crate::backend::cpu::rrb::spread::{natural_rows, split, spread};
+use crate::backend::steps::rrb::{Begun, RrbSteps};
+use crate::grid::layout::{Colour, Layout};
+use crate::runtime::reduce::{Reduce, max_abs, pairwise};
+use std::ops::Range;
+
+/// b by colour, as a pass over rows J needs it.
+struct Rhs<'a> {
+    caller: &'a Caller<'a>,
+    layout: &'a Layout,
+    scale: f64,
+    r1: &'a mut [f64],
+    b2: &'a mut [f64],
+    /// Of even and odd J.
+    b1: [&'a mut [f64]; 2],
+    r2: [&'a mut [f64]; 2],
+}
+
+impl<'a> Rhs<'a> {
+    /// With rows of scratch space, and what is left of it.
+    fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
+        let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
+        mine.fill(0.0);
+        let mut rows = mine.chunks_exact_mut(layout.cx);
+        let mut row = || rows.next().expect("room for six rows");
+        let (r1, b2, b1, r2) = (row(), row(), [row(), row()], [row(), row()]);
+        (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
+    }
+
+    /// Takes apart the natural row that red row J is of.
+    fn take(&mut self, red: Colour, row: usize) {
+        let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
+        let (j, even, odd) = match red {
+            Colour::R1 => (2 * row + 1, &mut **r1, &mut **b2),
+            _ => (2 * row, &mut *b1[row % 2], &mut *r2[row % 2]),
+        };
+        match j.checked_sub(layout.shift_y).filter(|&j| j < layout.grid.ny) {
+            Some(j) => split((layout.shift_x, caller.input(j, layout.grid.nx)), even, odd),
+            None => [&mut *even, &mut *odd].into_iter().for_each(|row| row.fill(0.0)),
+        }
+        if *scale != 1.0 {
+            scale_row(even, *scale);
+            scale_row(odd, *scale);
+        }
+    }
+
+    /// Row J of a colour, after its natural row was taken.
+    fn row(&self, colour: Colour, row: usize) -> &[f64] {
+        match colour {
+            Colour::R1 => self.r1,
+            Colour::R2 => self.r2[row % 2],
+            Colour::B1 => self.b1[row % 2],
+            Colour::B2 => self.b2,
+        }
+    }
+}
+
+/// r of S1 from b and, with a guess, x.
+struct Start<'m, 'a, F: Format> {
+    member: &'m Member<'a, F>,
+    /// x is the caller's, loaded row by row, but for first and last rows of a member, which others read; else zero.
+    guess: bool,
+    rhs: Rhs<'m>,
+    out: &'m mut [f64],
+    /// Squares of b and of b - A x, by colour, of even and odd rows J.
+    squares: [[[f64; 2]; 4]; 2],
+    /// <r, r> of this row.
+    residual: f64,
+    /// Of all rows: |b|^2, |b - A x|^2 and <r, r>.
+    noted: Reduce<'a, 3>,
+}
+
+impl<F: Format> ThroughReds for Start<'_, '_, F> {
+    /// y_r = D_r^-1 (b - A x)_r.
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
+        let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
+        let rows = member.rows();
+        if *guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
+            member.load_guess(row + 1..row + 2, rhs.scale);
+        }
+        rhs.take(colour, row);
+        let squares = &mut squares[row % 2];
+        for taken in [colour, if colour == Colour::R1 { Colour::B2 } else { Colour::B1 }] {
+            let b = rhs.row(taken, row);
+            squares[taken as usize] = [dot(b, b); 2];
+        }
+        let b = rhs.row(colour, row);
+        // SAFETY: nobody writes A in this stage.
+        let center = unsafe { k.matrix.center[colour].row(row, 0) };
+        if *guess {
+            member.residual_of_row(colour, row, b, out);
+            squares[colour as usize][1] = dot(out, out);
+            over_center(y, out, center);
+        } else {
+            over_center(y, b, center);
+        }
+    }
+
+    /// r = (b - A x)_b - A_br y.
+    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
+        let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
+        let squares = &mut squares[row % 2];
+        let b = rhs.row(colour, row);
+        // SAFETY: nobody writes A in this stage.
+        let a = unsafe { k.matrix.straight.couplings(colour, row) };
+        let mut form = |out: &mut [f64]| {
+            if *guess {
+                member.residual_of_row(colour, row, b, out);
+                squares[colour as usize][1] = dot(out, out);
+                subtract::<Double>(out, a, y);
+            } else {
+                difference::<Double>(out, b, a, y);
+            }
+        };
+        // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
+        unsafe {
+            match of_type::<_, Four>(&k.r) {
+                Some(wide) => form(wide[colour].row_mut(row, 0)),
+                None => {
+                    form(out);
+                    convert(k.r[colour].row_mut(row, 0), out);
+                }
+            }
+            let r = k.r[colour].row(row, 0);
+            if F::SINGLE && !*guess {
+                k.b[colour].row_mut(row, 0).copy_from_slice(out);
+            }
+            *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
+            if colour == Colour::B2 {
+                let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
+                noted.note(row, [b, whole, *residual]);
+            }
+        }
+    }
+}
+
+impl<F: Format> Member<'_, F> {
+    /// b and x by colour, |b - A x|^2 on the whole grid, and r = (b - A x)_b - A_br D_r^-1 (b - A x)_r.
+    pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> Begun {
+        let (k, rows, noted) = (self.k, self.rows(), self.reduction());
+        if guess {
+            let last = rows.end.saturating_sub(1).max(rows.start);
+            self.load_guess(rows.start..last.min(rows.start + 1), scale);
+            self.load_guess(last..rows.end, scale);
+        } else {
+            for row in rows {
+                for &colour in k.system() {
+                    // SAFETY: a row of this member, which nobody reads in this stage.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+        }
+        self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
+        if guess {
+            self.refresh(&k.x);
+        }
+        let mut scratch = self.scratch();
+        let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
+        let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
+        let out = &mut rest[..self.layout().cx];
+        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
+        self.through_reds(reds, &mut start);
+        drop(scratch);
+        let [b, whole, residual] = noted.sum(Some(self.me));
+        Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
+    }
+
+    /// x = output * scale in rows J of this member.
+    fn load_guess(&self, rows: Range<usize>, scale: f64) {
+        let (layout, nx) = (self.layout(), self.layout().grid.nx);
+        for j in natural_rows(layout, &rows) {
+            // SAFETY: row j and its rows J are of this member's share, and nobody reads them meanwhile.
+            unsafe { spread(layout, j, self.caller.output(j, nx), scale, &self.k.x) };
+        }
+    }
+
+    /// What is needed of b1, and where `reds` of red b, where a fused start has left it out.
+    pub(super) fn fetch_rhs(&mut self, reds: bool) {
+        match self.left_out {
+            Some(LeftOut::Rhs(scale)) => self.load_and_reduce(scale),
+            Some(LeftOut::Reds(scale)) if reds => self.load_and_reduce(scale),
+            _ => {}
+        }
+    }
+
+    /// b1 in place of black b.
+    fn load_and_reduce(&mut self, scale: f64) {
+        self.load_rhs(scale);
+        self.reduce();
+    }
+
+    /// x_r = D_r^-1 (b_r - A_rb x_b), and |b - A x|^2. Returns max |x|, NaN if any value is, and that.
+    pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, f64) {
+        let (k, rows, layout, noted) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
+        let mut scratch = self.scratch();
+        let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
+        let out = &mut rest[..layout.cx];
+        let solve = |rhs: &Rhs, colour: Colour, row: usize| {
+            // SAFETY: reads A and black x, which nobody writes in this stage; writes a red row of this member, which
+            // the others read after a barrier.
+            unsafe {
+                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                let x = k.x[colour].row_mut(row, 0);
+                solve_by_center(x, center, rhs.row(colour, row), a, k.x.straight(colour, row));
+            }
+        };
+        self.refresh(&k.x);
+        // What other members read comes first.
+        if let Some(last) = rows.clone().last() {
+            rhs.take(Colour::R1, last);
+            solve(&rhs, Colour::R1, last);
+            rhs.take(Colour::R2, rows.start);
+            solve(&rhs, Colour::R2, rows.start);
+        }
+        self.refresh(&k.x);
+        for row in rows.clone() {
+            rhs.take(Colour::R1, row);
+            if row + 1 < rows.end {
+                solve(&rhs, Colour::R1, row);
+                rhs.take(Colour::R2, row + 1);
+                solve(&rhs, Colour::R2, row + 1);
+            }
+            let mut square = 0.0;
+            for colour in Colour::ALL {
+                self.residual_of_row(colour, row, rhs.row(colour, row), out);
+                square += dot(out, out);
+            }
+            // SAFETY: rows of this member, which only it writes.
+            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
+            // SAFETY: as above; once for each row.
+            unsafe { noted.note(row, [largest, square]) };
+        }
+        drop(scratch);
+        let [largest, squares] = noted.all(Some(self.me));
+        (max_abs(largest), pairwise(squares))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::rrb::factor::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::number::{Brain, Mixed, Single};
+    use crate::backend::cpu::rrb::packed::Packed;
+    use crate::backend::cpu::rrb::system::Shape;
+    use crate::backend::steps::pcg::PcgSteps;
+    use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
+    use crate::backend::storage::Storage;
+    use crate::grid::inspection::{Inspection, Questions};
+    use crate::grid::levels::Grid;
+    use crate::grid::stencil::{StencilView, View};
+    use crate::runtime::number::Real;
+    use crate::runtime::team::{Me, Team};
+
+    /// This member's black r, and all of x, as numbers.
+    fn seen<F: Format>(member: &Member<F>) -> (Vec<f64>, Vec<f64>) {
+        let (k, layout) = (member.k, member.layout());
+        let (mut r, mut x) = (Vec::new(), Vec::new());
+        for row in member.rows() {
+            for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
+                // SAFETY: rows of this member, which nobody writes now.
+                unsafe {
+                    x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
+                    if k.system().contains(&colour) {
+                        r.extend(k.r[colour].row(row, 0)[layout.columns(colour)].iter().map(|r| r.wide()));
+                    }
+                }
+            }
+        }
+        (r, x)
+    }
+
+    /// The fused ends against their textbook bodies, on one member.
+    fn compare<F: Format>(member: &mut Member<F>, single: bool) {
+        for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
+            let fused = member.fused_begin(scale, guess);
+            let (r, x) = seen(member);
+            let again = member.residual();
+            let (r_again, _) = seen(member);
+            let textbook = member.textbook_begin(scale, guess);
+            let norm2 = if guess { member.residual() } else { member.residual_from_rhs() };
+            let (r_textbook, x_textbook) = seen(member);
+            assert_eq!(fused.rhs_norm2, textbook.rhs_norm2);
+            assert_eq!(fused.whole_residual_norm2, textbook.whole_residual_norm2);
+            if guess {
+                // A few roundings of numbers below 16 scale, and one to the format of r.
+                let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
+                let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
+                assert!(error <= 16.0 * scale * rounding, "{error:e}");
+                assert_eq!(x, x_textbook);
+            } else {
+                assert_eq!(fused.residual_norm2, Some(norm2));
+                assert_eq!(r, r_textbook);
+            }
+            // From b1, which was left out and is loaded then.
+            assert_eq!((again, &r_again), (norm2, &r_textbook));
+            // Red values of the last system are still there, of which nothing may be taken.
+            let fused = member.fused_complete(scale);
+            let (_, x) = seen(member);
+            member.fused_begin(scale, guess);
+            let textbook = member.textbook_complete(scale);
+            assert_eq!(fused, textbook);
+            assert_eq!(x, seen(member).1);
+        }
+    }
+
+    fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage, single: bool) {
+        let grid = Grid { nx, ny };
+        let [center, east, north] = matrix(grid, 3);
+        let view = |name, values| View::new(name, values, grid, nx);
+        let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
+        let a = StencilView { grid, center, east, north, corners: None };
+        let mut inspection = Inspection::default();
+        inspection.start(1).unwrap();
+        inspection.look(0, &a, 0..ny, &Questions { finite: true, zero_row_sum: 0.0 });
+        inspection.finish(&a, true).unwrap();
+        let components = &inspection.components;
+        let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
+        let mut k = Packed::<F>::new(Shape::new(&a, &setup)).unwrap();
+        k.prepare(&setup, components, members).unwrap();
+        let mut team = Team::new(members).unwrap();
+        let context = PivotContext { a: &a, components };
+        let k = &k;
+        let share = |me: Me| k.factorize_share(me, &setup, &context, None);
+        team.run(|me| drop(share(me)), share).unwrap().unwrap();
+        let mut state = 5;
+        let mut numbers = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut state) - 0.3).collect() };
+        let (input, mut output) = (numbers(), numbers());
+        let len = grid.nodes();
+        let arrays = Arrays {
+            input_name: "b",
+            input: &input,
+            ld: nx,
+            output: &mut output,
+            device_input: 0,
+            device_output: 0,
+            len,
+        };
+        let caller = Caller::new(arrays);
+        let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), single);
+        team.run(program, program).unwrap();
+    }
+
+    #[test]
+    fn ends_are_those_of_the_textbook() {
+        for (nx, ny, members) in
+            [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
+        {
+            on_a_team::<Double>(nx, ny, members, Storage::F64, false);
+            on_a_team::<Single>(nx, ny, members, Storage::F32, false);
+            on_a_team::<Brain>(nx, ny, members, Storage::Bf16, false);
+            on_a_team::<Mixed>(nx, ny, members, Storage::Bf16, true);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array
+//! read and written once a stage. What a stage reads and writes, on the first grid:
+//!
+//! ```text
+//!     descend  r rw, q; pivots and couplings of the even level, values passed on
+//!     ascend   values from below, half of r, the level again; p rw, x rw, S1, q w
+//! ```
+//!
+//! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
+//! docs/performance.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of S1 and
+//! are read once for both; short formats have their own beside those of S1.
+//!
+//! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
+//! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
+//!
+//! Between members, a stage needs at most a row of the member before or after: each posts when its first and
+//! last rows are done. One barrier stands between grids, one where a scalar is needed.
+
+use super::member::Member;
+use crate::backend::cpu::rrb::cycle::{DOWN, UP};
+use crate::backend::cpu::rrb::levels::Buffers;
+use crate::backend::cpu::rrb::loops::{
+    add_scaled, advance, advance_and_scale, begin, difference, direct, dot, narrow, scale_in_place, solve,
+};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::Format;
+use crate::backend::cpu::rrb::packed::Packed;
+use crate::backend::cpu::rrb::sweeps::{DROPPED, FIRST_RED, diagonal_of, next, previous};
+use crate::backend::steps::cycle::{CycleSteps, solve_section};
+use crate::grid::layout::Colour;
+use crate::runtime::reduce::Reduce;
+use crate::runtime::team::{Me, Point};
+
+/// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
+fn step_row<F: Format>(
+    x: &mut [f64],
+    p: &mut [F::Vector],
+    z: &[F::Real],
+    step: Option<(f64, f64)>,
+    scales: (f64, f64),
+) {
+    match step {
+        None => begin::<F>(p, z, scales.0),
+        Some((0.0, beta)) => direct::<F>(p, z, beta, scales.0),
+        Some((alpha, beta)) => advance::<F>(x, p, z, alpha * scales.1, beta, scales.0),
+    }
+}
+
+impl<F: Format> Member<'_, F> {
+    /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
+    pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
+        let (k, me, residual) = (self.k, self.me, self.reduction());
+        self.sections.timed(0, DOWN, |s| {
+            let stage = s.next_stage(&k.grids[0]);
+            k.descend_first(me, stage, alpha, residual, &mut s.buffers());
+            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
+        });
+        let grids = self.sections.grids(0);
+        self.sections.descend(1..grids.end);
+        let below = k.rho_below.reduce(0, k.rho_below.rows());
+        let recursion = k.recursion();
+        if k.sections.len() > 1 {
+            if self.sections.takes_part(1) {
+                solve_section(&mut self.sections, 1, &recursion);
+            }
+            // <g, u> of the recursion: g still stands in the kept values of the grid above.
+            let above = &k.grids[grids.end - 1];
+            above.refresh(me, &k.grids.get(grids.end).unwrap_or(above).z);
+            let mut t = self.sections.buffers();
+            for row in above.rows(me) {
+                // SAFETY: the recursion is over and its grid only read; the place is that of a row of this member.
+                unsafe {
+                    k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
+                    below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
+                }
+            }
+        } else if me.index == 0 {
+            let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
+            // SAFETY: member 0 alone notes it.
+            unsafe { below.note(0, [rho]) };
+        }
+        me.barrier();
+        let ([rho], [below]) = (k.rho.reduce(0, k.rho_start[grids.end]).sum(None), below.sum(None));
+        self.rho = (rho + below) / k.unit;
+        residual.sum(None)[0]
+    }
+
+    /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
+    pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        let (k, me, sigma) = (self.k, self.me, self.reduction());
+        let grids = self.sections.grids(0);
+        self.sections.ascend(1..grids.end);
+        self.sections.timed(0, UP, |s| {
+            k.grids[0].refresh(me, &k.grids.get(1).unwrap_or(&k.grids[0]).z);
+            let stage = s.next_stage(&k.grids[0]);
+            k.ascend_first(me, stage, step, sigma, &mut s.buffers());
+        });
+        k.scales().1 * sigma.sum(Some(me))[0]
+    }
+}
+
+impl<F: Format> Packed<F> {
+    /// On S1: r = r - alpha q, <r, r>, and the even level of the first grid.
+    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, residual: Reduce<1>, t: &mut Buffers<F::Real>) {
+        let grid = &self.grids[0];
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let (m, rhos) = (&grid.sweep, self.rho.reduce(0, grid.layout.cy));
+        let mut below = 0.0;
+        for row in rows.clone() {
+            // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
+            // member is read after that member has posted it.
+            unsafe {
+                let r = self.r.b1.row_mut(row, 0);
+                let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
+                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
+                let out = t.row_mut(DROPPED + row % 2, n);
+                let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
+                rhos.note(row, [rho]);
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                } else {
+                    residual.note(row - 1, [self.descend_first_kept(row - 1, rows.start, alpha, t) + below]);
+                }
+                below = square;
+            }
+        }
+        if let Some(last) = rows.clone().last() {
+            let end = t.row_mut(DROPPED + rows.end % 2, n);
+            match next(me, grid) {
+                Some(member) => {
+                    me.wait_for(member, Point::First, stage);
+                    // SAFETY: the next member has posted this row.
+                    unsafe {
+                        let (pivot, a) = (m.pivot.b1.row(rows.end, 0), m.diagonal.couplings(Colour::B1, rows.end));
+                        narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
+                    }
+                }
+                None => end.fill(F::Real::default()),
+            }
+            // SAFETY: as above.
+            unsafe { residual.note(last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
+        }
+    }
+
+    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here
+    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache. Returns
+    /// <r, r>.
+    ///
+    /// # Safety
+    /// Rows J and `passing` must be this member's.
+    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
+        let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
+        // By the remainder below, or for the <g, u> of a recursion below.
+        let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
+        let place = if read_again { row } else { passing };
+        // SAFETY: rows of this member.
+        unsafe {
+            let r = self.r.b2.row_mut(row, 0);
+            if let Some(alpha) = alpha {
+                add_scaled(r, -alpha, self.q.b2.row(row, 0));
+            }
+            let a = grid.sweep.diagonal.couplings(Colour::B2, row);
+            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            self.send(0, row, place);
+            dot(r, r)
+        }
+    }
+
+    /// On S1: the even level upwards, x, p, and q = S1 p.
+    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
+        let grid = &self.grids[0];
+        let (rows, n) = (grid.rows(me), grid.layout.cx);
+        let Some(last) = rows.clone().last() else { return };
+        let m = &grid.sweep;
+        let scales = self.scales();
+        const KEPT: usize = FIRST_RED;
+        // SAFETY: x, p and q are written in rows of this member; p rows of other members are read after they
+        // have posted them; r and the next grid are only read.
+        unsafe {
+            match rows.start.checked_sub(1) {
+                Some(before) => self.fetch(0, before, KEPT + before % 2, t),
+                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
+            }
+            for row in rows.clone() {
+                self.fetch(0, row, KEPT + row % 2, t);
+                let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+                let x = self.x.b2.row_mut(row, 0);
+                step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
+                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
+                let mut z = std::mem::take(&mut t.values);
+                {
+                    let (rows, own) = z.split_at_mut(DROPPED * t.stride);
+                    let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
+                    let own = &mut own[t.block..][..n];
+                    let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
+                    solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
+                    step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
+                }
+                t.values = z;
+                if row == rows.start {
+                    me.post(Point::First, stage);
+                }
+                if row >= rows.start + 2 {
+                    sigma.note(row - 1, [self.multiply_row(row - 1)]);
+                }
+            }
+            me.post(Point::Last, stage);
+            if let Some(member) = next(me, grid) {
+                me.wait_for(member, Point::First, stage);
+            }
+            if last > rows.start {
+                sigma.note(last, [self.multiply_row(last)]);
+            }
+            if let Some(member) = previous(me, grid) {
+                me.wait_for(member, Point::Last, stage);
+            }
+            sigma.note(rows.start, [self.multiply_row(rows.start)]);
+        }
+    }
+
+    /// Row J of q = S1 p; returns its part of <p, q>.
+    ///
+    /// # Safety
+    /// Row J must be this member's, and p rows J - 1 to J + 1 done.
+    unsafe fn multiply_row(&self, row: usize) -> f64 {
+        let mut sigma = 0.0;
+        for colour in [Colour::B1, Colour::B2] {
+            // SAFETY: as the caller promised.
+            unsafe {
+                let q = self.q[colour].row_mut(row, 0);
+                self.schur.row(colour, row, &self.p, q);
+                sigma += dot(self.p[colour].row(row, 0), q);
+            }
+        }
+        sigma
+    }
+}
+
+/// out = r / d, in the type of sweeps.
+fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
+    narrow::<F>(out, r);
+    scale_in_place::<F>(out, pivot, a);
+}

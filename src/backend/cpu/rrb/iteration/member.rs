@@ -1,0 +1,243 @@
+//! One member of a run, and the caller's arrays.
+
+use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::cycle::Sections;
+use crate::backend::cpu::rrb::levels::PackedGrid;
+use crate::backend::cpu::rrb::loops::{dot, schur_residual, sum_by_center};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::Format;
+use crate::backend::cpu::rrb::packed::{BORDER, Packed};
+use crate::backend::steps::rrb::Arrays;
+use crate::grid::layout::{Colour, Layout};
+use crate::report::Observer;
+use crate::runtime::number::Real;
+use crate::runtime::reduce::{Reduce, max_abs};
+use crate::runtime::shared::Number;
+use crate::runtime::team::Me;
+use std::marker::PhantomData;
+use std::sync::{MutexGuard, PoisonError};
+
+/// The caller's arrays, shared by the members of a run: each writes the rows of its share.
+pub struct Caller<'a> {
+    pub(super) input_name: &'static str,
+    input: &'a [f64],
+    output: *mut f64,
+    output_len: usize,
+    ld: usize,
+    borrow: PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: rows of `output` are used by the owner of the row alone.
+unsafe impl Sync for Caller<'_> {}
+
+impl<'a> Caller<'a> {
+    pub fn new(arrays: Arrays<'a>) -> Self {
+        Self {
+            input_name: arrays.input_name,
+            input: arrays.input,
+            output_len: arrays.output.len(),
+            output: arrays.output.as_mut_ptr(),
+            ld: arrays.ld,
+            borrow: PhantomData,
+        }
+    }
+
+    pub(super) fn input(&self, j: usize, nx: usize) -> &[f64] {
+        &self.input[j * self.ld..][..nx]
+    }
+
+    /// # Safety
+    /// Row j must be of the caller's share.
+    #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
+    pub(super) unsafe fn output(&self, j: usize, nx: usize) -> &mut [f64] {
+        assert!(j * self.ld + nx <= self.output_len);
+        // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
+        unsafe { std::slice::from_raw_parts_mut(self.output.add(j * self.ld), nx) }
+    }
+}
+
+/// What of b a fused start has left with the caller, and with which scale it is to be loaded.
+#[derive(Clone, Copy)]
+pub(super) enum LeftOut {
+    /// All.
+    Rhs(f64),
+    /// Red b, with b1 in place of black.
+    Reds(f64),
+}
+
+/// One member of a run.
+pub struct Member<'a, F: Format> {
+    pub(super) k: &'a Packed<F>,
+    pub(super) me: Me<'a>,
+    pub(super) sections: Sections<'a, F>,
+    pub(super) caller: &'a Caller<'a>,
+    /// On member 0.
+    pub(super) observer: Option<&'a mut dyn Observer>,
+    /// Counts reductions.
+    pub(super) turn: usize,
+    /// rho of the last fused descend.
+    pub(super) rho: f64,
+    pub(super) left_out: Option<LeftOut>,
+}
+
+/// What a pass over black rows makes of four red rows around each.
+pub(super) trait ThroughReds {
+    /// Makes red row J.
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]);
+    /// Takes the four around black row J. r1 of row J and r2 of row J + 1 were the last that were made.
+    fn black(&mut self, colour: Colour, row: usize, y: Rows);
+}
+
+/// By two closures.
+pub(super) struct Both<R, B>(pub R, pub B);
+
+impl<R: FnMut(Colour, usize, &mut [f64]), B: FnMut(Colour, usize, Rows)> ThroughReds for Both<R, B> {
+    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
+        (self.0)(colour, row, y);
+    }
+
+    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
+        (self.1)(colour, row, y);
+    }
+}
+
+impl<'a, F: Format> Member<'a, F> {
+    pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0, left_out: None }
+    }
+
+    pub(super) fn first(&self) -> &'a PackedGrid<F> {
+        &self.k.grids[0]
+    }
+
+    pub(super) fn rows(&self) -> std::ops::Range<usize> {
+        self.first().rows(self.me)
+    }
+
+    pub(super) fn layout(&self) -> &'a Layout {
+        &self.first().layout
+    }
+
+    /// See [`PackedGrid::refresh`].
+    pub(super) fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+        self.first().refresh(self.me, v);
+    }
+
+    /// Calls `f` with each of this member's rows of A or S1.
+    pub(super) fn each_row(&self, mut f: impl FnMut(Colour, usize)) {
+        for row in self.rows() {
+            for &colour in self.k.system() {
+                f(colour, row);
+            }
+        }
+    }
+
+    /// Begins a reduction over the rows of the first grid.
+    pub(super) fn reduction<const N: usize>(&mut self) -> Reduce<'a, N> {
+        self.turn += 1;
+        self.k.noted.reduce(self.turn, self.layout().cy)
+    }
+
+    /// `of_row` of this member's rows, each noted.
+    pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
+        for row in self.rows() {
+            // SAFETY: a row of this member.
+            unsafe { noted.note(row, of_row(row)) };
+        }
+    }
+
+    /// Sum of `of_row` over all rows.
+    pub(super) fn sum(&self, noted: Reduce<'a, 1>, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        self.note(noted, |row| [of_row(row)]);
+        noted.sum(Some(self.me))[0]
+    }
+
+    /// The largest of all rows, which are not negative; NaN if one is.
+    pub(super) fn largest(&mut self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let noted = self.reduction();
+        self.note(noted, |row| [of_row(row)]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
+    pub(super) fn dot<R: Real + Number>(&mut self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
+        let noted = self.reduction();
+        self.sum(noted, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            colours.iter().map(|&c| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }).sum()
+        })
+    }
+
+    /// Black rows of this member with four red rows around them, which stay in cache. `buffers`: room for these.
+    pub(super) fn through_reds(&self, buffers: &mut [f64], pass: &mut impl ThroughReds) {
+        let n = self.layout().cx;
+        buffers.fill(0.0);
+        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
+        let mut row = || rows.next().expect("room for four rows");
+        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
+        let all = self.rows();
+        match all.start.checked_sub(1) {
+            Some(before) => pass.red(Colour::R1, before, &mut r1[BORDER..][..n]),
+            None => r1.fill(0.0),
+        }
+        pass.red(Colour::R2, all.start, &mut r2_above[BORDER..][..n]);
+        for row in all {
+            std::mem::swap(&mut r1_below, &mut r1);
+            std::mem::swap(&mut r2, &mut r2_above);
+            pass.red(Colour::R1, row, &mut r1[BORDER..][..n]);
+            pass.red(Colour::R2, row + 1, &mut r2_above[BORDER..][..n]);
+            pass.black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]);
+            pass.black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]);
+        }
+    }
+
+    /// This member's rows of scratch space.
+    pub(super) fn scratch(&self) -> MutexGuard<'a, Vec<f64>> {
+        self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
+    pub(super) fn residual_from_a(&mut self) -> f64 {
+        let k = self.k;
+        self.refresh(&k.x);
+        self.through_reds(
+            &mut self.scratch(),
+            &mut Both(
+                // SAFETY: nobody writes x or A in this step.
+                |colour: Colour, row, y: &mut [f64]| unsafe {
+                    let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                    sum_by_center(y, center, a, k.x.straight(colour, row));
+                },
+                // SAFETY: as above, nor b; writes black rows of r of this member.
+                |colour: Colour, row, y: Rows| unsafe {
+                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                    let a = k.matrix.straight.couplings(colour, row);
+                    schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
+                },
+            ),
+        );
+        self.dot(&k.r, &k.r, k.system())
+    }
+
+    /// `out` = b - row J of A times x.
+    pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
+        // SAFETY: nobody writes A or x in this step.
+        unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };
+    }
+
+    /// Row J of w = the matrix that CG works on times v.
+    ///
+    /// # Safety
+    /// The row of w must be this member's, and nobody may write v or the matrix.
+    pub(super) unsafe fn row_of_system(&self, colour: Colour, row: usize, v: &Four<F::Vector>, w: &Four<F::Vector>) {
+        let k = self.k;
+        // SAFETY: as the caller promised.
+        unsafe {
+            if k.shape.schur {
+                k.schur.row(colour, row, v, w[colour].row_mut(row, 0));
+            } else if let (Some(v), Some(w)) = (of_type(v), of_type::<_, Four>(w)) {
+                // CG in single precision is on S1 alone.
+                k.matrix.row(colour, row, v, w[colour].row_mut(row, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The steps of RRB-PCG on r1/r2/b1/b2 storage: the unfused textbook ones, each over this member's rows.
+//!
+//! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
+//! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
+
+use super::member::{Both, Member};
+use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::loops::{
+    add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
+    solve_by_center, subtract, subtract_from, widen,
+};
+use crate::backend::cpu::rrb::neighbours::Rows;
+use crate::backend::cpu::rrb::number::{Double, Format};
+use crate::backend::cpu::rrb::projection::Nodes;
+use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
+use crate::backend::steps::cycle::apply_section;
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::rrb::{Begun, Inputs, RrbSteps};
+use crate::grid::layout::Colour;
+use crate::runtime::number::Real;
+use crate::runtime::reduce::max_abs;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl<F: Format> PcgSteps for Member<'_, F> {
+    fn residual(&mut self) -> f64 {
+        self.fetch_rhs(false);
+        if F::SINGLE {
+            return self.residual_from_a();
+        }
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
+        let k = self.k;
+        self.sum(noted, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: reads x and b, writes rows of r of this member.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                if let (true, Some(x)) = (k.shape.schur, of_type(&k.x)) {
+                    // SAFETY: nobody writes S1 in this step.
+                    unsafe { k.schur.row(colour, row, x, r) };
+                    subtract_from(r, b);
+                } else if let Some(r) = of_type::<_, Four>(&k.r) {
+                    // SAFETY: the same row as above.
+                    self.residual_of_row(colour, row, b, unsafe { r[colour].row_mut(row, 0) });
+                }
+                square += dot(r, r);
+            }
+            square
+        })
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.fetch_rhs(false);
+        let k = self.k;
+        let noted = self.reduction();
+        self.sum(noted, |row| {
+            let mut square = 0.0;
+            for &colour in k.system() {
+                // SAFETY: rows of this member, which no other reads in this step.
+                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+                convert(r, b);
+                square += dot(r, r);
+            }
+            square
+        })
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.dot(&self.k.r, &self.k.r, self.k.system())
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let (k, me) = (self.k, self.me);
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
+            unsafe { narrow::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
+        });
+        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
+        self.refresh(&self.first().z);
+        apply_section(&mut self.sections, 0, &k.recursion());
+        k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
+        let z = &self.first().z;
+        let noted = self.reduction();
+        let rho = self.sum(noted, |row| {
+            // SAFETY: rows of this member, which only it writes.
+            k.system().iter().map(|&c| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
+        });
+        rho / k.unit
+    }
+
+    fn first_direction(&mut self) {
+        let scale = self.k.scales().0;
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
+            unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
+        });
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        let scale = self.k.scales().0;
+        self.each_row(|colour, row| {
+            // SAFETY: as in `first_direction`.
+            unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
+        });
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.refresh(&self.k.p);
+        self.each_row(|colour, row| {
+            // SAFETY: reads p, writes rows of q of this member.
+            unsafe { self.row_of_system(colour, row, &self.k.p, &self.k.q) };
+        });
+        self.k.scales().1 * self.dot(&self.k.p, &self.k.q, self.k.system())
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        let alpha = alpha * self.k.scales().1;
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
+            add_direction(x, alpha, p);
+        });
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
+            add_scaled(r, -alpha, q);
+        });
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        let k = self.k;
+        let noted = self.reduction();
+        self.sum(noted, |row| {
+            let square = |p: f64| (factor * p) * (factor * p);
+            // SAFETY: rows of this member, which only it writes.
+            let of = |&c: &Colour| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum::<f64>() };
+            k.system().iter().map(of).sum()
+        })
+    }
+
+    fn replaces_residual(&self) -> bool {
+        F::SINGLE
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if self.k.fused() {
+            return self.fused_descend(alpha);
+        }
+        self.textbook_descend(alpha)
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.k.fused() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if self.k.fused() {
+            return self.fused_ascend(step);
+        }
+        self.textbook_ascend(step)
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let k = self.k;
+        if let Some(observer) = self.observer.as_mut() {
+            let stop = observer.iteration(iteration, relative_residual);
+            k.stop.store(stop, Ordering::Release);
+        }
+        if !k.may_stop.load(Ordering::Acquire) {
+            return false;
+        }
+        self.me.barrier();
+        let stop = k.stop.load(Ordering::Acquire);
+        self.me.barrier();
+        stop
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        if let Some(observer) = self.observer.as_mut() {
+            observer.coefficients(alpha, beta);
+        }
+    }
+}
+
+impl<F: Format> RrbSteps for Member<'_, F> {
+    fn fall_back(&mut self) -> bool {
+        let changes = self.k.chose_recursion();
+        self.me.barrier();
+        if changes && self.me.index == 0 {
+            self.k.set_plain_cycle();
+            // What broke down may have left infinities in the padding.
+            // SAFETY: the others wait between two barriers.
+            unsafe { self.k.clear_sweeps() };
+        }
+        self.me.barrier();
+        changes
+    }
+
+    fn time_grids(&mut self) {
+        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.sections.seconds
+    }
+
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        let nx = self.layout().grid.nx;
+        let mut seen = Inputs::none();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            let b = self.caller.input(j, nx);
+            // SAFETY: row j is of this member's share.
+            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
+            seen.look_at_row("x", x, largest_in(x), j, false);
+        }
+        self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner).merge(&seen, self.caller.input_name);
+        self.me.barrier();
+        *self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        // Red x is written before it is read, but for the means of singular components.
+        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
+        let caller = self.caller;
+        self.left_out = None;
+        let noted = self.reduction();
+        self.sum(noted, |row| {
+            for j in natural_rows(layout, &(row..row + 1)) {
+                // SAFETY: row j and its rows J are of this member's share.
+                unsafe {
+                    spread(layout, j, caller.input(j, nx), scale, &k.b);
+                    if guess {
+                        spread(layout, j, caller.output(j, nx), scale, &k.x);
+                    }
+                }
+            }
+            if !guess {
+                for &colour in cleared {
+                    // SAFETY: a row of this member, which nobody reads in this step.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+            // SAFETY: rows of this member, which only it writes.
+            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+        })
+    }
+
+    fn eliminates(&self) -> bool {
+        self.k.shape.schur
+    }
+
+    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
+        if self.k.fused() { self.fused_begin(scale, guess) } else { self.textbook_begin(scale, guess) }
+    }
+
+    fn complete(&mut self, scale: f64) -> (f64, f64) {
+        if self.k.fused() { self.fused_complete(scale) } else { self.textbook_complete(scale) }
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        self.left_out = None;
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
+        }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.k.projection.worst(self.me, self.rows(), &self.k.b)
+    }
+
+    fn project_rhs(&mut self) {
+        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.b, false);
+        self.refresh(&self.k.b);
+    }
+
+    fn keep_means(&mut self) {
+        self.k.projection.keep(self.me, self.rows(), &self.k.x);
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.dot(&self.k.b, &self.k.b, &Colour::ALL)
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
+        let mut scratch = self.scratch();
+        let r = &mut scratch[..self.layout().cx];
+        self.sum(noted, |row| {
+            let mut square = 0.0;
+            for colour in Colour::ALL {
+                // SAFETY: nobody writes b in this step.
+                self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+                square += dot(r, r);
+            }
+            square
+        })
+    }
+
+    fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
+        self.refresh(&self.k.x);
+        let (layout, nx) = (self.layout(), self.layout().grid.nx);
+        let n = layout.cx;
+        let noted = self.reduction();
+        let mut scratch = self.scratch();
+        scratch.fill(0.0);
+        let (r, b) = scratch.split_at_mut(n);
+        let (even, odd) = b.split_at_mut(n);
+        let (even, odd) = (&mut even[..n], &mut odd[..n]);
+        self.sum(noted, |row| {
+            let mut squares = [0.0; 4];
+            for j in natural_rows(layout, &(row..row + 1)) {
+                split((layout.shift_x, self.caller.input(j, nx)), even, odd);
+                let colours = colours_of_row(layout, j);
+                for (colour, b) in [(colours.0, &mut *even), (colours.1, &mut *odd)] {
+                    if scale != 1.0 {
+                        scale_row(b, scale);
+                    }
+                    self.residual_of_row(colour, row, b, r);
+                    squares[colour as usize] = dot(r, r);
+                }
+            }
+            squares.iter().sum()
+        })
+    }
+
+    fn rhs_to_residual(&mut self) -> f64 {
+        self.refresh(&self.k.x);
+        let noted = self.reduction();
+        let mut scratch = self.scratch();
+        let r = &mut scratch[..self.layout().cx];
+        let k = self.k;
+        self.sum(noted, |row| {
+            let mut square = 0.0;
+            for colour in Colour::ALL {
+                // SAFETY: reads x and A, writes rows of b of this member.
+                let b = unsafe { k.b[colour].row_mut(row, 0) };
+                self.residual_of_row(colour, row, b, r);
+                b.copy_from_slice(r);
+                if matches!(colour, Colour::R1 | Colour::R2) {
+                    // SAFETY: nobody writes A in this step.
+                    over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
+                    square += dot(r, b);
+                }
+            }
+            square
+        })
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        let k = self.k;
+        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
+    }
+
+    fn reduce(&mut self) {
+        if !self.k.shape.schur {
+            return;
+        }
+        let k = self.k;
+        self.refresh(&self.k.b);
+        self.through_reds(
+            &mut self.scratch(),
+            &mut Both(
+                // y_r = b_r / d_r.
+                // SAFETY: nobody writes red b or A in this step.
+                |colour: Colour, row, y: &mut [f64]| unsafe {
+                    over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                },
+                // SAFETY: writes black rows of this member.
+                |colour: Colour, row, y: Rows| unsafe {
+                    let a = k.matrix.straight.couplings(colour, row);
+                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+                },
+            ),
+        );
+    }
+
+    fn take_z(&mut self) {
+        let scale = self.k.unit.recip();
+        self.each_row(|colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            unsafe { widen(self.k.x[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
+        });
+    }
+
+    fn back_substitute(&mut self) -> f64 {
+        if !self.k.shape.schur {
+            return self.solution_max();
+        }
+        self.fetch_rhs(true);
+        let k = self.k;
+        self.refresh(&self.k.x);
+        self.largest(|row| {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: reads black x and red b, writes red rows of this member.
+                unsafe {
+                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                    let a = k.matrix.straight.couplings(colour, row);
+                    solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
+                }
+            }
+            // SAFETY: rows of this member, which only it writes.
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+        })
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.refresh(&self.k.x);
+        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
+    }
+
+    fn clear_solution(&mut self) {
+        for row in self.rows() {
+            for colour in Colour::ALL {
+                // SAFETY: a row of this member, which nobody reads in this step.
+                unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
+            }
+        }
+        // Others read these rows next.
+        self.refresh(&self.k.x);
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        self.largest(|row| {
+            // SAFETY: rows of this member, which only it writes.
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(self.k.x[colour].row(row, 0)) }))
+        })
+    }
+
+    fn store(&mut self, scale: f64) {
+        let nx = self.layout().grid.nx;
+        let unscale = scale.recip();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j and its rows J are of this member's share.
+            let out = unsafe {
+                let out = self.caller.output(j, nx);
+                collect(self.layout(), j, &self.k.x, out);
+                out
+            };
+            scale_row(out, unscale);
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.refresh(&self.k.b);
+        for row in self.rows() {
+            for colour in Colour::ALL {
+                // SAFETY: reads b, writes rows of x of this member.
+                let out = unsafe { self.k.x[colour].row_mut(row, 0) };
+                unsafe { self.k.matrix.row(colour, row, &self.k.b, out) };
+            }
+        }
+    }
+
+    fn store_zero(&mut self) {
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: row j is of this member's share.
+            unsafe { self.caller.output(j, nx) }.fill(0.0);
+        }
+    }
+}

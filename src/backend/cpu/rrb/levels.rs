@@ -1,0 +1,390 @@
+//! The grids of the preconditioner: their arrays, and the sweeps of their two levels, unfused.
+
+use super::area::{Area, Four, of_type};
+use super::loops::{scale_in_place, subtract, subtract_scaled};
+use super::neighbours::{Diagonal, Distant, Straight};
+use super::number::Format;
+use super::spread::{collect, spread};
+use super::system::Shape;
+use super::windows::{Part, Passing, four, slots};
+use crate::error::{Result, collected, zeroed};
+use crate::grid::layout::{Colour, Layout};
+use crate::grid::levels::{Embedding, Grid};
+use crate::runtime::number::Real;
+use crate::runtime::shared::Number;
+use crate::runtime::team::{Me, share};
+
+/// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
+pub struct PackedGrid<F: Format> {
+    pub layout: Layout,
+    pub embedding: Embedding,
+    /// More than one member works on it.
+    pub shared: bool,
+    /// Row sums; at eliminated nodes afterwards excess / d. Absent on the first grid of S1, see [`Making`].
+    pub excess: Four,
+    /// Straight couplings; absent on the first grid of S1, which takes those of A.
+    pub straight: Straight,
+    /// Whether red nodes are coupled: not on the first grid of a 5-point matrix.
+    pub corners: bool,
+    /// r1 to r2, lumped away by the odd level.
+    pub red_diagonal: Diagonal,
+    /// b1 to b2; after the odd level those of the skew stencil.
+    pub black_diagonal: Diagonal,
+    /// At distance two, after the odd level.
+    pub b1_distant: Distant,
+    pub b2_distant: Distant,
+    /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
+    pub inverse: Four,
+    /// Windows in place of those of the above that only the factorization reads.
+    pub passing: Option<Passing>,
+    pub sweep: Sweep<F::Stored>,
+    pub z: Four<F::Real>,
+    /// Where the cycle recurses.
+    pub recursion: Option<RecursionGrid<F>>,
+}
+
+/// The matrix of a recursion grid before its levels change it, in excess form, and the vectors of the iteration.
+pub struct RecursionGrid<F: Format> {
+    pub excess: Four<F::Stored>,
+    pub red_diagonal: Diagonal<F::Stored>,
+    pub black_diagonal: Diagonal<F::Stored>,
+    pub r: Four<F::Real>,
+    pub d: Four<F::Real>,
+    pub q: Four<F::Real>,
+    pub u: Four<F::Real>,
+}
+
+/// Vectors that lend the first grid their memory.
+pub struct Vectors<'a, F: Format> {
+    pub x: &'a Four,
+    pub p: Option<&'a Four>,
+    pub z: Option<Four<F::Real>>,
+}
+
+/// What sweeps read: in f64 the arrays of the factorization, which keep 1 / d, in short formats arrays of their own.
+pub struct Sweep<T> {
+    /// Red to black; on the first grid of S1 it is not used.
+    pub straight: Straight<T>,
+    /// b1 to b2, of the skew stencil.
+    pub diagonal: Diagonal<T>,
+    /// What [`Format::inverse`] takes, at r1, r2 and b1.
+    pub pivot: Four<T>,
+}
+
+impl<F: Format> PackedGrid<F> {
+    /// `vectors`: for the first grid; `passes`: with windows.
+    pub fn new(
+        grid: Grid,
+        embedding: Embedding,
+        shape: Shape,
+        vectors: Option<Vectors<F>>,
+        recurses: bool,
+        passes: bool,
+    ) -> Result<Self> {
+        let first = vectors.is_some();
+        let layout = Layout::new(grid, shape.block);
+        let own_reds = !(first && shape.schur);
+        let corners = !first || shape.nine_points;
+        let passing = (passes && own_reds).then(|| Passing::new(!first, F::SHORT));
+        let [sums, reds, straight, pivots] = passing.as_ref().map_or([true; 4], Passing::keeps);
+        let all = || if sums { Four::zeroed(&layout, true) } else { Four::absent() };
+        let (excess, inverse) = match &vectors {
+            Some(_) if shape.schur && F::SHORT => (Four::absent()?, Four::absent()?),
+            Some(_) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
+            Some(Vectors { x, p: Some(p), .. }) if F::SHORT => (Four::clone(x), Four::clone(p)),
+            Some(Vectors { x, .. }) => (Four::clone(x), Four::eliminated(&layout, true)?),
+            None => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
+        };
+        // Those of S1 in single precision are made in windows.
+        let wide = !(first && shape.schur && F::SINGLE);
+        let straight_couplings = Straight::zeroed(&layout, own_reds && straight)?;
+        let black_diagonal = Diagonal::zeroed(&layout, wide && straight)?;
+        let sweep = match (of_type(&straight_couplings), of_type(&black_diagonal), of_type(&inverse)) {
+            (Some(straight), Some(diagonal), Some(pivot)) => Sweep {
+                straight: Straight::clone(straight),
+                diagonal: Diagonal::clone(diagonal),
+                pivot: Four::clone(pivot),
+            },
+            _ => Sweep {
+                straight: Straight::zeroed(&layout, own_reds)?,
+                diagonal: Diagonal::zeroed(&layout, true)?,
+                pivot: Four::eliminated(&layout, own_reds)?,
+            },
+        };
+        let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, own_reds), Ok)?;
+        Ok(Self {
+            sweep,
+            inverse,
+            recursion,
+            embedding,
+            shared: false,
+            excess,
+            straight: straight_couplings,
+            corners,
+            red_diagonal: Diagonal::zeroed(&layout, corners && reds)?,
+            black_diagonal,
+            b1_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            b2_distant: Distant::zeroed(&layout, wide && passing.is_none())?,
+            passing,
+            z,
+            layout,
+        })
+    }
+
+    /// What sweeps read, where it has arrays of its own.
+    pub fn short(&self) -> Option<&Sweep<F::Stored>> {
+        F::SHORT.then_some(&self.sweep)
+    }
+
+    /// Rows J of the compute areas that are this member's.
+    pub fn rows(&self, me: Me) -> std::ops::Range<usize> {
+        self.rows_of(me.index, me.members)
+    }
+
+    /// Those of a member.
+    pub fn rows_of(&self, member: usize, members: usize) -> std::ops::Range<usize> {
+        match (self.shared, member) {
+            (true, _) => share(self.layout.cy, member, members),
+            (false, 0) => 0..self.layout.cy,
+            (false, _) => 0..0,
+        }
+    }
+
+    /// A barrier, where more than one member works on this grid.
+    pub fn barrier(&self, me: Me) {
+        if self.shared {
+            me.barrier();
+        }
+    }
+
+    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next one,
+    /// which gets its values from this one) and a step that reads rows of others. Then all rows are as their owners left
+    /// them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies beyond the
+    /// edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait. Periodic
+    /// edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour instead:
+    /// `sweeps::{next, previous}`, which are none at the edges.)
+    pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
+        // SAFETY: nobody writes a border.
+        debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
+        self.barrier(me);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.excess.bytes()
+            + self.straight.bytes()
+            + self.red_diagonal.bytes()
+            + self.black_diagonal.bytes()
+            + self.b1_distant.bytes()
+            + self.b2_distant.bytes()
+            + self.inverse.bytes()
+            + self.short().map_or(0, |s| s.straight.bytes() + s.diagonal.bytes() + s.pivot.bytes())
+            + self.z.bytes()
+            + self.recursion.as_ref().map_or(0, RecursionGrid::bytes)
+    }
+}
+
+impl<F: Format> RecursionGrid<F> {
+    fn new(layout: &Layout) -> Result<Self> {
+        let vector = || Four::zeroed(layout, true);
+        Ok(Self {
+            excess: Four::zeroed(layout, true)?,
+            red_diagonal: Diagonal::zeroed(layout, true)?,
+            black_diagonal: Diagonal::zeroed(layout, true)?,
+            r: vector()?,
+            d: vector()?,
+            q: vector()?,
+            u: vector()?,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let vectors = [&self.r, &self.d, &self.q, &self.u];
+        self.excess.bytes()
+            + self.red_diagonal.bytes()
+            + self.black_diagonal.bytes()
+            + vectors.iter().map(|v| v.bytes()).sum::<usize>()
+    }
+}
+
+/// Rows of one member, with a border of zeros left and right.
+pub struct Buffers<R> {
+    pub values: Vec<R>,
+    pub stride: usize,
+    pub block: usize,
+}
+
+/// Rows a stage keeps: two of each of three colours.
+const BUFFER_ROWS: usize = 6;
+
+impl<R: Real + Number> Buffers<R> {
+    pub fn new(layout: &Layout) -> Result<Self> {
+        let stride = layout.stride();
+        Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
+    }
+
+    /// Row k from I = shift on.
+    pub fn row(&self, k: usize, shift: isize, n: usize) -> &[R] {
+        &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
+    }
+
+    /// Row k, to write; what stands behind its n values becomes zero, since grids of all sizes use it.
+    pub fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
+        let row = &mut self.values[k * self.stride + self.block..][..n + 1];
+        row[n] = R::default();
+        &mut row[..n]
+    }
+}
+
+const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+
+impl<F: Format> PackedGrid<F> {
+    /// v = v / d on this member's rows of an eliminated colour.
+    fn scale(&self, me: Me, colour: Colour) {
+        let m = &self.sweep;
+        for row in self.rows(me) {
+            // SAFETY: rows of this member, which no other reads in this step.
+            unsafe {
+                let a = match colour {
+                    Colour::B1 => m.diagonal.couplings(colour, row),
+                    _ => m.straight.couplings(colour, row),
+                };
+                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
+            }
+        }
+    }
+
+    /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
+    pub fn forward_red(&self, me: Me) {
+        self.scale(me, Colour::R1);
+        self.scale(me, Colour::R2);
+        self.refresh(me, &self.z);
+        for row in self.rows(me) {
+            for colour in BLACK {
+                // SAFETY: reads red rows, writes black rows of this member.
+                unsafe {
+                    let a = self.sweep.straight.couplings(colour, row);
+                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
+                }
+            }
+        }
+    }
+
+    /// z_r = y_r - A_rb z_b / d_r.
+    pub fn backward_red(&self, me: Me) {
+        let m = &self.sweep;
+        for row in self.rows(me) {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: reads black rows, writes red rows of this member.
+                unsafe {
+                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
+                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
+                }
+            }
+        }
+    }
+
+    /// The even level, from b1 to b2.
+    pub fn forward_dropped(&self, me: Me) {
+        self.scale(me, Colour::B1);
+        self.refresh(me, &self.z);
+        for row in self.rows(me) {
+            // SAFETY: reads b1, writes b2 rows of this member.
+            unsafe {
+                let (a, v) = (self.sweep.diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
+                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
+            }
+        }
+    }
+
+    /// The same backward.
+    pub fn backward_dropped(&self, me: Me) {
+        let m = &self.sweep;
+        for row in self.rows(me) {
+            // SAFETY: reads b2, writes b1 rows of this member.
+            unsafe {
+                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
+                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
+            }
+        }
+    }
+
+    /// Kept values of this grid, spread over the colours of the next.
+    pub fn send_down(&self, me: Me, coarse: &Self) {
+        for row in self.rows(me) {
+            if self.layout.rows(Colour::B2).contains(&row) {
+                // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
+                unsafe { spread(&coarse.layout, row, &self.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+            }
+        }
+    }
+
+    /// And back.
+    pub fn bring_up(&self, me: Me, coarse: &Self) {
+        for row in self.rows(me) {
+            if self.layout.rows(Colour::B2).contains(&row) {
+                // SAFETY: reads the next grid, writes b2 rows of this member.
+                unsafe {
+                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
+                };
+            }
+        }
+    }
+
+    /// Whether rows follow those of the first grid.
+    pub fn follows(&self) -> bool {
+        self.passing.as_ref().is_some_and(|passing| passing.follows)
+    }
+
+    /// What a member does in passing, where this grid follows.
+    pub fn part(&self, member: usize) -> Option<&Part> {
+        self.passing.as_ref().filter(|passing| passing.follows).and_then(|passing| passing.parts.get(member))
+    }
+
+    /// What such a grid needs for a team of `members`, who have what they need of the grid before.
+    pub fn make_windows(&mut self, before: Option<&Self>, members: usize) -> Result<()> {
+        let Some(passing) = self.passing.as_ref().filter(|passing| passing.parts.len() != members) else {
+            return Ok(());
+        };
+        let (layout, follows) = (&self.layout, passing.follows);
+        let [excess, red_diagonal, straight, inverse] = passing.keeps().map(|keeps| !keeps);
+        let part_of = |member| {
+            let own = self.rows_of(member, members);
+            match before.filter(|_| follows) {
+                Some(before) => {
+                    let (made, nodes) = (before.rows_of(member, members), before.layout.rows(Colour::B2));
+                    Part::following(layout, &own, &(made.start.max(nodes.start)..made.end.min(nodes.end)))
+                }
+                None => Part::apart(&own),
+            }
+        };
+        let parts = collected((0..members).map(part_of), "parts of threads")?;
+        let turns = parts.iter().map(|part| part.turns.clone());
+        // The row above the last one gets zeros from natural rows that are spread.
+        let (of_row, count) = slots(layout.cy, turns, follows)?;
+        let window = || Area::own_window(layout, count, &of_row);
+        if let Some(passing) = self.passing.as_mut() {
+            // Until all are made, none are right.
+            passing.parts = Vec::new();
+        }
+        if excess {
+            self.excess = Four::of(four(window)?);
+        }
+        if red_diagonal && self.corners {
+            self.red_diagonal = Diagonal { of: four(window)? };
+        }
+        if straight {
+            self.straight = Straight { r1: four(window)?, r2: four(window)? };
+            self.black_diagonal = Diagonal { of: four(window)? };
+        }
+        if inverse {
+            self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
+        }
+        self.b1_distant = Distant { east: window()?, north: window()? };
+        self.b2_distant = Distant { east: window()?, north: window()? };
+        if let Some(passing) = self.passing.as_mut() {
+            passing.parts = parts;
+        }
+        Ok(())
+    }
+}

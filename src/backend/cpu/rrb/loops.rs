@@ -1,0 +1,398 @@
+//! Loops over one row in a solve, compiled for several instruction sets (`crate::isa`).
+
+use super::neighbours::Rows;
+use super::number::Format;
+use crate::backend::residual::residual_of_row;
+use crate::isa::for_each_isa;
+use crate::runtime::number::Real;
+use crate::runtime::reduce as sums;
+
+/// Four rows cut to n values.
+#[inline(always)]
+pub fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
+    [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
+}
+
+/// a_0 .. a_3 at i.
+#[inline(always)]
+fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
+    [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
+}
+
+/// The same of numbers that are kept as they are computed with.
+#[inline(always)]
+fn at4<R: Real>(a: &Rows<R>, i: usize) -> [R; 4] {
+    [a[0][i], a[1][i], a[2][i], a[3][i]]
+}
+
+/// a_0 v_0 + .. + a_3 v_3 at i.
+#[inline(always)]
+pub fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
+    (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
+}
+
+/// a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. (A closure would not be compiled for the instruction set.)
+#[inline(always)]
+fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
+    (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
+}
+
+/// A number of one vector in the type of another.
+#[inline(always)]
+fn cast<A: Real, B: Real>(v: A) -> B {
+    B::narrow(v.wide())
+}
+
+/// 1 / c of a node; one in padding, where infinity times zero would be NaN.
+#[inline(always)]
+pub fn inverse_of(center: f64) -> f64 {
+    1.0 / (center + f64::from(u8::from(center <= 0.0)))
+}
+
+for_each_isa! {
+    /// sum of a b.
+    fn dot<R: Real>(a: &[R], b: &[R]) -> f64 {
+        sums::dot(a, b)
+    }
+
+    /// r' z, in the type of z.
+    fn dot_mixed<F: Format>(r: &[F::Vector], z: &[F::Real]) -> f64 {
+        sums::dot(r, z)
+    }
+
+    /// out = y / d; returns y' out.
+    fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
+        let n = out.len();
+        let (pivot, a, y) = (&pivot[..n], cut(a, n), &y[..n]);
+        for i in 0..n {
+            out[i] = y[i] * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+        sums::dot(out, y)
+    }
+
+    /// r = r - alpha q where there is a step; out = r / d; returns r' r and r' out.
+    fn advance_and_scale<F: Format>(
+        r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
+        a: Rows<F::Stored>
+    ) -> (f64, f64) {
+        let n = out.len();
+        let (r, pivot, a) = (&mut r[..n], &pivot[..n], cut(a, n));
+        if let Some((alpha, q)) = step {
+            let alpha = F::Vector::narrow(alpha);
+            for (r, q) in r.iter_mut().zip(q) {
+                *r -= alpha * *q;
+            }
+        }
+        for i in 0..n {
+            out[i] = cast::<F::Vector, F::Real>(r[i]) * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+        (sums::dot(r, r), sums::dot(r, out))
+    }
+
+    /// v = v / d.
+    fn scale_in_place<F: Format>(v: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>) {
+        let n = v.len();
+        let (pivot, a) = (&pivot[..n], cut(a, n));
+        for i in 0..n {
+            v[i] = v[i] * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+    }
+
+    /// y = y - sum of a v.
+    fn subtract<F: Format>(y: &mut [F::Real], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (a, v) = (cut(a, n), cut(v, n));
+        for (i, y) in y.iter_mut().enumerate() {
+            *y -= sum4(read4::<F>(&a, i), &v, i);
+        }
+    }
+
+    /// out = r - sum of a v.
+    fn difference<F: Format>(out: &mut [F::Real], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = out.len();
+        let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = cast::<F::Vector, F::Real>(r[i]) - sum4(read4::<F>(&a, i), &v, i);
+        }
+    }
+
+    /// y = y - (sum of a v) / d.
+    fn subtract_scaled<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            y[i] -= F::inverse(pivot[i], a) * sum4(a, &v, i);
+        }
+    }
+
+    /// out = (r - sum of a v) / d.
+    fn solve<F: Format>(
+        out: &mut [F::Real], pivot: &[F::Stored], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>
+    ) {
+        let n = out.len();
+        let (pivot, r, a, v) = (&pivot[..n], &r[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            out[i] = F::inverse(pivot[i], a) * (cast::<F::Vector, F::Real>(r[i]) - sum4(a, &v, i));
+        }
+    }
+
+    /// y = (y - sum of a v) / d.
+    fn solve_in_place<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            y[i] = F::inverse(pivot[i], a) * (y[i] - sum4(a, &v, i));
+        }
+    }
+
+    /// out = s w + (sum of a (v - w) + sum of b (u - w)).
+    fn difference_form<F: Format>(
+        out: &mut [F::Real], s: &[F::Stored], w: &[F::Real],
+        a: Rows<F::Stored>, v: Rows<F::Real>, b: Rows<F::Stored>, u: Rows<F::Real>
+    ) {
+        let n = out.len();
+        let (s, w, a, v, b, u) = (&s[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
+        for i in 0..n {
+            let near = differences4(read4::<F>(&a, i), &v, w[i], i);
+            out[i] = F::read(s[i]) * w[i] + (near + differences4(read4::<F>(&b, i), &u, w[i], i));
+        }
+    }
+
+    /// out = c w + sum of a v.
+    fn five_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = c[i] * w[i] + sum4(at4(&a, i), &v, i);
+        }
+    }
+
+    /// out = (sum of a v) / c at nodes.
+    fn sum_by_center(out: &mut [f64], c: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * sum4(at4(&a, i), &v, i);
+        }
+    }
+
+    /// r = b - (c w - sum of a y).
+    fn schur_residual<R: Real>(r: &mut [R], b: &[f64], c: &[f64], w: &[f64], a: Rows, y: Rows) {
+        let n = r.len();
+        let (b, c, w, a, y) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(y, n));
+        for i in 0..n {
+            r[i] = R::narrow(b[i] - (c[i] * w[i] - sum4(at4(&a, i), &y, i)));
+        }
+    }
+
+    /// out = c w + (sum of a v + sum of b u).
+    fn nine_points<R: Real>(out: &mut [R], c: &[R], w: &[R], a: Rows<R>, v: Rows<R>, b: Rows<R>, u: Rows<R>) {
+        let n = out.len();
+        let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
+        for i in 0..n {
+            out[i] = c[i] * w[i] + (sum4(at4(&a, i), &v, i) + sum4(at4(&b, i), &u, i));
+        }
+    }
+
+    /// out = b - (c w + sum of a v), see `residual_of_row`.
+    fn five_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = residual_of_row(b[i], c[i], w[i], at4(&a, i), at4(&v, i));
+        }
+    }
+
+    /// out = b - (c w + sum of a v + sum of e u), likewise.
+    fn nine_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows, e: Rows, u: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v, e, u) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n), cut(e, n), cut(u, n));
+        for i in 0..n {
+            let (a, v) = (at4(&a, i), at4(&v, i));
+            let (e, u) = (at4(&e, i), at4(&u, i));
+            let couplings = [a[0], a[1], a[2], a[3], e[0], e[1], e[2], e[3]];
+            let around = [v[0], v[1], v[2], v[3], u[0], u[1], u[2], u[3]];
+            out[i] = residual_of_row(b[i], c[i], w[i], couplings, around);
+        }
+    }
+
+    /// out = b / c at nodes; zero where b is.
+    fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
+        let n = out.len();
+        let (b, c) = (&b[..n], &c[..n]);
+        for i in 0..n {
+            out[i] = b[i] * inverse_of(c[i]);
+        }
+    }
+
+    /// out = (b - sum of a v) / c at nodes.
+    fn solve_by_center(out: &mut [f64], c: &[f64], b: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * (b[i] - sum4(at4(&a, i), &v, i));
+        }
+    }
+
+    /// out = b - out.
+    fn subtract_from<R: Real>(out: &mut [R], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = R::narrow(*b) - *out;
+        }
+    }
+
+    /// v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// max |v|, NaN if any entry is NaN.
+    fn largest_in(v: &[f64]) -> f64 {
+        sums::max_abs(v)
+    }
+
+    /// v = v + alpha w.
+    fn add_scaled<R: Real>(v: &mut [R], alpha: f64, w: &[R]) {
+        let alpha = R::narrow(alpha);
+        for (v, w) in v.iter_mut().zip(w) {
+            *v += alpha * *w;
+        }
+    }
+
+    /// x = x + alpha p.
+    fn add_direction<R: Real>(x: &mut [f64], alpha: f64, p: &[R]) {
+        for (x, p) in x.iter_mut().zip(p) {
+            *x += alpha * p.wide();
+        }
+    }
+
+    /// x = x + alpha p, p = scale z + beta p.
+    // Whether it becomes part of a caller would depend on the rest of the crate; tests/machine_code.rs reads it.
+    #[inline(never)]
+    fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
+        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
+        let n = x.len();
+        let (p, z) = (&mut p[..n], &z[..n]);
+        for i in 0..n {
+            x[i] += alpha * p[i].wide();
+            p[i] = scale * cast::<F::Real, F::Vector>(z[i]) + beta * p[i];
+        }
+    }
+
+    /// p = scale z + beta p.
+    fn direct<F: Format>(p: &mut [F::Vector], z: &[F::Real], beta: f64, scale: f64) {
+        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
+        for (p, z) in p.iter_mut().zip(z) {
+            *p = scale * cast::<F::Real, F::Vector>(*z) + beta * *p;
+        }
+    }
+
+    /// p = scale z.
+    fn begin<F: Format>(p: &mut [F::Vector], z: &[F::Real], scale: f64) {
+        let scale = F::Vector::narrow(scale);
+        for (p, z) in p.iter_mut().zip(z) {
+            *p = scale * cast::<F::Real, F::Vector>(*z);
+        }
+    }
+
+    /// z = r.
+    fn narrow<F: Format>(z: &mut [F::Real], r: &[F::Vector]) {
+        for (z, r) in z.iter_mut().zip(r) {
+            *z = cast(*r);
+        }
+    }
+
+    /// d = z, or z + beta d.
+    fn direct_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
+        let Some(beta) = beta.map(R::narrow) else { return d.copy_from_slice(z) };
+        for (d, z) in d.iter_mut().zip(z) {
+            *d = *z + beta * *d;
+        }
+    }
+
+    /// u = alpha d (`first`) or u + alpha d.
+    fn add_inner<R: Real>(u: &mut [R], d: &[R], alpha: f64, first: bool) {
+        let alpha = R::narrow(alpha);
+        if first {
+            u.fill(R::default());
+        }
+        for (u, d) in u.iter_mut().zip(d) {
+            *u += alpha * *d;
+        }
+    }
+
+    /// r = r - alpha q, z = r.
+    fn subtract_inner<R: Real>(r: &mut [R], z: &mut [R], q: &[R], alpha: f64) {
+        let alpha = R::narrow(alpha);
+        for ((r, z), q) in r.iter_mut().zip(z).zip(q) {
+            *r -= alpha * *q;
+            *z = *r;
+        }
+    }
+
+    /// z = u + alpha (z + beta d).
+    fn finish_inner<R: Real>(z: &mut [R], d: &[R], u: &[R], alpha: f64, beta: f64) {
+        let (alpha, beta) = (R::narrow(alpha), R::narrow(beta));
+        for ((z, d), u) in z.iter_mut().zip(d).zip(u) {
+            *z = *u + alpha * (*z + beta * *d);
+        }
+    }
+
+    /// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1]; as many pairs as there are.
+    fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
+        let n = pairs.len() / 2;
+        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
+        for k in 0..n {
+            even[k] = pairs[2 * k];
+            odd[k] = pairs[2 * k + 1];
+        }
+    }
+
+    /// The reverse.
+    fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
+        let n = pairs.len() / 2;
+        let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);
+        for k in 0..n {
+            pairs[2 * k] = even[k];
+            pairs[2 * k + 1] = odd[k];
+        }
+    }
+}
+
+/// v = scale z.
+pub fn widen<R: Real>(v: &mut [f64], z: &[R], scale: f64) {
+    for (v, z) in v.iter_mut().zip(z) {
+        *v = scale * z.wide();
+    }
+}
+
+/// r = v.
+pub fn convert<R: Real>(r: &mut [R], v: &[f64]) {
+    for (r, v) in r.iter_mut().zip(v) {
+        *r = R::narrow(*v);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaving_is_undone_by_deinterleaving() {
+        for n in [0, 1, 2, 7, 64, 65] {
+            let pairs: Vec<f64> = (0..2 * n).map(f64::from).collect();
+            let (mut even, mut odd) = (vec![0.0; n as usize], vec![0.0; n as usize]);
+            deinterleave(&pairs, &mut even, &mut odd);
+            assert!(even.iter().all(|v| v % 2.0 == 0.0) && odd.iter().all(|v| v % 2.0 == 1.0));
+            let mut back = vec![0.0; pairs.len()];
+            interleave(&even, &odd, &mut back);
+            assert_eq!(back, pairs);
+        }
+    }
+}

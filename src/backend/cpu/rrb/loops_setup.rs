@@ -1,0 +1,343 @@
+//! Loops over one row in a factorization, compiled for several instruction sets (`crate::isa`).
+
+use super::loops::{cut, inverse_of, sum4};
+use super::neighbours::Rows;
+use super::number::Format;
+use crate::backend::steps::rrb::Pivot;
+use crate::isa::for_each_isa;
+use crate::runtime::number::Real;
+use std::marker::PhantomData;
+
+/// n values of a row, and of the next column.
+#[inline(always)]
+fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
+    [&row[..n], &row[1..][..n]]
+}
+
+/// An elimination: where its nodes' couplings to kept ones come from, and the format of their pivots.
+pub trait Elimination {
+    /// What couplings are read from.
+    type Kept: Copy;
+    /// What sweeps read.
+    type Format: Format;
+    /// A coupling of M.
+    fn coupling(a: Self::Kept, unit: f64) -> f64;
+}
+
+/// The odd level: straight couplings, which the factorization has in f64.
+pub struct OfReds<F>(PhantomData<F>);
+/// The even level: diagonal couplings as the sweeps read them.
+pub struct OfDropped<F>(PhantomData<F>);
+
+impl<F: Format> Elimination for OfReds<F> {
+    type Kept = f64;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: f64, _: f64) -> f64 {
+        a
+    }
+}
+
+impl<F: Format> Elimination for OfDropped<F> {
+    type Kept = F::Stored;
+    type Format = F;
+
+    #[inline(always)]
+    fn coupling(a: F::Stored, unit: f64) -> f64 {
+        wide::<F>(a, unit)
+    }
+}
+
+/// What [`Elimination`] stores of a pivot.
+pub type StoredPivot<E> = <<E as Elimination>::Format as Format>::Stored;
+
+/// A stored number of M.
+#[inline(always)]
+fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
+    F::read(a).wide() * unit
+}
+
+/// `Setup::kept`; `per_unit` = 1 / unit, which is exact.
+#[inline(always)]
+fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+    wide::<F>(F::write(v * per_unit), unit)
+}
+
+/// Numbers of a row that are converted together, so that those of the narrower type fill vectors too.
+const TOGETHER: usize = 128;
+
+/// a_0 + .. + a_3 at i.
+#[inline(always)]
+fn total4(a: &Rows, i: usize) -> f64 {
+    (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
+}
+
+/// `Setup::excess`.
+#[inline(always)]
+fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
+    let excess = center + couplings;
+    if excess.abs() <= zero * center { 0.0 } else { excess }
+}
+
+/// The pivot of node i, what is stored of it, and whether it is beyond doubt: see [`Pivot::checked`]. `least`: of a
+/// stored one.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn pivot<E: Elimination>(
+    excess: f64,
+    kept: &Rows<E::Kept>,
+    lumped: &Rows,
+    i: usize,
+    lost: f64,
+    unit: f64,
+    per_unit: f64,
+    least: f64,
+) -> (Pivot, StoredPivot<E>, bool) {
+    let of = [
+        E::coupling(kept[0][i], unit),
+        E::coupling(kept[1][i], unit),
+        E::coupling(kept[2][i], unit),
+        E::coupling(kept[3][i], unit),
+    ];
+    let lumped = total4(lumped, i);
+    let center = Pivot::center(excess, of, lumped);
+    let exact = Pivot::new(excess, of, lumped, lost);
+    let stored = E::Format::write(exact.stored * per_unit);
+    let rounded = exact.keep(wide::<E::Format>(stored, unit));
+    (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
+}
+
+/// keeps t - (a h) b - (c k) d.
+#[inline(always)]
+fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    keeps * t - over_first * b - over_second * d
+}
+
+/// What a black node is coupled to through one red neighbour r: its coupling to r, 1 / d of r, and the couplings
+/// of r to the two sides.
+pub type Link<'a> = [&'a [f64]; 4];
+
+/// New diagonal couplings of node i: southwest, southeast, northwest, northeast.
+#[inline(always)]
+fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
+    let [west, east, south, north] = links;
+    let (over_west, over_east) = (west[0][i] * west[1][i], east[0][i] * east[1][i]);
+    let (over_south, over_north) = (south[0][i] * south[1][i], north[0][i] * north[1][i]);
+    [
+        through(t[0], keeps, over_west, west[2][i], over_south, south[2][i]),
+        through(t[1], keeps, over_east, east[2][i], over_south, south[3][i]),
+        through(t[2], keeps, over_west, west[3][i], over_north, north[2][i]),
+        through(t[3], keeps, over_east, east[3][i], over_north, north[3][i]),
+    ]
+}
+
+/// What a row of the next grid's matrix is made from, at kept nodes, whose dropped neighbours stand at their own column
+/// and the next one of the rows below (J) and above (J + 1).
+pub struct Kept<'a, T> {
+    /// Excess / d of the dropped neighbours below and above.
+    pub handed: [&'a [f64]; 2],
+    /// 1 / d of them.
+    pub inverse: [&'a [f64]; 2],
+    /// Couplings of those below to the northwest and northeast.
+    pub below: [&'a [T]; 2],
+    /// Couplings of those above to the southwest, southeast, northwest and northeast.
+    pub above: [&'a [T]; 4],
+    /// Couplings at distance two, to the east and north.
+    pub distant: [&'a [f64]; 2],
+}
+
+for_each_isa! {
+    /// out = row sums of A as M takes them.
+    fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
+        let n = out.len();
+        let (center, a) = (&center[..n], cut(a, n));
+        if let Some(b) = b {
+            let b = cut(b, n);
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i) + total4(&b, i), zero);
+            }
+        } else {
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i), zero);
+            }
+        }
+    }
+
+    /// out = min(a, 0).
+    fn without_positive(out: &mut [f64], a: &[f64]) {
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = a.min(0.0);
+        }
+    }
+
+    /// a = a as it is stored.
+    fn round_couplings<F: Format>(a: &mut [f64], unit: f64) {
+        let per_unit = unit.recip();
+        for a in a.iter_mut() {
+            *a = kept::<F>(*a, per_unit, unit);
+        }
+    }
+
+    /// out = a / unit, as it is stored.
+    fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        // A power of two.
+        let per_unit = unit.recip();
+        let mut narrow = [F::Real::default(); TOGETHER];
+        for (out, a) in out.chunks_mut(TOGETHER).zip(a.chunks(TOGETHER)) {
+            for (narrow, a) in narrow.iter_mut().zip(a) {
+                *narrow = F::Real::narrow(a * per_unit);
+            }
+            for (out, narrow) in out.iter_mut().zip(&narrow) {
+                *out = F::round(*narrow);
+            }
+        }
+    }
+
+    /// The same of numbers that are multiples of what is stored.
+    fn store_same<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        let per_unit = unit.recip();
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = F::same(F::Real::narrow(a * per_unit));
+        }
+    }
+
+    /// e = e - loss * sum of a.
+    fn lose(e: &mut [f64], loss: f64, a: Rows) {
+        let n = e.len();
+        let a = cut(a, n);
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= loss * total4(&a, i);
+        }
+    }
+
+    /// inverse = 1 / center, e = row sums of A as M takes them / center; zero in padding.
+    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
+        let n = inverse.len();
+        let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));
+        for i in 0..n {
+            let h = inverse_of(center[i]);
+            inverse[i] = if center[i] > 0.0 { h } else { 0.0 };
+            e[i] = excess(center[i], total4(&a, i), zero) * inverse[i];
+        }
+    }
+
+    /// Pivots of a row: 1 / d, excess / d, and where `stored` is not empty what is stored. `false`: one of them is
+    /// doubtful, and none of the results of use.
+    fn pivots<E: Elimination>(
+        inverse: &mut [f64], handed: &mut [f64], stored: &mut [StoredPivot<E>], excess: &[f64],
+        kept: Rows<E::Kept>, lumped: Rows, lost: f64, unit: f64
+    ) -> bool {
+        let n = inverse.len();
+        let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
+        let per_unit = unit.recip();
+        // As a number: a flag is not seen as what it is, a sum over the row.
+        let mut doubtful = 0;
+        if stored.is_empty() {
+            for i in 0..n {
+                let (pivot, _, beyond_doubt) =
+                    pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        } else {
+            let (stored, least) = (&mut stored[..n], Pivot::least(unit));
+            for i in 0..n {
+                let (pivot, kept, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+                inverse[i] = 1.0 / pivot.d;
+                handed[i] = pivot.excess * inverse[i];
+                stored[i] = kept;
+                doubtful |= u64::from(!beyond_doubt);
+            }
+        }
+        doubtful == 0
+    }
+
+    /// Diagonal couplings between black nodes: keeps times what they are, or without `old` nothing, and those
+    /// through the red neighbours to the west, east, south and north.
+    fn skew_couplings(
+        southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
+        keeps: f64, old: bool, links: [Link; 4]
+    ) {
+        let n = southwest.len();
+        let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
+        let links = [cut(links[0], n), cut(links[1], n), cut(links[2], n), cut(links[3], n)];
+        if old {
+            for i in 0..n {
+                let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4(t, keeps, &links, i);
+            }
+        } else {
+            for i in 0..n {
+                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4([0.0; 4], keeps, &links, i);
+            }
+        }
+    }
+
+    /// out = - (a h) b.
+    fn distant_couplings(out: &mut [f64], a: &[f64], h: &[f64], b: &[f64]) {
+        let n = out.len();
+        let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = -(a[i] * h[i]) * b[i];
+        }
+    }
+
+    /// Of black nodes, e = row sums of A as M takes them - sum of a t, out = c - sum of a (a h).
+    fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
+        let n = out.len();
+        let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+            let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
+            out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
+        }
+    }
+
+    /// The first of these alone.
+    fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
+        let n = e.len();
+        let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+        }
+    }
+
+    /// Excess, from that of the kept nodes, and couplings of a row of the next grid.
+    fn coarse_couplings<F: Format>(
+        excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        of: Kept<F::Stored>, keeps: f64, unit: f64
+    ) {
+        let n = excess.len();
+        let (east, north) = (&mut east[..n], &mut north[..n]);
+        let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
+        let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
+        // At the dropped neighbours; with two names the coupling of the first one in the direction of the second.
+        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.handed[0], n), and_next(of.handed[1], n));
+        let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
+        let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
+        let [southwest, southeast, northwest_of, northeast_of] = of.above;
+        let ([_, ne_sw], [nw_se, ne_se]) = (and_next(southwest, n), and_next(southeast, n));
+        let ([nw_nw, ne_nw], [nw_ne, ne_ne]) = (and_next(northwest_of, n), and_next(northeast_of, n));
+        let per_unit = unit.recip();
+        for i in 0..n {
+            let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
+            let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
+            excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
+            // Times the unit of what else is read.
+            let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
+            let over_ne = to_ne * h_ne[i] * unit;
+            let to_east =
+                keeps * distant_east[i] - over_ne * F::read(ne_se[i]).wide() - over_se * F::read(se_ne[i]).wide();
+            let to_north =
+                keeps * distant_north[i] - over_ne * F::read(ne_nw[i]).wide() - over_nw * F::read(nw_ne[i]).wide();
+            east[i] = kept::<F>(to_east, per_unit, unit);
+            north[i] = kept::<F>(to_north, per_unit, unit);
+            northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
+            northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Where arrays of a call may lie, and that those that are written overlap no other.
+
+use crate::backend::cuda::driver::{Space, device_count, space_of};
+use crate::error::{Error, Name, Result};
+use crate::options::Memory;
+
+/// Whether the array at an address lies on a handle's device, of this ordinal; else it must be on the host, or may not
+/// be where it is. The option `memory` says what the caller promised.
+pub fn on_device(name: Name, address: usize, device: i64, memory: Memory) -> Result<bool> {
+    if memory == Memory::Host {
+        return Ok(false);
+    }
+    match space_of(address)? {
+        Space::Device(ordinal) if i64::from(ordinal) == device => Ok(true),
+        // Without a device, the call that makes the core will say so.
+        Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
+        Space::Host => Err(elsewhere(name, Space::Host, format!("on device {device} (memory=device)"))),
+        space => Err(elsewhere(name, space, format!("on device {device} or on the host"))),
+    }
+}
+
+/// An array that lies elsewhere.
+pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
+    let place = match space {
+        Space::Device(ordinal) => format!("an array on device {ordinal}"),
+        Space::Host => "an array on the host".to_owned(),
+    };
+    Error::range(name, place, format!("lie {allowed}"))
+}
+
+/// An array of doubles, whole numbers or pointers, all 8 bytes long: not NULL, and not astray between two values.
+pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
+    if array.is_null() {
+        return Err(Error::Null(name.into()));
+    }
+    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into())) }
+}
+
+/// Addresses of one array.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    name: Name,
+    start: usize,
+    end: usize,
+    written: bool,
+}
+
+impl Extent {
+    /// An array of `len` doubles, which may be written; checked as `check_array` does.
+    pub fn new(name: impl Into<Name>, array: *const f64, len: usize, written: bool) -> Result<Self> {
+        let (name, start) = (name.into(), array as usize);
+        check_array(name, array)?;
+        Ok(Self { name, start, end: start.saturating_add(len * size_of::<f64>()), written })
+    }
+
+    /// An error where it overlaps another.
+    pub fn check_apart(&self, other: &Self) -> Result<()> {
+        if self.start < other.end && other.start < self.end {
+            return Err(Error::Overlap(self.name, other.name));
+        }
+        Ok(())
+    }
+}
+
+/// No array that is written overlaps another. They are sorted by address.
+pub fn check_apart(extents: &mut [Extent]) -> Result<()> {
+    extents.sort_unstable_by_key(|e| e.start);
+    // Of those before, the one that ends last, and the written one that ends last.
+    let (mut last, mut last_written): (Option<Extent>, Option<Extent>) = (None, None);
+    for e in extents.iter() {
+        let other = if e.written { last } else { last_written };
+        if let Some(other) = other.filter(|o| o.end > e.start) {
+            return Err(Error::Overlap(other.name, e.name));
+        }
+        for slot in [Some(&mut last), e.written.then_some(&mut last_written)].into_iter().flatten() {
+            if slot.is_none_or(|s| s.end < e.end) {
+                *slot = Some(*e);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! The choices of options and results: names and numbers, each typed here once.
+
+/// A value that is one of a list of names, each with its number.
+pub trait Choice: Copy + 'static {
+    /// All of them; the first is the default.
+    const ALL: &'static [Self];
+    /// Name in text.
+    fn name(self) -> &'static str;
+    /// Number in C and Fortran.
+    fn number(self) -> i64;
+    /// The one of this number.
+    fn of(number: i64) -> Option<Self> {
+        Self::ALL.iter().copied().find(|choice| choice.number() == number)
+    }
+}
+
+macro_rules! choices {
+    ($($(#[$m:meta])* $kind:ident { $($(#[$d:meta])* $choice:ident = $number:literal $name:literal,)* })*) => {$(
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $kind {
+            $($(#[$d])* #[doc = concat!("`", $name, "`")] $choice = $number,)*
+        }
+
+        impl $kind {
+            /// Names and numbers, the default first.
+            pub const NAMES: &'static [(&'static str, i64)] = &[$(($name, $number),)*];
+        }
+
+        impl Choice for $kind {
+            const ALL: &'static [Self] = &[$(Self::$choice,)*];
+
+            fn name(self) -> &'static str {
+                match self { $(Self::$choice => $name,)* }
+            }
+
+            fn number(self) -> i64 {
+                self as i64
+            }
+        }
+
+        impl Default for $kind {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// Where a solver runs.
+    Backend { Auto = 0 "auto", Cpu = 1 "cpu", Cuda = 2 "cuda", Reference = 3 "reference", }
+    /// Where the caller's arrays are.
+    Memory { Auto = 0 "auto", Host = 1 "host", Device = 2 "device", }
+    /// Which norm is tested.
+    Norm {
+        /// The 2-norm of b - A x on the whole grid:
+        True2 = 0 "true2",
+        /// sqrt(r' M^-1 r), as in the papers:
+        Preconditioned = 1 "preconditioned",
+    }
+    /// What the tested norm is relative to.
+    Reference { Rhs = 0 "rhs", Initial = 1 "initial", }
+    /// Which components are singular.
+    NullSpace { Auto = 0 "auto", None = 1 "none", Constant = 2 "constant", }
+    /// Which nodes are lumped.
+    Lumping { M1 = 0 "m1", M2 = 1 "m2", }
+    /// Whether stages are fused.
+    Fusion { On = 1 "on", Off = 0 "off", }
+    /// Whether positive off-diagonals are moved to the diagonals.
+    Compensation { Auto = 0 "auto", Never = 1 "never", Always = 2 "always", }
+    /// How numbers of a preconditioner are stored.
+    Precision { Auto = 0 "auto", F64 = 1 "f64", F32 = 2 "f32", Bf16 = 3 "bf16", Mixed = 4 "mixed", }
+    /// How levels are visited.
+    Cycle { Auto = 0 "auto", V = 1 "v", Amli = 2 "amli", K = 3 "k", }
+    /// Which block waits for which.
+    Method {
+        ColouredGaussSeidel = 0 "coloured_gauss_seidel",
+        BlockJacobi = 1 "block_jacobi",
+        ChaoticGaussSeidel = 2 "chaotic_gauss_seidel",
+    }
+    /// How blocks are solved.
+    BlockSolver { Auto = 0 "auto", FastDiagonalization = 1 "fast_diagonalization", Dense = 2 "dense", }
+    /// What becomes of blocks cut short by a patch's edge.
+    Remainder { Exact = 0 "exact", Overlap = 1 "overlap", }
+    /// What threads share.
+    Parallel { Auto = 0 "auto", Patch = 1 "patch", Block = 2 "block", Nested = 3 "nested", }
+    /// The order of copies and kernels.
+    Transfer { Auto = 0 "auto", DepthFirst = 1 "depth_first", BreadthFirst = 2 "breadth_first", }
+    /// Why a solve ended.
+    StopReason {
+        /// No solve yet:
+        None = 0 "none",
+        /// The recomputed residual meets the test:
+        Converged = 1 "converged",
+        /// The guess already met it:
+        InitialGuess = 2 "initial_guess",
+        /// b = 0:
+        ZeroRhs = 3 "zero_rhs",
+        /// `max_iter` was reached:
+        MaxIter = 4 "max_iter",
+        /// The monitor asked:
+        Monitor = 5 "monitor",
+        /// The recurred residual met the test or is rounding alone; the recomputed one missed it and gets no smaller:
+        Stagnated = 6 "stagnated",
+        /// A positive quantity was not:
+        Breakdown = 7 "breakdown",
+    }
+}

@@ -1,0 +1,358 @@
+//! The one table of options and results: the header, the Fortran constants, the text names and the
+//! documentation are made from it.
+//!
+//! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
+//! 300, common results 1000, `rrb` results 1100, `smoother` results 1200.
+
+use super::choices::{
+    Backend, BlockSolver, Compensation, Cycle, Fusion, Lumping, Memory, Method, Norm, NullSpace, Parallel, Precision,
+    Reference, Remainder, StopReason, Transfer,
+};
+use crate::error::Error;
+
+/// A family of functions, with handles of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `rrb_`: 2D stencils.
+    Rrb,
+    /// `smoother_`: block relaxation on 3D patches.
+    Smoother,
+}
+
+/// Families that share options or results.
+pub type Families = &'static [Family];
+const ALL: Families = &[Family::Rrb, Family::Smoother];
+/// Those that solve to a tolerance.
+const SOLVERS: Families = &[Family::Rrb];
+const RRB: Families = &[Family::Rrb];
+const SMOOTHER: Families = &[Family::Smoother];
+
+impl Family {
+    /// As functions begin.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Rrb => "rrb_",
+            Self::Smoother => "smoother_",
+        }
+    }
+
+    /// The family in whose block of numbers a key lies; none: it is common.
+    #[must_use]
+    pub fn home(key: i32) -> Option<Self> {
+        match key {
+            200..300 | 1100..1200 => Some(Self::Rrb),
+            300..400 | 1200..1300 => Some(Self::Smoother),
+            _ => None,
+        }
+    }
+
+    /// The error about an option or result (`what`) that others have.
+    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: Families) -> Error {
+        let reason = if Self::home(key).is_none() {
+            "it solves to no tolerance, but does the sweeps that smoother_apply is told".to_owned()
+        } else {
+            format!("it is one of {}", prefixes(others))
+        };
+        Error::Option(format!("{} has no {what} {name}: {reason}", self.prefix()))
+    }
+}
+
+fn prefixes(families: Families) -> String {
+    families.iter().map(|f| f.prefix()).collect::<Vec<_>>().join(" and ")
+}
+
+/// `doc` with the families that it does not hold for, or holds for beside that in whose block the key lies.
+fn meaning(key: i32, families: impl Fn(Family) -> bool, doc: &str) -> String {
+    let home = Family::home(key);
+    let told = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
+    let told: Vec<_> = ALL.iter().filter(told).map(|f| f.prefix()).collect();
+    match (told.is_empty(), home) {
+        (true, _) => doc.to_owned(),
+        (false, None) => format!("{doc} (not {})", told.join(", ")),
+        (false, Some(_)) => format!("{doc} (also {})", told.join(", ")),
+    }
+}
+
+/// When a new value acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// At the next `factorize` (`smoother_set_patches`); until then `solve` (`smoother_apply`) answers `RRB_ERR_STATE`.
+    Factorize,
+    /// At once.
+    Now,
+}
+
+/// Type, default and range of an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A whole number.
+    Int {
+        /// Default.
+        default: i64,
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+        /// Must be a multiple of this.
+        multiple: i64,
+    },
+    /// A real number; `open` excludes both ends.
+    Real {
+        /// Default.
+        default: f64,
+        /// Lower end.
+        min: f64,
+        /// Upper end.
+        max: f64,
+        /// Whether the ends are excluded.
+        open: bool,
+    },
+    /// One of a list of names with their numbers; the first is the default.
+    Choice(&'static [(&'static str, i64)]),
+    /// Text, in `set_options` only.
+    Text(&'static str),
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionEntry {
+    /// Name in C and Fortran without the prefix `RRB_OPT_`.
+    pub constant: &'static str,
+    /// Number.
+    pub key: i32,
+    /// Name in text.
+    pub name: &'static str,
+    /// When it acts.
+    pub effect: Effect,
+    /// The families that it serves, with type, default and range of each: those may take other choices.
+    pub serves: &'static [(Families, Kind)],
+    /// Meaning, one sentence.
+    pub doc: &'static str,
+}
+
+/// One result.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultEntry {
+    /// Name in C and Fortran without the prefix `RRB_INFO_`.
+    pub constant: &'static str,
+    /// Number.
+    pub key: i32,
+    /// Name in text.
+    pub name: &'static str,
+    /// The families that have it.
+    pub families: Families,
+    /// Read by `get_real`; else by `get_int`.
+    pub real: bool,
+    /// Names of the values, where the result is one of a list.
+    pub choices: &'static [(&'static str, i64)],
+    /// Meaning, one sentence.
+    pub doc: &'static str,
+}
+
+impl OptionEntry {
+    /// What `family` takes, if it has the option.
+    #[must_use]
+    pub fn kind(&self, family: Family) -> Option<Kind> {
+        self.serves.iter().find(|(families, _)| families.contains(&family)).map(|&(_, kind)| kind)
+    }
+
+    /// The families that have it.
+    pub(super) fn families(&self) -> Families {
+        self.serves[0].0
+    }
+
+    /// Meaning, with the families that do not know it.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        meaning(self.key, |family| self.kind(family).is_some(), self.doc)
+    }
+}
+
+impl ResultEntry {
+    /// The result `key` of `family`.
+    #[must_use]
+    pub fn find(family: Family, key: i32) -> Option<&'static Self> {
+        RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
+    }
+
+    /// Meaning, with the families that do not know it.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        meaning(self.key, |family| self.families.contains(&family), self.doc)
+    }
+}
+
+macro_rules! options {
+    ($($constant:ident = $key:literal $name:literal $effect:ident $($families:ident $kind:expr),+; $doc:literal;)*) => {
+        /// Keys of the options.
+        pub mod opt { $(#[doc = $doc] pub const $constant: i32 = $key;)* }
+        /// Every option, in the order of the documentation.
+        pub static OPTIONS: &[OptionEntry] = &[$(OptionEntry {
+            constant: stringify!($constant), key: $key, name: $name, effect: Effect::$effect,
+            serves: &[$(($families, $kind)),+], doc: $doc,
+        },)*];
+    };
+}
+
+macro_rules! results {
+    ($($constant:ident = $key:literal $name:literal $families:ident $real:literal $choices:expr, $doc:literal;)*) => {
+        /// Keys of the results.
+        pub mod info { $(#[doc = $doc] pub const $constant: i32 = $key;)* }
+        /// Every result, in the order of the documentation.
+        pub static RESULTS: &[ResultEntry] = &[$(ResultEntry {
+            constant: stringify!($constant), key: $key, name: $name, families: $families,
+            real: $real, choices: $choices, doc: $doc,
+        },)*];
+    };
+}
+
+const fn int(default: i64, min: i64, max: i64) -> Kind {
+    Kind::Int { default, min, max, multiple: 1 }
+}
+
+const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
+    Kind::Real { default, min, max, open }
+}
+
+const SWITCH_OFF: Kind = int(0, 0, 1);
+
+options! {
+    BACKEND = 100 "backend" Factorize ALL Kind::Choice(Backend::NAMES);
+        "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
+         = device), else cpu";
+    DEVICE = 101 "device" Factorize ALL int(0, 0, 1023); "CUDA ordinal";
+    THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
+        "threads of the handle's own team; 0: RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, affinity \
+         mask, in that order";
+    MEMORY = 103 "memory" Now ALL Kind::Choice(Memory::NAMES);
+        "where the caller's arrays are; auto asks the driver";
+    REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
+        "stop when norm(r) <= max(rel_tol * reference, abs_tol)";
+    ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false); "see rel_tol; unit of the tested norm";
+    MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
+        "iterations at most; 0 only evaluates the residual";
+    NORM = 107 "norm" Now SOLVERS Kind::Choice(Norm::NAMES);
+        "true2: 2-norm of b - A x on the whole grid; preconditioned: sqrt(r' M^-1 r), as in the papers";
+    REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
+        "rhs: the same norm of b (projected where singular, reduced to S1 for preconditioned); initial: of r0";
+    NULL_SPACE = 109 "null_space" Factorize SOLVERS Kind::Choice(NullSpace::NAMES);
+        "auto: a connected component is singular iff |row sum| <= 1e-12 * center in all its rows; constant: iff <= \
+         1e-6 * center";
+    CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
+        "1: refuse NaN and infinity in input arrays, log couplings that point out of the grid once a handle, at \
+         factorize; 2: refuse those too (smoother_: as 1)";
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Now SOLVERS SWITCH_OFF;
+        "refuse b with |sum b| > 1e-10 ||b||_1 over a singular component instead of projecting it";
+    VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
+        "0: silent; 1: a line a solve (smoother_: an apply); 2: a line an iteration (a sweep)";
+    LOG = 113 "log" Now ALL Kind::Text("callback");
+        "where lines go: callback, stderr, or the path (without blanks and commas) of a file to append to";
+
+    LEVELS = 200 "levels" Factorize RRB int(0, 0, 4096);
+        "number of red eliminations; 0: by size; more than the grid has: all it has";
+    COARSE_MEMORY = 201 "coarse_memory" Factorize RRB int(1_073_741_824, 8, i64::MAX);
+        "bytes the exact factor of the remainder may take";
+    GRIDS = 202 "grids" Factorize RRB int(0, 0, 64);
+        "number g of r1/r2/b1/b2 grids; 0: by size; more than g_max: g_max";
+    COMPUTE_BLOCK = 203 "compute_block" Factorize RRB Kind::Int { default: 16, min: 8, max: 4096, multiple: 8 };
+        "row padding and border of the r1/r2/b1/b2 arrays";
+    LUMPING = 204 "lumping" Factorize RRB Kind::Choice(Lumping::NAMES);
+        "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
+    RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
+        "omega: the part of a dropped coupling that is added to the diagonal";
+    FUSION = 206 "fusion" Factorize RRB Kind::Choice(Fusion::NAMES);
+        "on: fused stages where the backend has them; off: the unfused textbook steps";
+    COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
+        "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
+    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES);
+        "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
+    CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES); "v: the papers' RRB; amli, k: recursive";
+    CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
+    CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
+    LEADING_DIMENSION = 212 "leading_dimension" Factorize RRB int(0, 0, i64::MAX);
+        "values from one row of the caller's arrays to the next, at least nx; 0: nx";
+
+    METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
+        "which block waits for which";
+    OMEGA = 301 "omega" Now SMOOTHER real(0.0, 0.0, 2.0, false);
+        "relaxation; 0: the method's own, 1, or 0.8 for block_jacobi";
+    STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
+        "1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is even); 2: on even ones";
+    REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF; "colours (chaotic: blocks) in reverse order, for post-smoothing";
+    BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
+        "auto: fast_diagonalization where sine transforms diagonalize the blocks without loss of digits, else dense; \
+         fast_diagonalization is refused where it loses more than four digits";
+    REMAINDER = 305 "remainder" Factorize SMOOTHER Kind::Choice(Remainder::NAMES);
+        "blocks cut short by a patch's edge: solved as they are, or moved inwards, where they overlap others";
+    PARALLEL = 306 "parallel" Now SMOOTHER Kind::Choice(Parallel::NAMES);
+        "what threads share: auto one list of all blocks of all patches; chaotic_gauss_seidel with patch is \
+         lexicographic in each patch";
+    PATCH_THREADS = 307 "patch_threads" Now SMOOTHER int(0, 0, 4096);
+        "groups of threads that share the patches of parallel = nested; 0: chosen";
+    TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
+        "order of copies and kernels for patches that live on the host while a device relaxes them";
+}
+
+results! {
+    ITERATIONS = 1000 "iterations" ALL false &[],
+        "iterations of the last solve (smoother_: sweeps of the last apply)";
+    STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
+        "why the last solve ended; smoother_: monitor where a callback stopped the last apply, else none";
+    INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
+        "relative, in the tested norm, of the guess; smoother_: 1, known where the last apply had a monitor, else \
+         refused";
+    FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
+        "relative, in the tested norm, of x; recomputed as b - A x when a solve ends, other than by a guess that \
+         stays; smoother_: as the monitor was told last, refused where the last apply had none";
+    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[], "wall time of the last factorize (smoother_: set_patches)";
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time of the last solve (smoother_: apply)";
+    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[], "of that, copies between host and device";
+    BYTES_HOST = 1007 "bytes_host" ALL false &[], "host memory of the handle";
+    BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "device memory of the handle";
+    LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
+        "smallest eigenvalue of M^-1 A seen by the last solve (Lanczos); 0 before two iterations";
+    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
+        "largest eigenvalue of M^-1 A seen by the last solve; 0 before two iterations";
+    BACKEND = 1011 "backend" ALL false Backend::NAMES, "the one in use";
+    DEVICE = 1012 "device" ALL false &[], "CUDA ordinal in use, -1: none";
+    THREADS = 1013 "threads" ALL false &[], "threads in use";
+    CUDA_KERNELS = 1014 "cuda_kernels" ALL false &[],
+        "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
+
+    LEVELS = 1100 "levels" RRB false &[], "red eliminations in use";
+    PRECISION = 1101 "precision" RRB false Precision::NAMES, "the one in use";
+    CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; amli and v are fixed linear M, k is not";
+    COMPONENTS = 1103 "components" RRB false &[], "connected components of two nodes or more";
+    SINGULAR_COMPONENTS = 1104 "singular_components" RRB false &[], "of those, singular ones";
+    COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],
+        "positive couplings moved to the diagonals of M";
+    GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
+    BLOCK_SOLVER = 1200 "block_solver" SMOOTHER false BlockSolver::NAMES, "the one in use";
+    BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
+    GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";
+    CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
+}
+
+pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
+    let all: Vec<&str> = names.iter().map(|&(n, _)| n).collect();
+    format!("one of {}", all.join(", "))
+}
+
+/// The allowed range in words, as it stands in error sentences and in the documentation.
+#[must_use]
+pub fn allowed_range(kind: &Kind) -> String {
+    match *kind {
+        Kind::Int { min, max, multiple, .. } => {
+            let multiple = if multiple > 1 { format!("a multiple of {multiple} ") } else { String::new() };
+            if max == i64::MAX { format!("{multiple}>= {min}") } else { format!("{multiple}in [{min}, {max}]") }
+        }
+        Kind::Real { min, max, open, .. } => match (open, max == f64::MAX) {
+            (true, _) => format!("in ({min}, {max})"),
+            (false, true) => format!(">= {min} and finite"),
+            (false, false) => format!("in [{min}, {max}]"),
+        },
+        Kind::Choice(names) => choice_list(names),
+        Kind::Text(_) => "callback, stderr, or a path".to_owned(),
+    }
+}

@@ -1,0 +1,425 @@
+//! Values of all options of one handle, set by key or by text.
+
+use super::choices::{Choice, Lumping};
+use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
+use crate::error::{Error, Result, copied};
+use crate::runtime::heap::Counted;
+
+/// Values of all options of one handle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    family: Family,
+    ints: [i64; OPTIONS.len()],
+    reals: [f64; OPTIONS.len()],
+    /// None: `callback`. Copies of the options share the text.
+    log: Option<Counted<String>>,
+}
+
+impl Options {
+    /// Defaults.
+    #[must_use]
+    pub fn new(family: Family) -> Self {
+        let default = |p: usize| match OPTIONS[p].kind(family) {
+            Some(Kind::Int { default, .. }) => (default, 0.0),
+            Some(Kind::Choice(names)) => (names[0].1, 0.0),
+            Some(Kind::Real { default, .. }) => (0, default),
+            Some(Kind::Text(_)) | None => (0, 0.0),
+        };
+        Self {
+            family,
+            ints: std::array::from_fn(|p| default(p).0),
+            reals: std::array::from_fn(|p| default(p).1),
+            log: None,
+        }
+    }
+
+    /// Value of a whole-number option or choice. Keys come from [`opt`], so that the lookup cannot fail.
+    #[must_use]
+    pub fn int(&self, key: i32) -> i64 {
+        OPTIONS.iter().position(|o| o.key == key).map_or(0, |p| self.ints[p])
+    }
+
+    /// Value of a choice.
+    #[must_use]
+    pub fn choice<C: Choice + Default>(&self, key: i32) -> C {
+        C::of(self.int(key)).unwrap_or_default()
+    }
+
+    /// Whether a switch is on.
+    #[must_use]
+    pub fn on(&self, key: i32) -> bool {
+        self.int(key) != 0
+    }
+
+    /// Value of a real option.
+    #[must_use]
+    pub fn real(&self, key: i32) -> f64 {
+        OPTIONS.iter().position(|o| o.key == key).map_or(0.0, |p| self.reals[p])
+    }
+
+    /// Where log lines go: `callback`, `stderr`, or a path.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        self.log.as_ref().map_or("callback", |log| log)
+    }
+
+    /// Takes the log target of `other`.
+    pub fn take_log(&mut self, other: &Self) {
+        self.log.clone_from(&other.log);
+    }
+
+    /// The options that handles of this family have, with their places.
+    fn known(&self) -> impl Iterator<Item = (usize, &'static OptionEntry)> {
+        let family = self.family;
+        OPTIONS.iter().enumerate().filter(move |(_, o)| o.kind(family).is_some())
+    }
+
+    /// The place of a key, its option and what may be set.
+    fn position(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
+        let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.key == key) else {
+            let nearest = self.known().map(|(_, o)| o).min_by_key(|o| o.key.abs_diff(key));
+            let hint = nearest.map_or_else(String::new, |o| format!("RRB_OPT_{} = {}", o.constant, o.key));
+            return Err(Error::Option(format!("unknown option key {key}; did you mean {hint}?")));
+        };
+        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, o.families()))?;
+        Ok((p, o, kind))
+    }
+
+    /// Whether all options that act at the next factorize have the values of `other`.
+    #[must_use]
+    pub fn same_setup(&self, other: &Self) -> bool {
+        let at_factorize = |p: usize| OPTIONS[p].effect == Effect::Factorize;
+        (0..OPTIONS.len())
+            .filter(|&p| at_factorize(p))
+            .all(|p| self.ints[p] == other.ints[p] && self.reals[p] == other.reals[p])
+    }
+
+    /// Sets a whole-number option, a choice by its number, or a real option to a whole value.
+    pub fn set_int(&mut self, key: i32, value: i64) -> Result<()> {
+        let (p, o, kind) = self.position(key)?;
+        let fits = match kind {
+            Kind::Int { min, max, multiple, .. } => (min..=max).contains(&value) && value % multiple == 0,
+            Kind::Choice(names) => names.iter().any(|&(_, number)| number == value),
+            Kind::Real { .. } => return self.set_real(key, value as f64),
+            Kind::Text(_) => return Err(Error::Option(format!("{} is a text option: use set_options", o.name))),
+        };
+        if !fits {
+            return Err(range_error(o, kind, value.to_string()));
+        }
+        self.ints[p] = value;
+        Ok(())
+    }
+
+    /// Sets a real option.
+    pub fn set_real(&mut self, key: i32, value: f64) -> Result<()> {
+        let (p, o, kind) = self.position(key)?;
+        let Kind::Real { min, max, open, .. } = kind else {
+            return Err(Error::Option(format!("{} is not a real option: use set_int or set_options", o.name)));
+        };
+        let inside = if open { value > min && value < max } else { value >= min && value <= max };
+        if !ordinary(value) || !inside {
+            return Err(real_error(o, kind, written(value), !ordinary(value)));
+        }
+        self.reals[p] = value;
+        Ok(())
+    }
+
+    /// The place of a key that is read: the nearest known one may be a result.
+    fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
+        self.position(key).map_err(|error| {
+            if OPTIONS.iter().any(|o| o.key == key) {
+                return error;
+            }
+            if let Some(r) = RESULTS.iter().find(|r| r.key == key) {
+                return self.family.foreign("result", r.name, r.key, r.families);
+            }
+            let option = self.known().map(|(_, o)| o.key.abs_diff(key)).min();
+            let known = RESULTS.iter().filter(|r| r.families.contains(&self.family));
+            match known.min_by_key(|r| r.key.abs_diff(key)) {
+                Some(r) if Some(r.key.abs_diff(key)) < option => {
+                    Error::Option(format!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
+                }
+                _ => error,
+            }
+        })
+    }
+
+    /// Value of a whole-number option or choice by key.
+    pub fn get_int(&self, key: i32) -> Result<i64> {
+        let (p, o, kind) = self.readable(key)?;
+        match kind {
+            Kind::Int { .. } | Kind::Choice(_) => Ok(self.ints[p]),
+            Kind::Real { .. } => Err(Error::Option(format!("{} is real: use get_real", o.name))),
+            Kind::Text(_) => Err(Error::Option(format!("{} is text and cannot be read back", o.name))),
+        }
+    }
+
+    /// Value of a real option by key; whole numbers are converted.
+    pub fn get_real(&self, key: i32) -> Result<f64> {
+        match self.readable(key)? {
+            (p, _, Kind::Real { .. }) => Ok(self.reals[p]),
+            _ => self.get_int(key).map(|v| v as f64),
+        }
+    }
+
+    /// Applies text such as `levels=12 rel_tol=1e-8 backend=cpu`: all of it, or nothing.
+    pub fn set_text(&mut self, text: &str) -> Result<()> {
+        let mut next = self.clone();
+        for entry in entries(text) {
+            next.set_entry(entry)?;
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Applies the entries of `RRBSOLVER_OPTIONS` that this family knows and that are right, hands each sentence about
+    /// a wrong one to `complain`.
+    pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
+        for entry in entries(text) {
+            let name = entry.split('=').next().unwrap_or("");
+            if OPTIONS.iter().any(|o| o.name == name && o.kind(self.family).is_none()) {
+                continue;
+            }
+            if ["leading_dimension", "memory"].contains(&name) {
+                complain(&Error::Option(format!(
+                    "{name} says how the program keeps its arrays: only the program can set it"
+                )));
+                continue;
+            }
+            if let Err(e) = self.set_entry(entry) {
+                complain(&e);
+            }
+        }
+    }
+
+    fn set_entry(&mut self, entry: &str) -> Result<()> {
+        let Some((name, value)) = entry.split_once('=') else {
+            return Err(Error::Option(format!("'{entry}' is not of the form name=value")));
+        };
+        let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.name == name) else {
+            let nearest = nearest_name(name, self.known().map(|(_, o)| o.name));
+            return Err(Error::Option(format!("unknown option '{name}'; did you mean '{nearest}'?")));
+        };
+        let kind = self.position(o.key)?.2;
+        match kind {
+            Kind::Int { .. } => match value.parse::<i64>() {
+                Ok(v) => self.set_int(o.key, v),
+                Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
+            },
+            Kind::Real { .. } => match value.parse::<f64>() {
+                // Told as it was given: 1e-400 is 0 as a number.
+                Ok(v) if underflows(value, v) => Err(real_error(o, kind, value.to_owned(), true)),
+                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value.to_owned(), !ordinary(v))),
+                Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
+            },
+            Kind::Choice(names) => self.set_choice(p, names, value),
+            Kind::Text(_) => {
+                if value.is_empty() {
+                    return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
+                }
+                let path = |value| Counted::new(copied(value, LOG_TARGET)?, LOG_TARGET);
+                self.log = if value == "callback" { None } else { Some(path(value)?) };
+                Ok(())
+            }
+        }
+    }
+
+    fn set_choice(&mut self, p: usize, names: &[(&str, i64)], value: &str) -> Result<()> {
+        let OptionEntry { key, name, .. } = OPTIONS[p];
+        if key == opt::LUMPING
+            && let Some((lumping, omega)) = lumping_shorthand(value)
+        {
+            self.ints[p] = lumping.number();
+            return self.set_real(opt::RELAXATION, omega);
+        }
+        let Some(&(_, number)) = names.iter().find(|&&(n, _)| n == value) else {
+            let nearest = nearest_name(value, names.iter().map(|&(n, _)| n));
+            return Err(Error::Option(format!(
+                "{name} must be {}, got '{value}'; did you mean '{nearest}'?",
+                choice_list(names)
+            )));
+        };
+        self.ints[p] = number;
+        Ok(())
+    }
+}
+
+/// For errors.
+const LOG_TARGET: &str = "the option log";
+
+/// Ciarlet's names (report, table 1): lumping and relaxation in one.
+fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
+    match value {
+        "m1u" => Some((Lumping::M1, 0.0)),
+        "m1m" => Some((Lumping::M1, 1.0)),
+        "m2u" => Some((Lumping::M2, 0.0)),
+        "m2m" => Some((Lumping::M2, 1.0)),
+        _ => None,
+    }
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || c == ',').filter(|e| !e.is_empty())
+}
+
+fn range_error(o: &OptionEntry, kind: Kind, value: String) -> Error {
+    let range = allowed_range(&kind);
+    let allowed = match kind {
+        Kind::Int { multiple, .. } if multiple > 1 => format!("be {range}"),
+        Kind::Int { .. } | Kind::Real { .. } if range.starts_with("in") => format!("lie {range}"),
+        Kind::Choice(names) => {
+            let all: Vec<String> = names.iter().map(|(n, v)| format!("{v} ({n})")).collect();
+            format!("be one of {}", all.join(", "))
+        }
+        _ => format!("be {range}"),
+    };
+    Error::range(o.name, value, allowed)
+}
+
+/// Zero and normal numbers. Others are no tolerance that anybody means: the bits of a Fortran real(4), read as a
+/// double, are a subnormal one.
+fn ordinary(value: f64) -> bool {
+    value == 0.0 || value.is_normal()
+}
+
+/// Whether text with a digit other than 0 was read as 0.
+fn underflows(text: &str, value: f64) -> bool {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
+}
+
+/// A number as people write it.
+fn written(value: f64) -> String {
+    let magnitude = value.abs();
+    let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
+    if plain { format!("{value}") } else { format!("{value:e}") }
+}
+
+/// The sentence about a real value that was given as `text`; `strange`: no double that anybody means.
+fn real_error(o: &OptionEntry, kind: Kind, text: String, strange: bool) -> Error {
+    let question = if strange { ": is it double precision?" } else { "" };
+    range_error(o, kind, text + question)
+}
+
+/// The name at the smallest edit distance.
+fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
+    names.min_by_key(|n| edit_distance(word, n)).unwrap_or("")
+}
+
+/// Edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                d[i][j] = i + j;
+                continue;
+            }
+            let replaced = d[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            d[i][j] = replaced.min(d[i - 1][j] + 1).min(d[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                d[i][j] = d[i][j].min(d[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    d[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_names_are_unique() {
+        for (p, o) in OPTIONS.iter().enumerate() {
+            assert!(OPTIONS[..p].iter().all(|q| q.key != o.key && q.name != o.name), "{}", o.name);
+            assert!(RESULTS.iter().all(|r| r.key != o.key), "{}", o.name);
+        }
+        for (p, r) in RESULTS.iter().enumerate() {
+            assert!(RESULTS[..p].iter().all(|q| q.key != r.key && q.name != r.name), "{}", r.name);
+        }
+    }
+
+    #[test]
+    fn text_is_all_or_nothing() {
+        let mut o = Options::new(Family::Rrb);
+        let before = o.clone();
+        let e = o.set_text("rel_tol=1e-8 levls=12").unwrap_err();
+        assert_eq!(e.to_string(), "unknown option 'levls'; did you mean 'levels'?");
+        assert_eq!(o, before);
+        o.set_text("rel_tol=1e-8, check_input=0").unwrap();
+        assert!(o.same_setup(&before));
+        o.set_text("lumping=m2u").unwrap();
+        assert!(!o.same_setup(&before));
+        assert_eq!(o.real(opt::REL_TOL), 1e-8);
+        assert_eq!((o.int(opt::LUMPING), o.real(opt::RELAXATION)), (1, 0.0));
+    }
+
+    #[test]
+    fn ranges_are_named() {
+        let mut o = Options::new(Family::Rrb);
+        let sentence = |e: Error| e.to_string();
+        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
+        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1e-9).unwrap_err()), "rel_tol must lie in (0, 1), got -1e-9");
+        assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
+        assert_eq!(
+            sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
+            "compute_block must be a multiple of 8 in [8, 4096], got 12"
+        );
+        assert_eq!(
+            sentence(o.set_int(opt::CYCLE, 9).unwrap_err()),
+            "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), got 9"
+        );
+        assert_eq!(
+            sentence(o.set_text("backend=cdua").unwrap_err()),
+            "backend must be one of auto, cpu, cuda, reference, got 'cdua'; did you mean 'cuda'?"
+        );
+        assert_eq!(
+            sentence(o.set_int(201_000, 1).unwrap_err()),
+            "unknown option key 201000; did you mean RRB_OPT_LEADING_DIMENSION = 212?"
+        );
+    }
+
+    #[test]
+    fn values_that_no_double_means() {
+        let mut o = Options::new(Family::Rrb);
+        let mut sentences = Vec::new();
+        for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
+            sentences.push(o.set_text(text).unwrap_err().to_string());
+        }
+        // The bits of 1e-6 in single precision, alone in a register that is read as a double.
+        let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
+        for value in [single, f64::NAN] {
+            sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().to_string());
+        }
+        sentences.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().to_string());
+        let (rel_tol, abs_tol) = ("rel_tol must lie in (0, 1)", "abs_tol must be >= 0 and finite");
+        let expected = [
+            (rel_tol, "1e-400"),
+            (rel_tol, "1e400"),
+            (abs_tol, "0.001e-400"),
+            (abs_tol, "1e400"),
+            (abs_tol, "2e-310"),
+            (rel_tol, "4.436652885e-315"),
+            (rel_tol, "NaN"),
+            (abs_tol, "inf"),
+        ];
+        for (sentence, (range, value)) in sentences.iter().zip(expected) {
+            assert_eq!(*sentence, format!("{range}, got {value}: is it double precision?"));
+        }
+        o.set_text("abs_tol=0 abs_tol=0.0e-400 abs_tol=0e400 abs_tol=2.3e-308").unwrap();
+        let mut smoother = Options::new(Family::Smoother);
+        assert!(smoother.set_real(opt::OMEGA, single).is_err() && smoother.set_text("omega=1e-400").is_err());
+        smoother.set_real(opt::OMEGA, 0.0).unwrap();
+    }
+
+    #[test]
+    fn lenient_text_keeps_what_is_right() {
+        let mut o = Options::new(Family::Rrb);
+        let mut complaints = Vec::new();
+        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
+        assert_eq!(o.int(opt::MAX_ITER), 7);
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! What a handle runs on: the choice of a backend, one for all families.
+
+use crate::error::Result;
+use crate::options::{Backend, Options, opt};
+
+/// The part of a machine that a backend is made for; another needs another backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The backend, never `auto`.
+    pub backend: Backend,
+    /// Threads of the host at most.
+    pub threads: usize,
+    /// CUDA ordinal; -1 without a device.
+    pub device: i64,
+}
+
+impl Machine {
+    /// What `options` ask for where there are so many threads and CUDA devices; `worth_a_device`: `auto` takes one.
+    pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
+        let device = options.int(opt::DEVICE);
+        let backend = match options.choice(opt::BACKEND) {
+            Backend::Auto if worth_a_device && device < i64::from(devices) => Backend::Cuda,
+            Backend::Auto => Backend::Cpu,
+            asked => asked,
+        };
+        Self { backend, threads, device: if backend == Backend::Cuda { device } else { -1 } }
+    }
+
+    /// It is a device.
+    pub fn is_device(self) -> bool {
+        self.backend == Backend::Cuda
+    }
+}
+
+/// What does the work of a handle, of any family.
+pub trait Core {
+    /// What it was made for.
+    fn machine(&self) -> Machine;
+    /// Ordinal of the device in use.
+    fn device(&self) -> Option<i32>;
+    /// Threads in use.
+    fn threads(&self) -> usize;
+    /// Bytes of all arrays in host memory.
+    fn bytes(&self) -> usize;
+    /// Bytes of all arrays in device memory.
+    fn device_bytes(&self) -> usize;
+    /// Of the last call, seconds of copies between host and device.
+    fn seconds_transfer(&self) -> f64;
+    /// The caller's stream for what follows; 0: the backend's own.
+    fn use_stream(&mut self, stream: usize) -> Result<()>;
+}

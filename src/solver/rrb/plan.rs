@@ -1,0 +1,290 @@
+//! What is chosen for a matrix before it is factorized: backend, format, cycle, levels and grids.
+
+use crate::backend::steps::cycle::{Cycle, Kind};
+use crate::backend::steps::rrb::{Look, Lumping, Setup};
+use crate::backend::storage::Storage;
+use crate::error::{Error, Result};
+use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::inspection::{Inspection, Questions};
+use crate::grid::levels::Grid;
+use crate::grid::stencil::StencilView;
+use crate::options::{self, NullSpace, Options, Precision, opt};
+use crate::solver::machine::Machine;
+use crate::solver::rrb::control::power_of_two_below;
+
+/// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
+/// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64
+/// x 64 (docs/performance-gpu.md).
+const WORTH_A_DEVICE: usize = 10_000;
+
+/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
+/// the CPU.
+pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && check_offered(options).is_ok())
+}
+
+/// What is asked about a matrix.
+pub fn look(options: &Options, members: usize) -> Look {
+    let null_space: NullSpace = options.choice(opt::NULL_SPACE);
+    let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
+    let questions = Questions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
+    let block = options.int(opt::COMPUTE_BLOCK) as usize;
+    Look { questions, project: null_space != NullSpace::None, members, block }
+}
+
+/// What the options and the matrix lead to.
+pub struct Plan<'a> {
+    pub a: &'a StencilView<'a>,
+    options: &'a Options,
+    look: &'a Look,
+    on_device: bool,
+    /// The backend has CG in single precision.
+    single: bool,
+    /// Couplings that are compensated.
+    pub positive: usize,
+    singular: bool,
+    /// Of the centers.
+    largest: f64,
+    /// The format, but where it turns out to be too short.
+    pub storage: Storage,
+    /// The cycle, but where another turns out to be better.
+    pub cycle: Cycle,
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(
+        a: &'a StencilView<'a>,
+        options: &'a Options,
+        machine: Machine,
+        look: &'a Look,
+        Inspection { components, findings, .. }: &Inspection,
+    ) -> Result<Self> {
+        if options.choice::<NullSpace>(opt::NULL_SPACE) == NullSpace::Constant {
+            check_all_singular(components)?;
+        }
+        if machine.is_device() {
+            check_offered(options)?;
+        }
+        let compensate = options.choice::<options::Compensation>(opt::COMPENSATION) != options::Compensation::Never;
+        let singular = components.singular() > 0;
+        Ok(Self {
+            a,
+            options,
+            look,
+            on_device: machine.is_device(),
+            single: machine.backend == options::Backend::Cpu,
+            positive: if compensate { findings.positive_couplings } else { 0 },
+            singular,
+            largest: findings.center_max,
+            storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular),
+            cycle: choose_cycle(a.grid, options, singular)?,
+        })
+    }
+
+    /// The V-cycle in place of another.
+    pub fn plain(&self) -> Cycle {
+        Cycle { kind: Some(Kind::V), ..self.cycle }
+    }
+
+    /// The format is chosen here.
+    pub fn automatic(&self) -> bool {
+        self.options.choice::<Precision>(opt::PRECISION) == Precision::Auto
+    }
+
+    /// How to factorize in this format with this cycle.
+    pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
+        let (a, options, block) = (self.a, self.options, self.look.block);
+        let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
+        check_cost(a.grid, &cycle, levels)?;
+        let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
+        let amli = options.choice::<options::Cycle>(opt::CYCLE) == options::Cycle::Amli;
+        let mut setup = Setup {
+            levels,
+            may_end: options.int(opt::LEVELS) == 0 && !amli,
+            lumping: match options.choice(opt::LUMPING) {
+                options::Lumping::M1 => Lumping::Red,
+                options::Lumping::M2 => Lumping::RedAndBlack,
+            },
+            omega: options.real(opt::RELAXATION),
+            compensate: self.positive > 0,
+            grids,
+            block,
+            zero_row_sum: self.look.questions.zero_row_sum,
+            fused: options.on(opt::FUSION),
+            storage,
+            single: false,
+            unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(self.largest) },
+            cycle,
+        };
+        // On S1 of a regular matrix, whose first grid is not the last, and on the CPU.
+        let mixed = self.single && options.choice::<Precision>(opt::PRECISION) == Precision::Mixed;
+        setup.single = mixed && storage == Storage::Bf16 && grids > 1 && !self.singular && setup.on_schur_complement(a);
+        Ok(setup)
+    }
+}
+
+/// What the device has not got.
+fn check_offered(options: &Options) -> Result<()> {
+    if options.choice::<options::Cycle>(opt::CYCLE) == options::Cycle::K {
+        return Err(Error::Unsupported(
+            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
+/// side take half as many iterations again (53 against 39 at 1e7, 16 x 16 nodes each), and at 1e12 f32 sweeps overflow.
+const CONTRAST_FOR_SHORT: f64 = 1e6;
+/// On a grid of fewer nodes M in f64 fits a second-level cache, so that its size does not count, and recursion has too
+/// little below it: V with its few levels takes 5 to 30 % less time, and half the setup, since nothing is estimated.
+const SMALL: usize = 16384;
+
+/// Format of M. `auto`: bf16, which takes a quarter of the memory traffic of f64 for one or two iterations more,
+/// except on small grids, with contrasts that strain its range, on singular systems (whose constants f32 sweeps do not
+/// keep out: up to 40 % more iterations in closed basins), and for the variants that only the papers' tables want.
+fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool) -> Storage {
+    match options.choice(opt::PRECISION) {
+        Precision::F64 => Storage::F64,
+        Precision::F32 => Storage::F32,
+        Precision::Bf16 | Precision::Mixed => Storage::Bf16,
+        Precision::Auto => {
+            let plain = papers_default(options) && grid.nodes() >= SMALL && !singular;
+            if plain && high <= CONTRAST_FOR_SHORT * low { Storage::Bf16 } else { Storage::F64 }
+        }
+    }
+}
+
+/// M1 with omega = 1: the only variant that is fast.
+fn papers_default(options: &Options) -> bool {
+    options.choice::<options::Lumping>(opt::LUMPING) == options::Lumping::M1 && options.real(opt::RELAXATION) == 1.0
+}
+
+/// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
+/// than half of their iterations.
+pub const SPACING: usize = 4;
+
+/// The cycle, or none where estimates are to choose. Small grids, singular systems and the papers' variants stay with
+/// V.
+fn choose_cycle(grid: Grid, options: &Options, singular: bool) -> Result<Cycle> {
+    let spacing = match options.int(opt::CYCLE_SPACING) as usize {
+        0 => SPACING,
+        odd if odd % 2 == 1 => {
+            return Err(Error::range("cycle_spacing", odd, "be even: a recursion needs a grid of rows and columns"));
+        }
+        even => even,
+    };
+    let kind = match options.choice(opt::CYCLE) {
+        options::Cycle::V => Some(Kind::V),
+        options::Cycle::Amli => Some(Kind::Amli),
+        options::Cycle::K => Some(Kind::K),
+        options::Cycle::Auto if singular || grid.nodes() < SMALL || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto => None,
+    };
+    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize })
+}
+
+/// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where
+/// two steps contract, these are halved.
+const MOST_WORK: f64 = 100.0;
+
+/// The visits of coarse grids grow by `cycle_steps` at each recursion, their nodes shrink by 4 in two levels: without
+/// bound where the one is more than the other.
+fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
+    let cost = cycle.cost(grid, levels);
+    if cost <= MOST_WORK {
+        return Ok(());
+    }
+    let Cycle { spacing, steps, .. } = cycle;
+    let value = format!(
+        "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
+    );
+    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
+}
+
+fn check_all_singular(components: &Components) -> Result<()> {
+    if components.singular() == components.count {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} \
+         components have others",
+        components.count - components.singular(),
+        components.count
+    )))
+}
+
+/// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
+fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
+    let limit = options.int(opt::COARSE_MEMORY) as u128;
+    let all = grid.max_levels();
+    let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
+    let wanted = options.int(opt::LEVELS) as usize;
+    if wanted == 0 && on_device {
+        return Ok(grid.default_device_levels());
+    }
+    if wanted == 0 {
+        // A recursive cycle solves the remainder several times an iteration.
+        let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
+        return Ok((small..=all).find(|&l| fits(l)).unwrap_or(all));
+    }
+    let levels = wanted.min(all);
+    if fits(levels) {
+        return Ok(levels);
+    }
+    let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
+    Err(Error::Memory(format!(
+        "levels={levels} leaves {} nodes, whose exact factor takes {} bytes, more than coarse_memory = {limit}; the \
+         smallest feasible levels is {feasible}",
+        grid.remainder(levels).nodes(),
+        grid.remainder(levels).band_entries() * 8
+    )))
+}
+
+/// g: as many grids as the levels fill in pairs, at most g_max.
+fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
+    let most = grid.max_packed_grids(block).min(levels / 2);
+    if wanted == 0 { most } else { wanted.min(most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the grid and its levels, on a host or a device.
+    #[test]
+    fn default_cycles_cost_little() {
+        let options = Options::new(options::Family::Rrb);
+        let extents =
+            || (0..=16).flat_map(|k| [(1 << k) - 1, 1 << k, (1 << k) + 1]).filter(|&n| (1..=1 << 16).contains(&n));
+        for nx in extents() {
+            for ny in extents() {
+                let grid = Grid { nx, ny };
+                let default = choose_cycle(grid, &options, false).unwrap();
+                // V on small grids unless asked for.
+                let cycle = Cycle { kind: Some(Kind::Amli), ..default };
+                for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
+                    check_cost(grid, &cycle, levels).unwrap();
+                    // A line of nodes shrinks by 4 from recursion to recursion and is visited twice as often.
+                    assert!(
+                        cycle.cost(grid, levels) < 3.0,
+                        "{nx} x {ny}, {levels} levels: {}",
+                        cycle.cost(grid, levels)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn levels_too_few_for_memory_name_the_smallest_feasible() {
+        let mut o = Options::new(options::Family::Rrb);
+        o.set_text("levels=2").unwrap();
+        let grid = Grid { nx: 2047, ny: 2047 };
+        let e = choose_levels(grid, &o, &choose_cycle(grid, &o, true).unwrap(), false).unwrap_err();
+        assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
+        // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
+        assert!(e.to_string().ends_with("smallest feasible levels is 4"), "{e}");
+    }
+}

@@ -1,0 +1,631 @@
+//! What a solve does when all is well: guesses, norms, tolerances, the monitor, the history, the log, several handles.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs, without_mean};
+use common::{
+    Solver, dot, key, max_difference, norm2, outcome, rrb_set_monitor, rrb_solve_once, rrbsolver_cuda_device_count,
+    rrbsolver_status_string, rrbsolver_version, run, status, user,
+};
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut};
+
+const BACKENDS: [&str; 3] = ["backend=reference", "backend=cpu threads=1", "backend=cpu threads=3"];
+
+fn five_and_nine(nx: usize, ny: usize) -> [Stencil; 2] {
+    [random_m_matrix(nx, ny, false, 41), random_m_matrix(nx, ny, true, 41)]
+}
+
+#[test]
+fn zero_right_hand_side_gives_zero_at_once() {
+    for backend in BACKENDS {
+        for a in five_and_nine(13, 9).into_iter().chain([neumann_const(13, 9)]) {
+            for norm in ["true2", "preconditioned"] {
+                let solver = Solver::of(&a, &format!("{backend} norm={norm}"));
+                let mut x = random_rhs(a.len(), 1);
+                assert_eq!(solver.solve(&vec![0.0; a.len()], &mut x), Ok(status::OK));
+                assert!(x.iter().all(|v| v.to_bits() == 0), "{backend} {norm}");
+                assert_eq!(solver.iterations(), 0);
+            }
+        }
+    }
+}
+
+/// A constant b on a singular system has nothing left after projection: x is the guess's mean, as for any other b.
+#[test]
+fn right_hand_side_in_the_null_space_keeps_the_mean() {
+    for backend in BACKENDS {
+        let a = neumann_const(13, 9);
+        let solver = Solver::of(&a, backend);
+        let mut x = random_rhs(a.len(), 1);
+        let mean = x.iter().sum::<f64>() / a.len() as f64;
+        assert_eq!(solver.solve(&vec![3.7; a.len()], &mut x), Ok(status::OK));
+        assert_eq!(solver.iterations(), 0);
+        // A sum of 117 values below 1 in size, in another order.
+        assert!(x.iter().all(|v| (v - mean).abs() < 1e-14), "{backend}");
+    }
+}
+
+/// Basins that get land, a cell at a time, and walls: what is known of closed basins grows with them.
+#[test]
+fn closed_basins_come_and_grow() {
+    let (nx, ny) = (120, 110);
+    let b = random_rhs(nx * ny, 2);
+    for options in ["threads=1", "threads=3", "threads=1 precision=f64", "threads=3 precision=bf16", "fusion=off"] {
+        let solver = Solver::new(nx, ny, &format!("backend=cpu {options}"));
+        let mut a = neumann_const(nx, ny);
+        for step in 0..30 {
+            let land = |k: usize| {
+                k / nx >= 5
+                    && (k / nx - 5).is_multiple_of(3)
+                    && k % nx == 7 + 2 * (k / nx - 5) / 3
+                    && (k / nx - 5) / 3 < step
+            };
+            for k in (0..nx * ny).filter(|&k| land(k)) {
+                a.decouple(k % nx, k / nx, 1.0);
+            }
+            if step == 20 {
+                (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
+            }
+            a.set_row_sums(|k| if land(k) || step >= 20 && k % nx == nx / 2 { 1.0 } else { 0.0 });
+            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, step {step}: {}", f.sentence));
+            let mut x = vec![0.0; nx * ny];
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, step {step}");
+        }
+        assert!(solver.int(key::INFO_SINGULAR_COMPONENTS) >= 2);
+    }
+}
+
+/// A guess that meets the test comes back as it was, in no iterations.
+#[test]
+fn exact_guess_returns_in_no_iterations() {
+    for backend in BACKENDS {
+        for a in five_and_nine(13, 9) {
+            let exact = random_rhs(a.len(), 1);
+            let b = a.multiply(&exact);
+            for norm in ["true2", "preconditioned"] {
+                for reference in ["rhs", "rhs max_iter=0"] {
+                    let solver = Solver::of(&a, &format!("{backend} norm={norm} reference={reference}"));
+                    let mut x = exact.clone();
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{backend} {norm}");
+                    assert_eq!(solver.iterations(), 0);
+                    // Where the test sees black nodes alone, red ones are computed anew: ten roundings.
+                    let allowed = if norm == "true2" { 0.0 } else { 1e-14 };
+                    assert!(
+                        max_difference(&x, &exact) <= allowed,
+                        "{backend} {norm}: {:e}",
+                        max_difference(&x, &exact)
+                    );
+                    assert!(solver.real(key::INFO_INITIAL_RESIDUAL) < 1e-14);
+                }
+            }
+        }
+    }
+}
+
+/// A better guess saves iterations with reference=rhs: the tolerance stays that of b.
+#[test]
+fn a_good_guess_helps() {
+    let a = poisson(60, 60);
+    let b = random_rhs(a.len(), 2);
+    for backend in BACKENDS {
+        let solver = Solver::of(&a, &format!("{backend} levels=8 rel_tol=1e-8"));
+        let (solution, _) = solver.solve_from_zero(&b);
+        let from_zero = solver.iterations();
+        let mut near: Vec<f64> = solution.iter().map(|v| v * (1.0 + 1e-4)).collect();
+        assert_eq!(solver.solve(&b, &mut near), Ok(status::OK));
+        assert!(2 * solver.iterations() < from_zero + 2, "{} of {from_zero}", solver.iterations());
+        assert!(norm2(&a.residual(&b, &near)) <= 1.001e-8 * norm2(&b));
+        // Relative to the initial residual the same guess saves little.
+        solver.options("reference=initial").unwrap();
+        let mut near: Vec<f64> = solution.iter().map(|v| v * (1.0 + 1e-4)).collect();
+        assert_eq!(solver.solve(&b, &mut near), Ok(status::OK));
+        assert!(2 * solver.iterations() > from_zero);
+    }
+}
+
+#[test]
+fn max_iter_zero_only_evaluates_the_residual() {
+    let [a, nine] = five_and_nine(13, 9);
+    for backend in BACKENDS {
+        for a in [&a, &nine] {
+            let b = random_rhs(a.len(), 2);
+            let solver = Solver::of(a, &format!("{backend} max_iter=0"));
+            let guess = random_rhs(a.len(), 3);
+            let mut x = guess.clone();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
+            assert_eq!(x, guess);
+            let expected = norm2(&a.residual(&b, &guess)) / norm2(&b);
+            for value in
+                [solver.real(key::INFO_INITIAL_RESIDUAL), solver.real(key::INFO_FINAL_RESIDUAL), solver.history()[0]]
+            {
+                // Two sums of 117 squares.
+                assert!((value / expected - 1.0).abs() <= 1e-13, "{value} {expected}");
+            }
+            assert_eq!((solver.iterations(), solver.history().len()), (0, 1));
+        }
+    }
+}
+
+/// max_iter ends with status 1 and the iterate; a larger limit continues the same sequence.
+#[test]
+fn max_iter_is_a_caveat_not_an_error() {
+    let a = poisson(40, 30);
+    let b = random_rhs(a.len(), 2);
+    for backend in BACKENDS {
+        let all = run(&a, &b, &format!("{backend} levels=8"));
+        for limit in [1, 2, 5] {
+            let part = run(&a, &b, &format!("{backend} levels=8 max_iter={limit}"));
+            assert_eq!((part.status, part.iterations), (status::NOT_CONVERGED, limit));
+            assert_eq!(part.history, all.history[..=limit]);
+        }
+        let exactly = run(&a, &b, &format!("{backend} levels=8 max_iter={}", all.iterations));
+        assert_eq!((exactly.status, exactly.x), (status::OK, all.x));
+    }
+}
+
+/// A tolerance that rounding forbids ends as "not converged", with the best x there is, and within max_iter.
+#[test]
+fn unreachable_tolerance() {
+    for a in five_and_nine(30, 30).into_iter().chain([poisson(30, 30)]) {
+        let b = random_rhs(a.len(), 2);
+        for backend in BACKENDS {
+            for norm in ["true2", "preconditioned"] {
+                for rel_tol in ["1e-17", "1e-30", "1e-300"] {
+                    let text = format!("{backend} norm={norm} rel_tol={rel_tol} max_iter=5000");
+                    let solver = Solver::of(&a, &text);
+                    let mut x = vec![0.0; a.len()];
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
+                    assert!(solver.iterations() <= 5000);
+                    // Rounding of b - A x: some ten products.
+                    assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
+                    // Enough iterations of it are as good: the usual way to ask for a fixed number.
+                    solver.options("max_iter=40").unwrap();
+                    x.fill(0.0);
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
+                    assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// norm(r) <= max(rel_tol * reference, abs_tol), in both norms, and relative to both references.
+#[test]
+fn stopping_test_is_the_documented_inequality() {
+    let a = random_m_matrix(33, 21, true, 4);
+    let b = random_rhs(a.len(), 2);
+    let guess = random_rhs(a.len(), 3);
+    for backend in BACKENDS {
+        for norm in ["true2", "preconditioned"] {
+            for reference in ["rhs", "initial"] {
+                for (rel_tol, abs_tol) in [(1e-7, 0.0f64), (1e-12, 1e-3), (0.5, 0.0), (1e-9, 1e-30)] {
+                    let text =
+                        format!("{backend} norm={norm} reference={reference} rel_tol={rel_tol} abs_tol={abs_tol}");
+                    let solver = Solver::of(&a, &text);
+                    let mut x = guess.clone();
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{text}");
+                    // 9 points: CG runs on A, and both norms can be computed from outside.
+                    let tested = |r: &[f64]| match norm {
+                        "true2" => norm2(r),
+                        _ => dot(r, &solver.apply(r)).sqrt(),
+                    };
+                    let scale = if reference == "rhs" { tested(&b) } else { tested(&a.residual(&b, &guess)) };
+                    let limit = abs_tol.max(rel_tol * scale);
+                    let reached = tested(&a.residual(&b, &x));
+                    assert!(reached <= limit * (1.0 + 1e-4) + 1e-13, "{text}: {reached:e} above {limit:e}");
+                    let history = solver.history();
+                    let before = history[history.len() - 2] * scale;
+                    assert!(
+                        before > limit * (1.0 - 1e-12),
+                        "{text}: could have stopped earlier: {before:e} under {limit:e}"
+                    );
+                    assert!((history[0] * scale / tested(&a.residual(&b, &guess)) - 1.0).abs() < 1e-12, "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// 5 points: the true norm is that of the whole grid although CG runs on half of it.
+#[test]
+fn true_norm_is_that_of_the_whole_grid() {
+    let a = random_m_matrix(33, 21, false, 4);
+    let b = random_rhs(a.len(), 2);
+    let guess = random_rhs(a.len(), 3);
+    for backend in BACKENDS {
+        let solver = Solver::of(&a, &format!("{backend} rel_tol=1e-7"));
+        let mut x = guess.clone();
+        solver.solve(&b, &mut x).unwrap();
+        let relative = |x: &[f64]| norm2(&a.residual(&b, x)) / norm2(&b);
+        assert!((solver.real(key::INFO_INITIAL_RESIDUAL) / relative(&guess) - 1.0).abs() < 1e-12);
+        // b - A x is rounded at 1e-16 |b|, nine digits below what is left.
+        assert!((solver.real(key::INFO_FINAL_RESIDUAL) / relative(&x) - 1.0).abs() < 1e-6);
+    }
+}
+
+/// lambda_min and lambda_max lie inside the spectrum of M^-1 A, and reach its ends: here by power iteration.
+#[test]
+fn eigenvalue_estimates() {
+    for a in five_and_nine(17, 12) {
+        let b = random_rhs(a.len(), 2);
+        for backend in BACKENDS {
+            let solver = Solver::of(&a, &format!("{backend} levels=6 rel_tol=1e-12"));
+            solver.solve_from_zero(&b);
+            let (low, high) = (solver.real(key::INFO_LAMBDA_MIN), solver.real(key::INFO_LAMBDA_MAX));
+            let power = |shift: f64| {
+                let mut v = random_rhs(a.len(), 7);
+                let mut lambda = 0.0;
+                for _ in 0..3000 {
+                    let w = solver.apply(&solver.multiply(&v));
+                    let w: Vec<f64> = w.iter().zip(&v).map(|(w, v)| w - shift * v).collect();
+                    lambda = dot(&w, &v) / dot(&v, &v);
+                    let norm = norm2(&w);
+                    v = w.iter().map(|x| x / norm).collect();
+                }
+                lambda + shift
+            };
+            let (true_high, true_low) = (power(0.0), power(high));
+            // Inside, to what the power iteration resolves; and near the ends after some twenty steps of CG.
+            let inside = low >= true_low * (1.0 - 1e-6) && high <= true_high * (1.0 + 1e-6);
+            let near = high >= 0.99 * true_high && low <= 1.01 * true_low;
+            assert!(inside && near, "{backend}: [{low}, {high}], [{true_low}, {true_high}]");
+        }
+    }
+}
+
+/// What the monitor of a test saw, and when it is to stop.
+#[derive(Default)]
+struct Seen {
+    iterations: Vec<i64>,
+    residuals: Vec<f64>,
+    stop_at: Option<i64>,
+    thread: Option<std::thread::ThreadId>,
+}
+
+unsafe extern "C-unwind" fn watch(user: *mut c_void, iteration: i64, relative_residual: f64) -> i32 {
+    // SAFETY: the tests pass a `Seen` that outlives the solve.
+    let seen = unsafe { &mut *user.cast::<Seen>() };
+    seen.iterations.push(iteration);
+    seen.residuals.push(relative_residual);
+    seen.thread = Some(std::thread::current().id());
+    i32::from(seen.stop_at == Some(iteration))
+}
+
+fn set_watch(solver: &Solver, seen: &mut Seen) {
+    // SAFETY: a live handle; the callers keep `seen` alive while they solve.
+    outcome(unsafe { rrb_set_monitor(solver.handle, Some(watch), user(seen)) }).expect("set_monitor");
+}
+
+/// In order, from iteration 0, on the calling thread, with the residuals of the history.
+#[test]
+fn monitor_sees_every_iteration() {
+    let a = poisson(50, 40);
+    let b = random_rhs(a.len(), 2);
+    for backend in BACKENDS {
+        let silent = run(&a, &b, backend);
+        let solver = Solver::of(&a, backend);
+        let mut seen = Seen::default();
+        set_watch(&solver, &mut seen);
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!((result, &x), (status::OK, &silent.x), "a monitor that only looks changes nothing");
+        let expected: Vec<i64> = (0..=solver.iterations() as i64).collect();
+        assert_eq!(seen.iterations, expected);
+        assert_eq!(seen.residuals, solver.history());
+        assert_eq!(seen.thread, Some(std::thread::current().id()));
+        // SAFETY: a live handle.
+        outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).unwrap();
+        let before = seen.iterations.len();
+        solver.solve_from_zero(&b);
+        assert_eq!(seen.iterations.len(), before, "a removed monitor is not called");
+    }
+}
+
+/// A stop gives status 2 and the iterate of that moment.
+#[test]
+fn monitor_stops() {
+    let a = poisson(50, 40);
+    let b = random_rhs(a.len(), 2);
+    for backend in BACKENDS {
+        for at in [0, 1, 4] {
+            let solver = Solver::of(&a, backend);
+            let mut seen = Seen { stop_at: Some(at), ..Seen::default() };
+            set_watch(&solver, &mut seen);
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((result, solver.iterations() as i64), (status::STOPPED, at), "{backend}");
+            assert_eq!(seen.iterations.last(), Some(&at));
+            let same = run(&a, &b, &format!("{backend} max_iter={at}"));
+            assert_eq!(x, same.x, "{backend} at {at}");
+            // The handle goes on: without the stop the same call converges.
+            seen.stop_at = None;
+            assert_eq!(solver.solve_from_zero(&b).1, status::OK);
+        }
+    }
+}
+
+/// The history belongs to the last solve; a short buffer gets its beginning.
+#[test]
+fn history_of_the_last_solve() {
+    let a = poisson(30, 30);
+    let solver = Solver::new(30, 30, "levels=6");
+    assert!(solver.history().is_empty());
+    solver.factorize(&a).unwrap();
+    assert!(solver.history().is_empty());
+    solver.solve_from_zero(&random_rhs(900, 1));
+    let first = solver.history();
+    assert!(first.len() > 3);
+    let mut buffer = [-1.0; 3];
+    let mut count = 0;
+    // SAFETY: a live handle, a buffer of the capacity passed.
+    outcome(unsafe { common::rrb_get_history(solver.handle, buffer.as_mut_ptr(), 2, &mut count) }).unwrap();
+    assert_eq!((count as usize, buffer[..2].to_vec(), buffer[2]), (first.len(), first[..2].to_vec(), -1.0));
+    solver.options("max_iter=1").unwrap();
+    solver.solve_from_zero(&random_rhs(900, 1));
+    assert_eq!(solver.history().len(), 2);
+    solver.options("max_iter=1000").unwrap();
+    solver.solve_from_zero(&random_rhs(900, 1));
+    assert_eq!(solver.history(), first, "the same solve leaves the same history");
+}
+
+/// New coefficients in the same handle are as good as a new handle; `b` is never written.
+#[test]
+fn refactorize() {
+    for backend in BACKENDS {
+        let solver = Solver::of(&poisson(37, 22), backend);
+        let b = random_rhs(37 * 22, 8);
+        for a in [
+            random_m_matrix(37, 22, false, 1),
+            random_m_matrix(37, 22, true, 2),
+            neumann_const(37, 22),
+            poisson(37, 22),
+        ] {
+            solver.factorize(&a).unwrap();
+            let kept = b.clone();
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((result, &b), (status::OK, &kept));
+            let fresh = run(&a, &b, backend);
+            assert_eq!((x, solver.iterations()), (fresh.x, fresh.iterations));
+        }
+    }
+}
+
+/// A matrix after another one is hoped to be like it, and looked at while it is factorized: whatever it turns out to
+/// be, the handle says and does what a new one does, and so it does with the next.
+#[test]
+fn refactorize_what_is_unlike_the_last() {
+    let (nx, ny) = (150, 120);
+    let (usual, b) = (random_m_matrix(nx, ny, false, 1), random_rhs(nx * ny, 8));
+    let changed = |change: &dyn Fn(&mut Stencil)| {
+        let mut a = random_m_matrix(nx, ny, false, 2);
+        change(&mut a);
+        a
+    };
+    let (middle, last) = (nx * (ny / 2) + nx / 3, nx * (ny - 2) + 5);
+    let matrices = [
+        ("like it", changed(&|_| ())),
+        ("its center is larger", changed(&|a| a.center[middle] *= 64.0)),
+        ("larger", changed(&|a| a.scale(1024.0))),
+        ("far larger", changed(&|a| a.scale(2f64.powi(600)))),
+        ("smaller", changed(&|a| a.scale(1.0 / 1024.0))),
+        ("NaN in the middle", changed(&|a| a.north[middle] = f64::NAN)),
+        ("infinity near the end", changed(&|a| a.east[last] = f64::NEG_INFINITY)),
+        ("two bad entries", changed(&|a| (a.east[last], a.north[3]) = (f64::NAN, f64::INFINITY))),
+        ("no center", changed(&|a| a.center[last] = 0.0)),
+        ("a negative center", changed(&|a| a.center[middle] = -1.0)),
+        ("a bad entry and a center before it", changed(&|a| (a.center[3], a.east[last]) = (0.0, f64::NAN))),
+        ("a positive coupling", changed(&|a| a.east[middle] = 1e-3)),
+        ("indefinite", changed(&|a| a.center[middle] *= 1e-3)),
+        ("land", changed(&|a| (0..40).for_each(|j| a.decouple(7, j, 1.0)))),
+        ("contrast", changed(&|a| (0..a.len() / 2).for_each(|k| a.center[k] += 1e8))),
+        ("closed", neumann_const(nx, ny)),
+        ("nine points", random_m_matrix(nx, ny, true, 3)),
+    ];
+    for options in ["", "precision=f64 cycle=v", "precision=mixed", "precision=bf16 cycle=amli", "check_input=0"] {
+        for threads in [1, 3] {
+            let options = format!("backend=cpu threads={threads} {options}");
+            let says = |solver: &Solver, a: &Stencil| {
+                let factorized = solver.factorize(a).map_err(|f| (f.status, f.sentence))?;
+                let (x, result) = solver.solve_from_zero(&b);
+                let of = [
+                    key::INFO_LEVELS,
+                    key::INFO_PRECISION,
+                    key::INFO_CYCLE,
+                    key::INFO_COMPONENTS,
+                    key::INFO_SINGULAR_COMPONENTS,
+                    key::INFO_COMPENSATED_COUPLINGS,
+                ];
+                let bits: Vec<u64> = x.iter().map(|v| v.to_bits()).collect();
+                Ok::<_, (i32, String)>((factorized, result, solver.iterations(), of.map(|key| solver.int(key)), bits))
+            };
+            for (name, a) in &matrices {
+                let [fresh, again] = [a, &usual].map(|a| says(&Solver::new(nx, ny, &options), a));
+                let solver = Solver::of(&usual, &options);
+                let said = says(&solver, a);
+                assert!(said == fresh, "{name}, {options}: {:?}, a new handle: {:?}", said.err(), fresh.err());
+                assert!(says(&solver, &usual) == again, "the usual one after: {name}, {options}");
+            }
+        }
+    }
+}
+
+/// Different handles at once, on several threads, and handles that move between threads.
+#[test]
+fn handles_are_independent() {
+    let cases: Vec<(Stencil, Vec<f64>)> = (0..4)
+        .map(|k| (random_m_matrix(40 + k, 50 - k, k % 2 == 0, k as u64), random_rhs((40 + k) * (50 - k), k as u64)))
+        .collect();
+    let alone: Vec<Vec<f64>> = cases.iter().map(|(a, b)| run(a, b, "backend=cpu threads=2").x).collect();
+    std::thread::scope(|scope| {
+        for ((a, b), expected) in cases.iter().zip(&alone) {
+            scope.spawn(move || {
+                let mut solver = Solver::new(a.nx, a.ny, "backend=cpu threads=2");
+                for _ in 0..5 {
+                    solver.factorize(a).unwrap();
+                    // To another thread and back: it solves there.
+                    let (moved, x) = std::thread::spawn({
+                        let b = b.clone();
+                        move || {
+                            let (x, result) = solver.solve_from_zero(&b);
+                            assert_eq!(result, status::OK);
+                            (solver, x)
+                        }
+                    })
+                    .join()
+                    .unwrap();
+                    solver = moved;
+                    assert_eq!(&x, expected);
+                    assert_eq!(&solver.solve_from_zero(b).0, expected);
+                }
+            });
+        }
+    });
+}
+
+/// The one-line replacement of an ICCG call.
+#[test]
+fn solve_once() {
+    let a = random_m_matrix(25, 31, true, 5);
+    let (ne, nw) = a.corners.as_ref().unwrap();
+    let b = random_rhs(a.len(), 1);
+    let mut x = vec![0.0; a.len()];
+    let mut iterations = -1;
+    let call = |corners: bool, x: &mut Vec<f64>, rel_tol: f64, max_iter: i64, iterations: *mut i64| {
+        let (ne, nw) = if corners { (ne.as_ptr(), nw.as_ptr()) } else { (null(), null()) };
+        // SAFETY: arrays of 25 x 31 values.
+        outcome(unsafe {
+            rrb_solve_once(
+                25,
+                31,
+                a.center.as_ptr(),
+                a.east.as_ptr(),
+                a.north.as_ptr(),
+                ne,
+                nw,
+                b.as_ptr(),
+                x.as_mut_ptr(),
+                rel_tol,
+                max_iter,
+                iterations,
+            )
+        })
+    };
+    assert_eq!(call(true, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
+    let same = run(&a, &b, "rel_tol=1e-9 max_iter=100");
+    assert_eq!((&x, iterations as usize), (&same.x, same.iterations));
+    // 5 points: the corners are dropped, which leaves a dominant matrix.
+    x.fill(0.0);
+    assert_eq!(call(false, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
+    let mut five = a.clone();
+    five.corners = None;
+    assert!(norm2(&five.residual(&b, &x)) <= 1.001e-9 * norm2(&b));
+    x.fill(0.0);
+    assert_eq!(call(true, &mut x, 1e-9, 2, &mut iterations), Ok(status::NOT_CONVERGED));
+    assert_eq!(iterations, 2);
+    call(true, &mut x, 5.0, 2, &mut iterations).unwrap_err().expect(status::ARGUMENT, &["rel_tol", "5"]);
+}
+
+/// Results say what was done.
+#[test]
+fn results() {
+    let a = poisson(130, 70);
+    let solver = Solver::of(&a, "backend=cpu threads=2 levels=6");
+    assert_eq!((solver.int(key::INFO_BACKEND), solver.int(key::INFO_LEVELS), solver.int(key::INFO_THREADS)), (1, 6, 2));
+    assert_eq!((solver.int(key::INFO_COMPONENTS), solver.int(key::INFO_SINGULAR_COMPONENTS)), (1, 0));
+    assert_eq!((solver.int(key::INFO_COMPENSATED_COUPLINGS), solver.int(key::INFO_BYTES_DEVICE)), (0, 0));
+    // The matrix alone is five arrays.
+    assert!(solver.int(key::INFO_BYTES_HOST) >= 5 * 8 * 130 * 70);
+    assert!(solver.real(key::INFO_SECONDS_SETUP) > 0.0);
+    solver.solve_from_zero(&random_rhs(a.len(), 1));
+    assert!(solver.real(key::INFO_SECONDS_SOLVE) > 0.0);
+    assert_eq!(
+        solver.real(key::INFO_ITERATIONS),
+        solver.int(key::INFO_ITERATIONS) as f64,
+        "get_real reads whole numbers too"
+    );
+    solver.options("backend=reference").unwrap();
+    solver.factorize(&a).unwrap();
+    assert_eq!(solver.int(key::INFO_BACKEND), 3);
+    let full = Solver::of(&a, "levels=4000");
+    assert!((12..=16).contains(&full.int(key::INFO_LEVELS)), "130 halves seven times: {}", full.int(key::INFO_LEVELS));
+    assert!(Solver::of(&a, "").int(key::INFO_LEVELS) >= 1, "levels=0 is a choice by size");
+}
+
+/// b is checked for compatibility on request only; otherwise it is projected.
+#[test]
+fn compatibility() {
+    let a = neumann_const(12, 9);
+    let good = without_mean(random_rhs(108, 1));
+    let mut bad = good.clone();
+    bad[17] += 1e-3;
+    for backend in BACKENDS {
+        let solver = Solver::of(&a, &format!("{backend} check_compatibility=1"));
+        assert_eq!(solver.solve_from_zero(&good).1, status::OK);
+        let mut x = vec![3.0; 108];
+        solver.solve(&bad, &mut x).unwrap_err().expect(status::INCOMPATIBLE, &["(0, 0)"]);
+        assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
+        solver.options("check_compatibility=0").unwrap();
+        assert_eq!(solver.solve(&bad, &mut x), Ok(status::OK));
+    }
+}
+
+/// null_space=none takes the matrix at its word: a singular one is refused by its last pivot, or not converged,
+/// but never answered with garbage; constant asserts what auto would find.
+#[test]
+fn null_space_option() {
+    let a = neumann_const(12, 9);
+    let b = without_mean(random_rhs(108, 1));
+    let constant = Solver::of(&a, "null_space=constant");
+    assert_eq!(constant.int(key::INFO_SINGULAR_COMPONENTS), 1);
+    assert_eq!(constant.solve_from_zero(&b).0, Solver::of(&a, "").solve_from_zero(&b).0);
+    let solver = Solver::new(12, 9, "null_space=none");
+    match solver.factorize(&a) {
+        Err(failure) => failure.expect(status::MATRIX, &["pivot"]),
+        Ok(_) => {
+            let (x, result) = solver.solve_from_zero(&b);
+            assert!(result == status::NOT_CONVERGED || norm2(&a.residual(&b, &x)) <= 1.001e-6 * norm2(&b));
+        }
+    }
+}
+
+/// Of several nodes that the exact factor refuses the first is named, whichever of its ends comes to one first, and
+/// whoever takes them out. 713 nodes are left here, those of rows 3, 7, 11 and so on.
+#[test]
+fn the_first_refused_node_is_named() {
+    let regular = neumann_const(130, 91).center.iter().map(|c| c + 0.1).collect::<Vec<_>>();
+    for rows in [[11, 87], [47, 87], [83, 87], [11, 47]] {
+        let mut a = neumann_const(130, 91);
+        a.center.clone_from(&regular);
+        for row in rows {
+            a.center[row * 130 + 67] -= 3.0;
+        }
+        for backend in BACKENDS {
+            let solver = Solver::new(130, 91, &format!("{backend} levels=4 precision=f64"));
+            let failure = solver.factorize(&a).unwrap_err();
+            failure.expect(status::MATRIX, &[&format!("(67, {})", rows[0]), "level 5", "pivot"]);
+            // Nothing of it stays.
+            a.center.clone_from(&regular);
+            assert_eq!(solver.factorize(&a), Ok(status::OK), "{backend}");
+            for row in rows {
+                a.center[row * 130 + 67] -= 3.0;
+            }
+        }
+    }
+}
+
+#[test]
+fn version_and_status_texts() {
+    let text = |p| {
+        // SAFETY: static NUL-terminated text.
+        unsafe { CStr::from_ptr(p) }.to_str().unwrap().to_owned()
+    };
+    assert_eq!(text(rrbsolver_version()), env!("CARGO_PKG_VERSION"));
+    let all = [0, 1, 2, -1, -2, -3, -4, -5, -6, -20, -21, -22, -23, -30, -40, -41, -50, -51, -99];
+    let texts: std::collections::BTreeSet<String> = all.iter().map(|&s| text(rrbsolver_status_string(s))).collect();
+    assert_eq!(texts.len(), all.len(), "each status has its own text");
+    assert!(!text(rrbsolver_status_string(12345)).is_empty());
+    let mut count = -1;
+    // SAFETY: `count` outlives the call.
+    assert_eq!(unsafe { rrbsolver_cuda_device_count(&mut count) }, status::OK);
+    assert!(count >= 0);
+}

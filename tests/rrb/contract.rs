@@ -1,0 +1,363 @@
+//! Corners of the contract where two rules meet.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::problems::{Stencil, checker8, neumann_const, poisson, random_m_matrix, random_rhs, u, without_mean};
+use common::*;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+unsafe extern "C-unwind" fn stop_when_small(user: *mut c_void, _: i64, relative_residual: f64) -> i32 {
+    // SAFETY: the test passes a counter that outlives the solve.
+    let calls = unsafe { &mut *user.cast::<i64>() };
+    let small = relative_residual <= 1e-15;
+    *calls += i64::from(small);
+    i32::from(small)
+}
+
+/// A stop that comes together with a met test, which the recomputed residual misses, is still a stop.
+#[test]
+fn a_stop_is_never_overruled_by_a_restart() {
+    for tolerance in ["1e-15", "1e-17", "1e-20"] {
+        let a = poisson(40, 40);
+        let solver = Solver::of(&a, &format!("rel_tol={tolerance}"));
+        let mut asked = 0i64;
+        // SAFETY: a live handle; the counter outlives the solve.
+        outcome(unsafe { rrb_set_monitor(solver.handle, Some(stop_when_small), (&raw mut asked).cast()) }).unwrap();
+        let result = solver.solve(&random_rhs(a.len(), 1), &mut vec![0.0; a.len()]).unwrap();
+        assert_eq!(asked, 1, "{tolerance}: no iteration after the stop");
+        assert_eq!(result, status::STOPPED, "{tolerance}");
+    }
+}
+
+/// On a few singular nodes nothing but rounding is left for CG, in either norm.
+#[test]
+fn tiny_singular_systems_in_the_papers_norm() {
+    for backend in ["backend=cpu", "backend=reference"] {
+        for (nx, ny) in [(2, 1), (1, 2), (3, 1), (1, 5), (2, 2), (3, 3)] {
+            let a = neumann_const(nx, ny);
+            let solver = Solver::of(&a, &format!("{backend} norm=preconditioned reference=initial"));
+            for seed in 0..100 {
+                let mut x = vec![0.0; a.len()];
+                let b = random_rhs(a.len(), seed);
+                assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{backend} {nx} x {ny} {seed}");
+                let mean = b.iter().sum::<f64>() / b.len() as f64;
+                let ax = a.multiply(&x);
+                // The tolerance 1e-6 in the other norm; matrices this small have a condition below 20.
+                assert!(
+                    ax.iter().zip(&b).all(|(ax, b)| (ax - (b - mean)).abs() < 1e-5),
+                    "{backend} {nx} x {ny} {seed}"
+                );
+            }
+        }
+    }
+}
+
+/// x of `rrb_solve_once` is checked against every input, before anything is done.
+#[test]
+fn solve_once_refuses_x_among_its_inputs() {
+    let a = poisson(6, 5);
+    let mut arrays = [a.center.clone(), a.east.clone(), a.north.clone(), random_rhs(30, 1)];
+    let before = arrays.clone();
+    for k in 0..4 {
+        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
+        // SAFETY: arrays of 6 x 5 values.
+        let result =
+            unsafe { rrb_solve_once(6, 5, p[0], p[1], p[2], null(), null(), p[3], p[k], 1e-6, 100, null_mut()) };
+        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
+    }
+    assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
+}
+
+/// After a failed factorize, for whatever reason, there is nothing to solve with.
+#[test]
+fn a_failed_factorize_leaves_no_matrix() {
+    let a = poisson(6, 5);
+    let solver = Solver::of(&a, "");
+    // SAFETY: a live handle; NULL is what is tested.
+    outcome(unsafe { rrb_factorize(solver.handle, null(), null(), null(), null(), null()) })
+        .unwrap_err()
+        .expect(status::NULL, &["center"]);
+    solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
+    solver.factorize(&a).unwrap();
+    assert_eq!(solver.solve_from_zero(&random_rhs(30, 1)).1, status::OK);
+}
+
+/// Sums in a sentence are those of the caller's b.
+#[test]
+fn incompatibility_is_told_in_the_unit_of_b() {
+    let a = neumann_const(3, 1);
+    let solver = Solver::of(&a, "check_compatibility=1");
+    solver.solve(&[1000.0; 3], &mut [0.0; 3]).unwrap_err().expect(status::INCOMPATIBLE, &["3e3"]);
+}
+
+/// An unknown key that is read is answered with the nearest known one, option or result.
+#[test]
+fn unknown_keys_that_are_read() {
+    let solver = Solver::new(3, 3, "");
+    let mut value = 0i64;
+    for (key, nearest) in [(1015, "RRB_INFO_CUDA_KERNELS"), (213, "RRB_OPT_LEADING_DIMENSION"), (99, "RRB_OPT_BACKEND")]
+    {
+        // SAFETY: a live handle and a value.
+        outcome(unsafe { rrb_get_int(solver.handle, key, &raw mut value) })
+            .unwrap_err()
+            .expect(status::OPTION, &[nearest]);
+    }
+}
+
+/// S1 is made from the caller's matrix with rounding, which contrasts of 1e8 and more bring up to a tolerance of 1e-6.
+#[test]
+fn success_is_what_the_callers_matrix_says() {
+    let mut met = 0;
+    for contrast in [1e8, 3e8, 1e9, 4e9] {
+        for n in [33, 65, 101] {
+            let a = checker8(n, contrast);
+            for options in ["", "precision=f64 cycle=v", "precision=f64 cycle=v levels=4", "backend=reference"] {
+                let b = random_rhs(a.len(), 3);
+                let mut x = vec![0.0; a.len()];
+                let solver = Solver::of(&a, &format!("rel_tol=1e-6 {options}"));
+                let result = solver.solve(&b, &mut x).unwrap();
+                let reached = norm2(&a.exact_residual(&b, &x)) / norm2(&b);
+                let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                let what = format!("{contrast:e} {n} {options}: {reached:e}, told {told:e}");
+                // What is told is computed in double precision: ten roundings of |A| |x|, 8 |a| |x| / |b| at most here.
+                let largest = a.center.iter().zip(&x).map(|(c, x)| (c * x).abs()).fold(0.0, f64::max);
+                let rounding = 80.0 * f64::EPSILON * largest * (a.len() as f64).sqrt() / norm2(&b);
+                assert!((reached - told).abs() <= rounding + 1e-9 * told, "{what}, rounding {rounding:e}");
+                assert_eq!(result == status::OK, told <= 1e-6, "{what}");
+                met += i32::from(result == status::OK);
+            }
+        }
+    }
+    assert!(met > 0);
+}
+
+/// A closed basin whose couplings lie anywhere in six decades.
+fn closed(nx: usize, ny: usize) -> Stencil {
+    let mut a = neumann_const(nx, ny);
+    let factor = |p: usize, s: u32| 10f64.powf(6.0 * u((p % nx) as u32, (p / nx) as u32, s));
+    a.east.iter_mut().enumerate().for_each(|(p, v)| *v *= factor(p, 1));
+    a.north.iter_mut().enumerate().for_each(|(p, v)| *v *= factor(p, 2));
+    a.set_row_sums(|_| 0.0);
+    a
+}
+
+/// Rounding leaves r = b - A x a constant on a closed basin; when all the rest is gone, r'M^-1 r has any sign. That is
+/// no indefinite matrix: what was reached is returned, by the last iterate or a better one, and told as it is.
+#[test]
+fn what_rounding_allows_is_returned() {
+    for (nx, ny) in [(2, 300), (20, 15)] {
+        let a = closed(nx, ny);
+        let b = without_mean(random_rhs(a.len(), 6));
+        let least = norm2(&b) * 1e-7;
+        for backend in ["backend=cpu threads=1", "backend=cpu threads=1 fusion=off", "backend=reference"] {
+            for precision in PRECISIONS {
+                for options in ["norm=true2", "norm=preconditioned", "norm=true2 max_iter=400"] {
+                    let what = format!("{nx} x {ny} {backend} {precision} {options}");
+                    let solver = Solver::of(&a, &format!("max_iter=2000 precision={precision} {backend} {options}"));
+                    let mut x = vec![0.0; a.len()];
+                    for tolerance in ["1e-12", "1e-30"] {
+                        solver.options(&format!("rel_tol={tolerance}")).unwrap();
+                        // The second time from what the first has reached.
+                        let before = norm2(&a.residual(&b, &x));
+                        let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
+                        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                        assert_eq!(result == status::OK, told <= tolerance.parse().unwrap(), "{what}: told {told:e}");
+                        let reached = norm2(&a.residual(&b, &x));
+                        assert!(reached <= least.max(10.0 * before.min(least)), "{what}: {reached:e} after {before:e}");
+                        if options.contains("true2") {
+                            let (exact, allowed) = (norm2(&a.exact_residual(&b, &x)), told * norm2(&b));
+                            // Of rows, and of a sum of so many squares.
+                            let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * allowed;
+                            assert!(exact <= allowed + noise, "{what}: {exact:e}, told {told:e}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A tolerance that rounding does not let be reached is given up where going on would change nothing: on closed basins
+/// too, and no later than what ten times the reachable takes, half as much again.
+#[test]
+fn below_rounding_ends_soon() {
+    for (name, a) in [("closed", neumann_const(130, 130)), ("open", poisson(130, 130))] {
+        let b = without_mean(random_rhs(a.len(), 2));
+        for precision in PRECISIONS {
+            let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} max_iter=2000"));
+            let count = |tolerance: &str| {
+                solver.options(&format!("rel_tol={tolerance}")).unwrap();
+                let result = solver.solve(&b, &mut vec![0.0; a.len()]).unwrap();
+                (result, solver.int(key::INFO_ITERATIONS))
+            };
+            let (reached, most) = count("1e-12");
+            assert_eq!(reached, status::OK, "{name} {precision}");
+            for tolerance in ["1e-20", "1e-30"] {
+                let (result, iterations) = count(tolerance);
+                assert_eq!(result, status::NOT_CONVERGED, "{name} {precision}");
+                // To 1e-12 it is two thirds of the way to 1e-18; a restart adds what brings three digits.
+                assert!(iterations <= 2 * most + 5, "{name} {precision} {tolerance}: {iterations}, {most} to 1e-12");
+            }
+        }
+    }
+}
+
+/// A guess as good as rounding allows is no success where more was asked for.
+#[test]
+fn an_exact_guess_is_no_false_success() {
+    let a = neumann_const(20, 14);
+    let y = random_rhs(280, 1);
+    let b = a.multiply(&y);
+    for backend in ["backend=cpu", "backend=reference"] {
+        let solver = Solver::of(&a, &format!("{backend} rel_tol=1e-30"));
+        let mut x = y.clone();
+        let result = solver.solve(&b, &mut x);
+        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+        assert_eq!(result == Ok(status::OK), told <= 1e-30, "{backend}: {result:?}, told {told:e}");
+    }
+}
+
+/// Fields that a deep recursion does not see: there AMLI takes ten times as many iterations as V with its own levels.
+#[test]
+fn auto_asks_every_recursion() {
+    let a = checker8(201, 1e6);
+    let b = random_rhs(a.len(), 5);
+    let count = |options: &str| {
+        let solver = Solver::of(&a, options);
+        assert_eq!(solver.solve(&b, &mut vec![0.0; a.len()]), Ok(status::OK), "{options}");
+        (solver.int(key::INFO_ITERATIONS), solver.int(key::INFO_LEVELS))
+    };
+    let (auto, v, amli) = (count(""), count("cycle=v"), count("cycle=amli"));
+    assert_eq!(auto, v);
+    assert!(amli.0 > 2 * v.0, "{amli:?} {v:?}");
+}
+
+/// A guess that leaves a closed basin nothing but rounding is one, in the papers' norm relative to itself, too: solve
+/// after solve from the x of the one before.
+#[test]
+fn a_spent_guess_is_enough() {
+    let a = neumann_const(16, 28);
+    let b = without_mean(random_rhs(a.len(), 3));
+    for precision in ["f64", "f32", "bf16"] {
+        for cycle in ["v", "amli"] {
+            let what = format!("precision={precision} cycle={cycle}");
+            let solver = Solver::of(&a, &format!("{what} norm=preconditioned reference=initial"));
+            let mut x = vec![0.0; a.len()];
+            // Each has a millionth of the residual before it to reach.
+            let results: Vec<_> =
+                (0..8).map(|_| (solver.solve(&b, &mut x).unwrap(), solver.int(key::INFO_STOP_REASON))).collect();
+            // Stop reason 2: the guess.
+            assert_eq!(results[4..], [(status::OK, 2); 4], "{what}: {results:?}");
+        }
+    }
+}
+
+/// What elimination takes whole is solved.
+#[test]
+fn sources_that_are_eliminated() {
+    for backend in ["backend=cpu", "backend=cpu fusion=off", "backend=cpu threads=3", "backend=reference"] {
+        check_eliminated_sources(backend);
+    }
+}
+
+/// Nine points and then five, one coupling positive: what the handle kept of the corners is gone.
+#[test]
+fn corners_of_the_last_matrix_are_gone() {
+    for (nx, ny) in [(4, 7), (30, 20)] {
+        let mut a = random_m_matrix(nx, ny, false, 3);
+        a.east[nx + 1] = 0.05;
+        for backend in ["reference", "cpu"] {
+            let options = format!("backend={backend} threads=1");
+            let (used, fresh) = (Solver::of(&random_m_matrix(nx, ny, true, 5), &options), Solver::of(&a, &options));
+            used.factorize(&a).unwrap();
+            let r = random_rhs(a.len(), 1);
+            assert_eq!(used.apply(&r), fresh.apply(&r), "{options} {nx} x {ny}");
+        }
+    }
+}
+
+/// Once an iterate is with the caller, sums that overflow after it end the solve without converging (106 x 1: r'M^-1 r
+/// is infinite in iteration 468); a failure leaves x as it was, and what is returned without converging is no worse
+/// than the guess.
+#[test]
+fn x_is_as_given_or_better() {
+    // All sides closed, k at the nodes, harmonic means between them; land where k is zero.
+    let basin = |nx: usize, ny: usize, excess: f64, k: &dyn Fn(usize) -> f64| {
+        let mut a = Stencil::zeros(nx, ny, false);
+        let mean = |p: usize, q: usize| if k(p) * k(q) > 0.0 { 2.0 * k(p) * k(q) / (k(p) + k(q)) } else { 0.0 };
+        for p in 0..nx * ny {
+            let east = if (p + 1) % nx > 0 { mean(p, p + 1) } else { 0.0 };
+            let north = if p + nx < nx * ny { mean(p, p + nx) } else { 0.0 };
+            (a.east[p], a.north[p]) = (-east, -north);
+            a.center[p] += east + north;
+            for (q, w) in [(p + 1, east), (p + nx, north)].into_iter().filter(|(_, w)| *w > 0.0) {
+                a.center[q] += w;
+            }
+        }
+        a.center.iter_mut().for_each(|c| *c = if *c > 0.0 { *c * (1.0 + excess) } else { 1.0 });
+        a
+    };
+    let eighths = |nx: usize| basin(nx, 1, 0.0, &|i| if (8 * i / nx) % 2 == 1 { 1e12 } else { 1.0 });
+    let pores = |excess: f64| basin(80, 60, excess, &|p| if u(p as u32, 1, 9) < 0.2 { 0.0 } else { 1.0 });
+    let mut cases = vec![
+        (eighths(106), "precision=bf16 cycle=v rel_tol=1e-3"),
+        (eighths(328), "precision=bf16 cycle=amli rel_tol=1e-3"),
+        (eighths(328), "precision=mixed cycle=amli rel_tol=1e-3"),
+    ];
+    for excess in [1e-5, 1e-7] {
+        cases.extend(["precision=mixed", "precision=bf16"].map(|options| (pores(excess), options)));
+    }
+    for ((a, options), max_iter) in cases.into_iter().flat_map(|case| [(case.clone(), 7), (case, 2000)]) {
+        let what = format!("{} x {} {options} max_iter={max_iter}", a.nx, a.ny);
+        let solver = Solver::of(&a, &format!("{options} max_iter={max_iter}"));
+        let b: Vec<f64> = (0..a.len()).map(|i| (1.0 + 7.0 * i as f64).sin()).collect();
+        for guess in [0.0, 1e-3] {
+            let given = vec![guess; a.len()];
+            let mut x = given.clone();
+            let before = norm2(&a.exact_residual(&b, &x));
+            match solver.solve(&b, &mut x) {
+                Err(failure) => {
+                    assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.sentence);
+                    assert_eq!(x, given, "{what}: {}", failure.sentence);
+                }
+                // After `max_iter` (stop reason 4) it is the last iterate, and its residual is told as it is; |b| is
+                // projected where singular.
+                Ok(_) if solver.int(key::INFO_STOP_REASON) == 4 => {
+                    assert!(x.iter().all(|v| v.is_finite()), "{what}");
+                    if solver.int(key::INFO_SINGULAR_COMPONENTS) == 0 {
+                        let after = norm2(&a.exact_residual(&b, &x));
+                        let told = solver.real(key::INFO_FINAL_RESIDUAL) * norm2(&b);
+                        // Of rows, and of a sum of so many squares.
+                        let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * after;
+                        assert!((after - told).abs() <= noise, "{what}: {after:e}, told {told:e}");
+                    }
+                }
+                Ok(result) => {
+                    let after = norm2(&a.exact_residual(&b, &x));
+                    let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * before;
+                    assert!(after <= before + noise, "{what}, status {result}: {after:e} for {before:e}");
+                }
+            }
+        }
+    }
+}
+
+/// What auto came to is kept: the matrices that follow are factorized once.
+#[test]
+fn auto_remembers() {
+    let (hard, easy) = (checker8(201, 1e6), poisson(200, 200));
+    let solver = Solver::of(&hard, "");
+    let of = |a: &common::problems::Stencil| {
+        solver.factorize(a).unwrap();
+        assert_eq!(solver.solve(&random_rhs(a.len(), 5), &mut vec![0.0; a.len()]), Ok(status::OK));
+        (solver.int(key::INFO_CYCLE), solver.int(key::INFO_LEVELS))
+    };
+    let (v, levels) = of(&hard);
+    assert_eq!(of(&easy), (v, levels));
+    // Other wishes are looked at afresh.
+    solver.options("cycle_steps=3").unwrap();
+    let (amli, deeper) = of(&easy);
+    assert!(amli != v && deeper > levels);
+}

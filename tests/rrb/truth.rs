@@ -1,0 +1,273 @@
+//! Random systems: every status, every residual and every sentence of `rrb_solve` is held against a recomputation in
+//! twice the precision. tests/problems/src/cases.rs makes the systems, tests/truth/judge.rs judges.
+//!
+//! | variable | |
+//! |---|---|
+//! | `RRBSOLVER_TRUTH_CASES` | how many, 20000 |
+//! | `RRBSOLVER_TRUTH_SEED` | another sequence, 1 |
+//! | `RRBSOLVER_TRUTH_BACKEND` | cpu, cuda, or emulated: cuda on small grids |
+//! | `RRBSOLVER_TRUTH_CASE` | this case alone, with all that is known of it |
+//! | `RRBSOLVER_TRUTH_SHOW` | how many failing cases are shown, 20 |
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "judge.rs"]
+mod judge;
+
+use common::problems::Stencil;
+use common::problems::cases::{self, BRANCHES, Case, JUNK, Restart};
+use common::{Failure, Solver, bits, key, outcome, padded, rrb_set_monitor, status, unpadded};
+use judge::{Judge, Told, Verdict};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of 20,000 cases each branch has 200 at least.
+const SHARE: f64 = 0.01;
+/// Cases at the same time.
+const THREADS: usize = 2;
+
+fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => default,
+    }
+}
+
+/// What the monitor has seen, and where it stops.
+struct Watch {
+    seen: Vec<f64>,
+    in_order: bool,
+    stop_at: Option<i64>,
+    stopped: bool,
+}
+
+unsafe extern "C-unwind" fn watch(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
+    // SAFETY: the Watch that was given outlives the solve.
+    let watch = unsafe { &mut *user.cast::<Watch>() };
+    watch.in_order &= iteration == watch.seen.len() as i64;
+    watch.seen.push(residual);
+    watch.stopped |= watch.stop_at.is_some_and(|at| iteration >= at);
+    i32::from(watch.stopped)
+}
+
+fn factorize(solver: &Solver, a: &Stencil, ld: usize) -> Result<i32, Failure> {
+    let wide = |v: &Vec<f64>| padded(v, a.nx, ld, JUNK);
+    let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
+    let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
+    solver.factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
+}
+
+/// A solve of the case from `x`, which is as the call leaves it afterwards.
+fn solve(solver: &Solver, case: &Case, x: &mut Vec<f64>, verdict: &mut Verdict) -> Result<i32, Failure> {
+    let (nx, ld) = (case.a.nx, case.leading_dimension);
+    let b = padded(&case.b, nx, ld, JUNK);
+    let mut wide = padded(x, nx, ld, JUNK);
+    let result = solver.solve(&b, &mut wide);
+    *x = unpadded(&wide, nx, ld);
+    if bits(&padded(x, nx, ld, JUNK)) != bits(&wide) {
+        verdict.complain("padding of x written", 1.0, String::new());
+    }
+    result
+}
+
+/// The guess of a solve that starts where another one has ended.
+fn start(solver: &Solver, case: &Case, verdict: &mut Verdict) -> Vec<f64> {
+    let mut guess = case.guess.clone();
+    if case.restart != Restart::No && !case.not_finite {
+        let ended = solve(solver, case, &mut guess, verdict);
+        if ended.is_ok() && case.restart == Restart::Near {
+            guess.iter_mut().for_each(|x| *x *= 1.0 + 1e-8);
+        }
+    }
+    guess
+}
+
+fn run(case: &Case, verdict: &mut Verdict) -> String {
+    let (a, ld) = (&case.a, case.leading_dimension);
+    let judge = Judge::new(case);
+    let solver = Solver::new(a.nx, a.ny, &case.options);
+    if let Some(earlier) = &case.earlier
+        && factorize(&solver, earlier, ld).is_ok()
+    {
+        let _ = solve(&solver, case, &mut case.guess.clone(), verdict);
+    }
+    if let Err(failure) = factorize(&solver, a, ld) {
+        judge.refused_matrix(&failure, verdict);
+        return format!("factorize: {} {}", failure.status, kind(&failure.sentence));
+    }
+    if judge.must_be_unsupported() {
+        let text = "null_space=constant, and a component is not singular".to_owned();
+        verdict.complain("regular component accepted", 1.0, text);
+    }
+    judge.counts(&solver, verdict);
+
+    let guess = start(&solver, case, verdict);
+    let mut seen = Watch { seen: Vec::new(), in_order: true, stop_at: case.stop_at, stopped: false };
+    let user = std::ptr::from_mut(&mut seen).cast();
+    // SAFETY: `seen` outlives the solves that follow.
+    outcome(unsafe { rrb_set_monitor(solver.handle, Some(watch), user) }).expect("set_monitor");
+    let cycle = solver.int(key::INFO_CYCLE);
+    let mut x = guess.clone();
+    let result = solve(&solver, case, &mut x, verdict);
+    // SAFETY: a live handle.
+    outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).expect("set_monitor");
+    match result {
+        Err(failure) => {
+            judge.refused_solve(&failure, &guess, &x, verdict);
+            format!("solve: {} {}", failure.status, kind(&failure.sentence))
+        }
+        Ok(status) => {
+            let told = Told::of(&solver, status, cycle);
+            check_watch(&solver, &seen, status, &told, case.options.contains("backend=cuda"), verdict);
+            judge.ended(&solver, &told, &guess, &x, verdict);
+            if variable("RRBSOLVER_TRUTH_CASE", u64::MAX) == case.number {
+                println!("{told:?}\nhistory {:?}\nguess {:?}\nx {:?}", solver.history(), &guess, &x);
+            }
+            format!("solve: {status}, reason {}", told.reason)
+        }
+    }
+}
+
+/// The monitor is called in order, sees what the history keeps, and stops when it says so.
+fn check_watch(solver: &Solver, seen: &Watch, status: i32, told: &Told, on_device: bool, verdict: &mut Verdict) {
+    if !seen.in_order {
+        verdict.complain("monitor out of order", 1.0, format!("{} calls", seen.seen.len()));
+    }
+    let mut history = solver.history();
+    if on_device && seen.stopped {
+        // The answer of a monitor may come when more iterations are done.
+        history.truncate(seen.seen.len());
+    }
+    if told.reason != judge::reason::ZERO_RHS && bits(&history) != bits(&seen.seen) {
+        verdict.complain("history", 1.0, format!("history {history:?}, monitor {:?}", seen.seen));
+    }
+    if (status == status::STOPPED) && !seen.stopped {
+        verdict.complain("stopped by nobody", 1.0, format!("{} calls", seen.seen.len()));
+    }
+}
+
+/// A sentence without its numbers.
+fn kind(sentence: &str) -> String {
+    let words: Vec<&str> = sentence.split(' ').filter(|w| !w.contains(|c: char| c.is_ascii_digit())).collect();
+    words.join(" ").chars().take(70).collect()
+}
+
+#[derive(Default)]
+struct Summary {
+    branches: BTreeMap<&'static str, usize>,
+    endings: BTreeMap<String, usize>,
+    notes: BTreeMap<String, usize>,
+    /// By class: number of cases, the worst ratio, and the cases.
+    failures: BTreeMap<String, Vec<(u64, f64, String)>>,
+    failing: BTreeMap<u64, String>,
+}
+
+fn describe(case: &Case) -> String {
+    let judge = Judge::new(case);
+    format!(
+        "{} x {}: {}\n      {}\n      {}",
+        case.a.nx,
+        case.a.ny,
+        case.options,
+        case.branches.join(", "),
+        judge.describe()
+    )
+}
+
+fn add(summary: &mut Summary, case: &Case, ending: String, verdict: Verdict) {
+    for &branch in &case.branches {
+        *summary.branches.entry(branch).or_default() += 1;
+    }
+    *summary.endings.entry(ending).or_default() += 1;
+    for note in verdict.notes {
+        *summary.notes.entry(note).or_default() += 1;
+    }
+    if verdict.complaints.is_empty() {
+        return;
+    }
+    let mut text = describe(case);
+    for complaint in verdict.complaints {
+        text += &format!("\n      {} ({:.3e}): {}", complaint.class, complaint.ratio, complaint.text);
+        let of_class = summary.failures.entry(complaint.class).or_default();
+        of_class.push((case.number, complaint.ratio, complaint.text));
+    }
+    summary.failing.insert(case.number, text);
+}
+
+impl Summary {
+    fn print(&self, cases: u64) {
+        println!("\n{cases} cases; branches:");
+        for chunk in BRANCHES.chunks(3) {
+            let cells = chunk.iter().map(|b| format!("{:32}{:6}  ", b, self.branches.get(b).copied().unwrap_or(0)));
+            println!("  {}", cells.collect::<String>());
+        }
+        for (title, map) in [("endings", &self.endings), ("notes", &self.notes)] {
+            println!("{title}:");
+            map.iter().for_each(|(name, count)| println!("  {count:6}  {name}"));
+        }
+        println!("false words, in {} cases:", self.failing.len());
+        for (class, all) in &self.failures {
+            let (number, worst, _) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("one at least");
+            let mut numbers: Vec<u64> = all.iter().map(|f| f.0).collect();
+            numbers.sort_unstable();
+            let first: Vec<String> = numbers.iter().take(6).map(u64::to_string).collect();
+            println!("  {:6}  {class}: worst {worst:.3e} (case {number}); cases {}", all.len(), first.join(", "));
+        }
+        let show = variable("RRBSOLVER_TRUTH_SHOW", 20);
+        for (number, text) in self.failing.iter().take(show) {
+            println!("  case {number}, {text}");
+        }
+    }
+}
+
+#[test]
+fn random_systems() {
+    let cases = variable("RRBSOLVER_TRUTH_CASES", 20_000u64);
+    let seed = variable("RRBSOLVER_TRUTH_SEED", 1u64);
+    let backend = std::env::var("RRBSOLVER_TRUTH_BACKEND").unwrap_or_else(|_| "cpu".to_owned());
+    let alone: Option<u64> = std::env::var("RRBSOLVER_TRUTH_CASE").ok().map(|text| text.parse().expect("a number"));
+    let (next, summary) = (AtomicU64::new(alone.unwrap_or(0)), Mutex::new(Summary::default()));
+    let end = alone.map_or(cases, |number| number + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        return;
+                    }
+                    let case = cases::make(seed, number, &backend);
+                    let mut verdict = Verdict::default();
+                    let ending = run(&case, &mut verdict);
+                    if alone.is_some() {
+                        println!(
+                            "{}\ncenter {:?}\neast {:?}\nnorth {:?}\ncorners {:?}\nb {:?}",
+                            describe(&case),
+                            case.a.center,
+                            case.a.east,
+                            case.a.north,
+                            case.a.corners,
+                            case.b
+                        );
+                    }
+                    add(&mut summary.lock().expect("no panic"), &case, ending, verdict);
+                }
+            });
+        }
+    });
+    let summary = summary.into_inner().expect("no panic");
+    summary.print(end - alone.unwrap_or(0));
+    if alone.is_none() && backend == "cpu" {
+        let least = (SHARE * cases as f64) as usize;
+        // A handful of cases hits what chance will.
+        let rare = |b: &&&str| cases >= 2000 && summary.branches.get(*b).copied().unwrap_or(0) < least;
+        let missed: Vec<_> = BRANCHES.iter().filter(rare).collect();
+        assert!(missed.is_empty(), "branches of fewer than {least} cases: {missed:?}");
+    }
+    let good: usize = summary.endings.iter().filter(|(e, _)| e.starts_with("solve: 0")).map(|(_, n)| n).sum();
+    assert!(alone.is_some() || good as f64 > 0.6 * cases as f64, "{good} of {cases} cases converge");
+    assert!(summary.failing.is_empty(), "{} cases have a false word", summary.failing.len());
+}
