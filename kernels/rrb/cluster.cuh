@@ -9,9 +9,6 @@
 // next grid first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the
 // next block's.
 #pragma once
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // Grids at most that one kernel goes over.

@@ -4,9 +4,6 @@
 // the blocks of the first one do the steps on grids that have as many tiles at most, with the barrier of the cluster;
 // the others go on to the next step of all, and have the rows of the remainder in their registers then. Grids that have
 // a place for each of its threads are in its shared memory then (cluster.cuh).
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 #include "cluster.cuh"
 

@@ -2,9 +2,6 @@
 // rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
 // per point: 56 at the start, r of S1 and |b - A x| among them; 44 at the end, and 16 for the caller's x. And what the
 // host would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
@@ -54,9 +51,9 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
 constexpr int END_RESIDENT = 3;
 
 // Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
-// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2 on
-// all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that
-// is: r does not depend on it.
+// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2
+// on all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever
+// that is: r does not depend on it.
 template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -184,8 +181,8 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     note_inputs(a, largest, sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
+RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
+RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -307,24 +304,12 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {
-    whole_residual<false, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) {
-    whole_residual<false, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) {
-    whole_residual<true, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) {
-    whole_residual<true, SQUARE, true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, true>(a);
-}
+RRB_KERNEL(rrb_whole_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, SQUARE, false>))
+RRB_KERNEL(rrb_eliminated_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, false>))
+RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, true>))
+RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
 // output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes
 // too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
@@ -347,8 +332,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
 // As in src/backend/cuda/rrb/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
-// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays is
-// told once, and zero for the next who looks at some. By one block.
+// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays
+// is told once, and zero for the next who looks at some. By one block.
 __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -383,7 +368,8 @@ __device__ inline void set_out(const SetOutArgs &a) {
     // From a guess, the papers' norm is relative to one that has a start of its own.
     const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
-    const bool begins = expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
+    const bool begins =
+        expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
     s.iterations = 0;
