@@ -131,9 +131,9 @@ impl BlockBackend for CudaBlocks {
         for cut in work.cuts {
             data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
         }
-        if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
+        if work.method == Method::Jacobi && data.rooms.other.u.len() != data.blocks.list.patches.len() {
             let list = data.blocks.list.clone();
-            data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            data.rooms.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
         Ok(())
@@ -192,7 +192,7 @@ impl BlockBackend for CudaBlocks {
     }
 
     fn bytes(&self) -> usize {
-        let lists = |d: &Data| d.blocks.list.bytes() + d.rows.len() * size_of::<BlockPatch>();
+        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
         self.data.as_ref().map_or(0, lists) + self.session.bytes()
     }
 
@@ -223,12 +223,12 @@ impl BlockBackend for CudaBlocks {
         let data = self.data.as_mut().ok_or_else(no_patches)?;
         let list = data.blocks.list.clone();
         let stream = self.session.stream();
-        data.kept.lay_out(stream, &list.patches, true, "patches")?;
-        stream.fill(data.kept.room.address(), 0, data.kept.room.bytes())?;
+        data.rooms.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.rooms.kept.room.address(), 0, data.rooms.kept.room.bytes())?;
         stream.wait()?;
         let pointers =
             |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
-        Ok(Kept { u: pointers(&data.kept.u)?, f: pointers(&data.kept.f)? })
+        Ok(Kept { u: pointers(&data.rooms.kept.u)?, f: pointers(&data.rooms.kept.f)? })
     }
 
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
