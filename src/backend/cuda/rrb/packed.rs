@@ -427,7 +427,7 @@ impl Plans<'_> {
                 inverse: plan.take(if here { n * n } else { 0 }),
                 narrow: if here && short { plan.bytes(4 * n * n) } else { 0 },
             },
-            slots: plan.bytes(2 * n * 2 * real),
+            slots: plan.bytes(2 * n * 16),
         }
     }
 }
