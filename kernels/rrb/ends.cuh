@@ -54,9 +54,9 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
 constexpr int END_RESIDENT = 3;
 
 // Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
-// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2 on
-// all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that
-// is: r does not depend on it.
+// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2
+// on all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever
+// that is: r does not depend on it.
 template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -347,8 +347,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
 // As in src/backend/cuda/rrb/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
-// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays is
-// told once, and zero for the next who looks at some. By one block.
+// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays
+// is told once, and zero for the next who looks at some. By one block.
 __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -383,7 +383,8 @@ __device__ inline void set_out(const SetOutArgs &a) {
     // From a guess, the papers' norm is relative to one that has a start of its own.
     const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
-    const bool begins = expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
+    const bool misses = norm > threshold && initial > asked;
+    const bool begins = expected && referred && positive && based && misses && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
     s.iterations = 0;

@@ -2,7 +2,7 @@
 //! ahead of time into the library), `staging` the copies of arrays of the host.
 
 pub mod driver;
-pub(super) mod launch;
+mod launch;
 pub mod rrb;
 pub mod smoother;
 mod staging;
