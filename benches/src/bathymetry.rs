@@ -1,5 +1,6 @@
 //! ESRI ASCII grids of depths, plain or compressed by gzip.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use rrbsolver_problems::{Stencil, waves};
 use std::io::Read as _;
 use std::path::Path;
@@ -18,50 +19,50 @@ pub struct Bathymetry {
 const WAVE_LENGTHS: [f64; 2] = [25.0, 11.0];
 
 /// Reads the file.
-pub fn read(path: &Path) -> Result<Bathymetry, String> {
+pub fn read(path: &Path) -> Result<Bathymetry> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let mut text = String::new();
     let outcome = if bytes.starts_with(&[0x1f, 0x8b]) {
         flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text)
     } else {
         (&bytes[..]).read_to_string(&mut text)
     };
-    outcome.map_err(|error| format!("cannot read {shown}: {error}"))?;
-    parse(&text).map_err(|complaint| format!("{shown}: {complaint}"))
+    outcome.with_context(|| format!("cannot read {shown}"))?;
+    parse(&text).with_context(|| format!("{shown}"))
 }
 
 /// Lines of a key and a value, in any order and case, then rows from north to south.
-fn parse(text: &str) -> Result<Bathymetry, String> {
+fn parse(text: &str) -> Result<Bathymetry> {
     let (mut columns, mut rows, mut cell, mut no_data) = (None, None, None, -9999.0);
     let mut words = text.split_ascii_whitespace().peekable();
     while let Some(key) = words.next_if(|word| word.starts_with(|c: char| c.is_ascii_alphabetic())) {
-        let value: f64 = words.next().and_then(|w| w.parse().ok()).ok_or_else(|| format!("no number after {key}"))?;
+        let value: f64 = words.next().and_then(|w| w.parse().ok()).with_context(|| format!("no number after {key}"))?;
         match key.to_ascii_lowercase().as_str() {
             "ncols" => columns = Some(value as usize),
             "nrows" => rows = Some(value as usize),
             "cellsize" => cell = Some(value),
             "nodata_value" => no_data = value,
             "xllcorner" | "yllcorner" | "xllcenter" | "yllcenter" => {}
-            _ => return Err(format!("{key} is no key of an ESRI ASCII grid")),
+            _ => bail!("{key} is no key of an ESRI ASCII grid"),
         }
     }
     let (Some(nx), Some(ny), Some(cell)) = (columns, rows, cell) else {
-        return Err("ncols, nrows and cellsize are needed".to_owned());
+        bail!("ncols, nrows and cellsize are needed");
     };
     if nx < 2 || ny < 2 || cell <= 0.0 || nx.checked_mul(ny).is_none_or(|n| n > u32::MAX as usize) {
-        return Err(format!("{nx} x {ny} cells of {cell} m are no grid"));
+        bail!("{nx} x {ny} cells of {cell} m are no grid");
     }
     let mut depth = vec![0.0; nx * ny];
     for j in (0..ny).rev() {
         for value in &mut depth[j * nx..(j + 1) * nx] {
-            let word = words.next().ok_or_else(|| format!("fewer than {nx} x {ny} depths"))?;
-            let read: f64 = word.parse().map_err(|_| format!("{word} is no number"))?;
+            let word = words.next().with_context(|| format!("fewer than {nx} x {ny} depths"))?;
+            let read: f64 = word.parse().map_err(|_| anyhow!("{word} is no number"))?;
             *value = if read == no_data || !read.is_finite() { 0.0 } else { read };
         }
     }
     if words.next().is_some() {
-        return Err(format!("more than {nx} x {ny} depths"));
+        bail!("more than {nx} x {ny} depths");
     }
     Ok(Bathymetry { nx, ny, cell, file_cell: cell, depth })
 }

@@ -13,6 +13,7 @@ use crate::smoother::{self, Topic};
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
+use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Name of the program in the lines that records keep.
@@ -69,7 +70,7 @@ pub struct ProblemArgs {
 }
 
 impl ProblemArgs {
-    fn find(&self) -> Result<Problem, String> {
+    fn find(&self) -> Result<Problem> {
         Problem::find(&self.problem, self.size, self.rows, self.least_depth)
     }
 }
@@ -92,8 +93,8 @@ impl CeilingArgs {
         &self,
         working_set: f64,
         device: Option<usize>,
-        work: impl FnOnce() -> Result<T, String>,
-    ) -> Result<(T, Bandwidths), String> {
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Bandwidths)> {
         if self.no_stream {
             return Ok((work()?, Vec::new()));
         }
@@ -306,7 +307,7 @@ fn contenders(options: &[String], common: &str, rel_tol: f64, baseline: &[Baseli
 }
 
 /// Runs one measurement. `words`: its command line without the program's name.
-pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, String> {
+pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
     let (study, bandwidth) = match measurement {
         Measurement::Stream(args) => {
             (Study::Stream, stream::measure(args.threads.unwrap_or_else(cores), &args.megabytes))
@@ -369,10 +370,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record, St
 }
 
 /// The same from a line of text.
-pub fn execute_line(line: &str) -> Result<Record, String> {
+pub fn execute_line(line: &str) -> Result<Record> {
     let words = split(line)?;
     let parsed = Line::try_parse_from(std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)))
-        .map_err(|error| format!("{line}: {error}"))?;
+        .with_context(|| format!("{line}"))?;
     execute(&words, &parsed.measurement)
 }
 
@@ -386,7 +387,7 @@ pub fn join(words: &[String]) -> String {
 }
 
 /// The reverse: words between blanks, or between double quotes.
-pub fn split(line: &str) -> Result<Vec<String>, String> {
+pub fn split(line: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;
@@ -401,7 +402,7 @@ pub fn split(line: &str) -> Result<Vec<String>, String> {
         }
     }
     words.extend(word);
-    if quoted { Err(format!("a quote is not closed in {line}")) } else { Ok(words) }
+    if quoted { Err(anyhow!("a quote is not closed in {line}")) } else { Ok(words) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::iccg::{Iccg, Pivots};
 use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::timing::Samples;
+use anyhow::{Context as _, Result, anyhow};
 use rrbsolver::options::info;
 use serde::{Deserialize, Serialize};
 use std::process::Command;
@@ -25,10 +26,10 @@ pub enum Contender {
 
 impl Contender {
     /// `NAME=PROGRAM ARGUMENTS`, split at blanks.
-    pub fn program(text: &str) -> Result<Self, String> {
-        let (name, command) = text.split_once('=').ok_or("NAME=PROGRAM ARGUMENTS is needed")?;
+    pub fn program(text: &str) -> Result<Self> {
+        let (name, command) = text.split_once('=').context("NAME=PROGRAM ARGUMENTS is needed")?;
         let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
-        if words.is_empty() { Err("no program is named".to_owned()) } else { Ok(Self::Program(name.to_owned(), words)) }
+        if words.is_empty() { Err(anyhow!("no program is named")) } else { Ok(Self::Program(name.to_owned(), words)) }
     }
 }
 
@@ -116,7 +117,7 @@ struct Run {
 
 /// Rounds in which all contenders run in turn; the first round is the warm-up, and counts only for contenders that used
 /// up their seconds in it.
-pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Result<Contest, String> {
+pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Result<Contest> {
     let mut entries: Vec<Option<Entry>> = vec![None; contenders.len()];
     let mut warm_up: Vec<Option<Run>> = contenders.iter().map(|_| None).collect();
     let mut used = vec![0.0; contenders.len()];
@@ -191,9 +192,9 @@ fn add(entry: &mut Entry, run: &Run, first: Option<(f64, f64)>) {
     }
 }
 
-fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) -> Result<Run, String> {
+fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) -> Result<Run> {
     match contender {
-        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).map_err(|e| format!("{options}: {e}")),
+        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).with_context(|| format!("{options}")),
         Contender::InHouse(pivots) => {
             let start = Instant::now();
             let mut solver = Iccg::factorize(&problem.a, *pivots)?;
@@ -216,7 +217,7 @@ fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) ->
     }
 }
 
-fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Result<Run, String> {
+fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Result<Run> {
     let (a, b) = (&problem.a, &problem.b);
     x.fill(0.0);
     let start = Instant::now();
@@ -259,13 +260,13 @@ fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Resul
     })
 }
 
-fn run_program(name: &str, words: &[String]) -> Result<Run, String> {
+fn run_program(name: &str, words: &[String]) -> Result<Run> {
     let output = Command::new(&words[0])
         .args(&words[1..])
         .output()
-        .map_err(|error| format!("cannot run {}: {error}", words.join(" ")))?;
+        .with_context(|| format!("cannot run {}", words.join(" ")))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let complaint = || format!("{} printed no line of nine fields: {text}", words.join(" "));
+    let complaint = || anyhow!("{} printed no line of nine fields: {text}", words.join(" "));
     let fields: Vec<&str> =
         text.lines().map(|l| l.split(',').collect::<Vec<_>>()).rfind(|f| f.len() == 9).ok_or_else(complaint)?;
     let number = |k: usize| fields[k].trim().parse::<f64>().map_err(|_| complaint());

@@ -2,6 +2,7 @@
 
 use crate::stream::Bandwidth;
 use crate::timing::Samples;
+use anyhow::{Result, anyhow};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtrMut as _, DriverError};
 use rrbsolver::ffi::rrbsolver_cuda_device_count;
 use std::sync::Arc;
@@ -32,19 +33,19 @@ pub struct DeviceArray {
     values: CudaSlice<f64>,
 }
 
-fn sentence(error: DriverError) -> String {
-    format!("CUDA: {error}")
+fn sentence(error: DriverError) -> anyhow::Error {
+    anyhow!("CUDA: {error}")
 }
 
 impl Device {
     /// In its primary context, the one that the library uses.
-    pub fn new(ordinal: usize) -> Result<Self, String> {
+    pub fn new(ordinal: usize) -> Result<Self> {
         let context = CudaContext::new(ordinal).map_err(sentence)?;
         Ok(Self { stream: context.default_stream() })
     }
 
     /// Copies from one array to another, so many MB of both together: 16 bytes a value.
-    pub fn bandwidth(&self, megabytes: f64) -> Result<Bandwidth, String> {
+    pub fn bandwidth(&self, megabytes: f64) -> Result<Bandwidth> {
         let values = ((megabytes * 1e6 / 16.0) as usize).max(1);
         let (from, mut to) = (self.zeros(values)?, self.zeros(values)?);
         let mut seconds = Vec::new();
@@ -70,7 +71,7 @@ impl Device {
     }
 
     /// Zeros.
-    pub fn zeros(&self, len: usize) -> Result<DeviceArray, String> {
+    pub fn zeros(&self, len: usize) -> Result<DeviceArray> {
         let values = self.stream.alloc_zeros(len).map_err(sentence)?;
         Ok(DeviceArray { stream: Arc::clone(&self.stream), values })
     }
@@ -78,19 +79,19 @@ impl Device {
 
 impl DeviceArray {
     /// From the host.
-    pub fn set(&mut self, values: &[f64]) -> Result<(), String> {
+    pub fn set(&mut self, values: &[f64]) -> Result<()> {
         self.stream.memcpy_htod(values, &mut self.values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }
 
     /// Zeros again.
-    pub fn clear(&mut self) -> Result<(), String> {
+    pub fn clear(&mut self) -> Result<()> {
         self.stream.memset_zeros(&mut self.values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }
 
     /// To the host.
-    pub fn get(&self, values: &mut [f64]) -> Result<(), String> {
+    pub fn get(&self, values: &mut [f64]) -> Result<()> {
         self.stream.memcpy_dtoh(&self.values, values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }

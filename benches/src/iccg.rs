@@ -21,6 +21,7 @@
 //! before: two rows are swept at once, one node apart, so that two such chains run side by side.
 
 use crate::isa::{for_each_isa, multiply_add};
+use anyhow::{Result, bail};
 use rrbsolver_problems::Stencil;
 
 /// Which pivots.
@@ -66,9 +67,9 @@ pub struct End {
 
 impl Iccg {
     /// Pivots and scaled couplings; 5 points.
-    pub fn factorize(a: &Stencil, pivots: Pivots) -> Result<Self, String> {
+    pub fn factorize(a: &Stencil, pivots: Pivots) -> Result<Self> {
         if a.corners.is_some() {
-            return Err("the in-house ICCG takes 5-point matrices".to_owned());
+            bail!("the in-house ICCG takes 5-point matrices");
         }
         let (nx, ny) = (a.nx, a.ny);
         let omega = if pivots == Pivots::Modified { 1.0 } else { 0.0 };
@@ -88,7 +89,7 @@ impl Iccg {
                     d -= coupling * (coupling + omega * east(i, p - nx)) / pivot[p - nx];
                 }
                 if d <= 0.0 || d.is_nan() {
-                    return Err(format!("pivot {d:e} of the in-house ICCG at ({i}, {j})"));
+                    bail!("pivot {d:e} of the in-house ICCG at ({i}, {j})");
                 }
                 pivot[p] = d;
             }

@@ -1,5 +1,6 @@
 //! Measures rrbsolver on this machine; prints tables, writes JSON.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
 use rrbsolver_benches::commands::{Measurement, PROGRAM, THEIRS, execute, execute_line};
 use rrbsolver_benches::device;
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("{PROGRAM}: {sentence}");
+            eprintln!("{PROGRAM}: {sentence:#}");
             ExitCode::FAILURE
         }
     }
@@ -86,7 +87,7 @@ fn words() -> Vec<String> {
     words
 }
 
-fn measure(measurement: &Measurement, json: Option<&Path>) -> Result<(), String> {
+fn measure(measurement: &Measurement, json: Option<&Path>) -> Result<()> {
     let record = execute(&words(), measurement)?;
     print!("{}", record.text());
     json.map_or(Ok(()), |path| record.write(path))
@@ -95,7 +96,7 @@ fn measure(measurement: &Measurement, json: Option<&Path>) -> Result<(), String>
 /// The papers' criterion, precision and cycle.
 const PAPERS: &str = "norm=preconditioned reference=initial precision=f64 cycle=v levels=12";
 
-fn paper(args: &PaperArgs) -> Result<(), String> {
+fn paper(args: &PaperArgs) -> Result<()> {
     let n = args.size;
     make_folder(&args.output)?;
     // The papers' sizes, h^-1 = 64, 128, ... up to the one asked for.
@@ -141,7 +142,7 @@ fn paper(args: &PaperArgs) -> Result<(), String> {
     }
     if let Some(unknown) = args.only.iter().find(|only| !lines.iter().any(|(name, _)| name == only)) {
         let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
-        return Err(format!("--only {unknown}: no such record here, but {}", names.join(", ")));
+        bail!("--only {unknown}: no such record here, but {}", names.join(", "));
     }
     lines.retain(|(name, _)| args.only.is_empty() || args.only.iter().any(|only| only == name));
     for (name, line) in lines {
@@ -169,15 +170,15 @@ fn quick(line: &str) -> String {
     }
 }
 
-fn page(args: &PageArgs) -> Result<(), String> {
+fn page(args: &PageArgs) -> Result<()> {
     make_folder(&args.records)?;
     let shown = args.page.display();
-    let text = std::fs::read_to_string(&args.page).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text = std::fs::read_to_string(&args.page).with_context(|| format!("cannot read {shown}"))?;
     let (filled, complaints) = fill(&text, &Source { records: &args.records, measure: args.measure.as_deref() });
-    std::fs::write(&args.page, filled).map_err(|error| format!("cannot write {shown}: {error}"))?;
-    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
+    std::fs::write(&args.page, filled).with_context(|| format!("cannot write {shown}"))?;
+    if complaints.is_empty() { Ok(()) } else { Err(anyhow!(complaints.join("\n"))) }
 }
 
-fn make_folder(path: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(path).map_err(|error| format!("cannot make {}: {error}", path.display()))
+fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
 }

@@ -9,6 +9,7 @@ use crate::iccg::{Iccg, Pivots};
 use crate::problem::Problem;
 use crate::smoother::{Chart, Curve};
 use crate::solver::Solver;
+use anyhow::{Result, anyhow, bail};
 use rrbsolver::options::info;
 use rrbsolver_problems::Stencil;
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ struct Moving {
 }
 
 impl Moving {
-    fn find(name: &str, file: Option<&Bathymetry>, nodes: usize, least_depth: f64) -> Result<Self, String> {
+    fn find(name: &str, file: Option<&Bathymetry>, nodes: usize, least_depth: f64) -> Result<Self> {
         if let Some(file) = file {
             let grid = file.resized(nodes);
             let stem = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
@@ -112,8 +113,8 @@ fn march(
     solver: String,
     factorize: f64,
     plan: &Plan,
-    mut solve: impl FnMut(&[f64], &mut [f64]) -> Result<Step, String>,
-) -> Result<Row, String> {
+    mut solve: impl FnMut(&[f64], &mut [f64]) -> Result<Step>,
+) -> Result<Row> {
     let n = problem.a.len();
     let (mut b, mut x, mut last) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
     let (mut total, mut transfer, mut iterations, mut most, mut steps) = (0.0, 0.0, 0, 0, 0);
@@ -126,7 +127,7 @@ fn march(
         }
         let (seconds, copies, count, converged) = solve(&b, &mut x)?;
         if !converged {
-            return Err(format!("{solver} did not converge on {} in step {step}", problem.name));
+            bail!("{solver} did not converge on {} in step {step}", problem.name);
         }
         if step >= WARM_UP {
             total += seconds;
@@ -156,7 +157,7 @@ fn march(
     })
 }
 
-fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>, String> {
+fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>> {
     let a = &problem.a;
     match contender {
         Contender::Rrb(name, options) => {
@@ -213,12 +214,12 @@ fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>,
             })?;
             Ok(vec![row])
         }
-        Contender::Program(name, _) => Err(format!("{name}: other programs make no time steps here")),
+        Contender::Program(name, _) => Err(anyhow!("{name}: other programs make no time steps here")),
     }
 }
 
 /// Every problem, every size, every solver.
-pub fn measure(names: &[String], nodes: &[usize], contenders: &[Contender], plan: &Plan) -> Result<March, String> {
+pub fn measure(names: &[String], nodes: &[usize], contenders: &[Contender], plan: &Plan) -> Result<March> {
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for name in names {
         let is_file = name.ends_with(".asc") || name.ends_with(".asc.gz");

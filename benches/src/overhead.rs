@@ -4,6 +4,7 @@ use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::stages::Clocked;
 use crate::timing::Samples;
+use anyhow::Result;
 use rrbsolver::options::info;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -46,13 +47,7 @@ pub struct Overhead {
 pub const REST: Duration = Duration::from_millis(1);
 
 /// All sizes with all numbers of threads; the five kinds of a row in turn, `repeats` times.
-pub fn measure(
-    name: &str,
-    sizes: &[usize],
-    threads: &[usize],
-    options: &str,
-    repeats: usize,
-) -> Result<Overhead, String> {
+pub fn measure(name: &str, sizes: &[usize], threads: &[usize], options: &str, repeats: usize) -> Result<Overhead> {
     let mut rows = Vec::new();
     for &n in sizes {
         let problem = Problem::find(name, n, None, 0.0)?;
@@ -63,7 +58,7 @@ pub fn measure(
             solver.factorize(&problem.a)?;
             let mut clocked = Clocked::new(&problem, &text)?;
             let mut x = zero.clone();
-            let mut seconds = |b: &[f64], rest: Duration| -> Result<f64, String> {
+            let mut seconds = |b: &[f64], rest: Duration| -> Result<f64> {
                 x.fill(0.0);
                 if !rest.is_zero() {
                     std::thread::sleep(rest);

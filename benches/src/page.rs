@@ -8,6 +8,7 @@
 
 use crate::commands::{PROGRAM, execute_line};
 use crate::record::Record;
+use anyhow::{Context as _, Result};
 use std::path::Path;
 
 const BEGIN: &str = "<!-- measured: ";
@@ -37,13 +38,13 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
         filled += &rest[..begin + BEGIN.len() + close + " -->".len()];
         match mark
             .split_once(": ")
-            .ok_or_else(|| format!("{mark} is not NAME: COMMAND"))
-            .and_then(|(name, line)| table(name, line, source).map_err(|complaint| format!("{name}: {complaint}")))
+            .with_context(|| format!("{mark} is not NAME: COMMAND"))
+            .and_then(|(name, line)| table(name, line, source).with_context(|| format!("{name}")))
         {
             Ok(Some(text)) => filled += &format!("\n{text}"),
             Ok(None) => filled += &after[close + " -->".len()..end],
             Err(complaint) => {
-                complaints.push(complaint);
+                complaints.push(format!("{complaint:#}"));
                 filled += &after[close + " -->".len()..end];
             }
         }
@@ -55,7 +56,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
 }
 
 /// None: there is no record, and none was to be made.
-fn table(name: &str, line: &str, source: &Source) -> Result<Option<String>, String> {
+fn table(name: &str, line: &str, source: &Source) -> Result<Option<String>> {
     let path = source.records.join(format!("{name}.json"));
     let record = if source.measure.is_some_and(|part| name.contains(part)) {
         eprintln!("{PROGRAM} {line}");

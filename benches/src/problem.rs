@@ -1,6 +1,7 @@
 //! What is solved: a problem by its name, or waves over a bathymetry file.
 
 use crate::bathymetry;
+use anyhow::{Result, bail};
 use rrbsolver_problems::{self as problems, Stencil};
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub struct Problem {
 impl Problem {
     /// `name`: one of `rrbsolver_problems::NAMES`, or the path of an ESRI ASCII grid (.asc, .asc.gz) of depths, whose
     /// size counts; water shallower than `least_depth` [m] is land there.
-    pub fn find(name: &str, nx: usize, ny: Option<usize>, least_depth: f64) -> Result<Self, String> {
+    pub fn find(name: &str, nx: usize, ny: Option<usize>, least_depth: f64) -> Result<Self> {
         if name.ends_with(".asc") || name.ends_with(".asc.gz") {
             let (a, b) = bathymetry::read(Path::new(name))?.waves(least_depth, 0.0);
             let stem = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
@@ -25,10 +26,10 @@ impl Problem {
             return Ok(Self { name, a, b });
         }
         if nx < 2 {
-            return Err(format!("a grid of {nx} nodes a row is no problem"));
+            bail!("a grid of {nx} nodes a row is no problem");
         }
         let ny = ny.unwrap_or(if name == "variable_depth" { problems::variable_depth_rows(nx) } else { nx });
-        let (a, b) = problems::find(name, nx, ny)?;
+        let (a, b) = problems::find(name, nx, ny).map_err(anyhow::Error::msg)?;
         Ok(Self { name: name.to_owned(), a, b })
     }
 

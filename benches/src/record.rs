@@ -13,6 +13,7 @@ use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::sweeps::{GridSweep, LevelSweep};
 use crate::timing::digits;
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tables::{
@@ -57,20 +58,19 @@ pub enum Study {
 
 impl Record {
     /// From a file.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        serde_json::from_str(&text)
-            .map_err(|error| format!("{} is no record of rrbsolver-bench: {error}", path.display()))
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no record of rrbsolver-bench", path.display()))
     }
 
     /// To a file, whole or not at all.
-    pub fn write(&self, path: &Path) -> Result<(), String> {
-        let mut text = serde_json::to_string_pretty(self).map_err(|error| format!("cannot write a record: {error}"))?;
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(self).context("cannot write a record")?;
         text.push('\n');
         let part = path.with_extension("part");
         std::fs::write(&part, text)
             .and_then(|()| std::fs::rename(&part, path))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// GB/s of the triad from memory with so many threads.

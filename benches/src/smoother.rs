@@ -5,6 +5,7 @@ use crate::machine::cores;
 use crate::solver::checked;
 use crate::stream::{self, ceiling};
 use crate::timing::Samples;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use rrbsolver::ffi::{
     smoother_apply, smoother_create, smoother_destroy, smoother_exchange, smoother_get_real, smoother_handle,
@@ -165,9 +166,9 @@ impl Drop for Smoother {
 }
 
 impl Smoother {
-    pub(crate) fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self, String> {
-        let text = CString::new(format!("check_input=0 backend=cpu {options}"))
-            .map_err(|_| "options have no NUL".to_owned())?;
+    pub(crate) fn new([bx, by, bz]: [i64; 3], options: &str, level: &Level) -> Result<Self> {
+        let text =
+            CString::new(format!("check_input=0 backend=cpu {options}")).map_err(|_| anyhow!("options have no NUL"))?;
         let mut smoother = Self(null_mut());
         // SAFETY: seven values, a pointer, a text that ends with NUL, and lists of the length passed.
         unsafe {
@@ -179,20 +180,20 @@ impl Smoother {
         Ok(smoother)
     }
 
-    pub(crate) fn apply(&self, level: &mut Level, sweeps: i32) -> Result<(), String> {
+    pub(crate) fn apply(&self, level: &mut Level, sweeps: i32) -> Result<()> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         // SAFETY: a live handle, and arrays of its patches' sizes.
         checked(unsafe { smoother_apply(self.0, u.as_ptr(), f.as_ptr(), sweeps) }).map(drop)
     }
 
-    fn exchange(&self, level: &mut Level) -> Result<(), String> {
+    fn exchange(&self, level: &mut Level) -> Result<()> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         // SAFETY: as for apply.
         checked(unsafe { smoother_exchange(self.0, u.as_ptr()) }).map(drop)
     }
 
-    fn norm(&self, level: &mut Level) -> Result<f64, String> {
+    fn norm(&self, level: &mut Level) -> Result<f64> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         let mut norm = f64::NAN;
@@ -210,7 +211,7 @@ impl Smoother {
 }
 
 /// Seconds of a call with so many sweeps: median of the repeats after one to warm up.
-fn seconds(level: &mut Level, block: [i64; 3], options: &str, sweeps: i32, repeats: usize) -> Result<f64, String> {
+fn seconds(level: &mut Level, block: [i64; 3], options: &str, sweeps: i32, repeats: usize) -> Result<f64> {
     let smoother = Smoother::new(block, options, level)?;
     smoother.apply(level, sweeps)?;
     let mut samples = Samples::default();
@@ -223,7 +224,7 @@ fn seconds(level: &mut Level, block: [i64; 3], options: &str, sweeps: i32, repea
 }
 
 /// Measures a topic.
-pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
+pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy> {
     let charts = match topic {
         Topic::Convergence => convergence()?,
         Topic::Threads => threads(effort)?,
@@ -239,7 +240,7 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy, String> {
     Ok(SmootherStudy { charts })
 }
 
-fn convergence() -> Result<Vec<Chart>, String> {
+fn convergence() -> Result<Vec<Chart>> {
     const N: i64 = 64;
     // Enough for the slowest to show its asymptotic factor when it starts from the lowest mode.
     const MANY: i32 = 300;
@@ -294,7 +295,7 @@ pub(crate) fn thread_counts() -> Vec<usize> {
     (0..).map(|p| 1usize << p).take_while(|&t| t < most).chain([most]).collect()
 }
 
-fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
+fn threads(effort: Effort) -> Result<Vec<Chart>> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let bandwidth = stream::measure(cores(), &[stream::FROM_MEMORY_MEGABYTES]);
     let mut charts = Vec::new();
@@ -337,7 +338,7 @@ fn threads(effort: Effort) -> Result<Vec<Chart>, String> {
 
 pub(crate) const METHODS: [&str; 3] = ["block_jacobi", "chaotic_gauss_seidel", "coloured_gauss_seidel"];
 
-fn parameters(effort: Effort) -> Result<Chart, String> {
+fn parameters(effort: Effort) -> Result<Chart> {
     let few = effort.patches;
     let sets = [(64, few, 4), (64, few * 3 / 2, 4), (64, few, 8), (64, few * 3 / 2, 8), (96, few, 8)];
     let mut curves: Vec<Curve> = METHODS.iter().map(|&m| Curve { name: m.to_owned(), points: Vec::new() }).collect();
@@ -359,14 +360,14 @@ fn parameters(effort: Effort) -> Result<Chart, String> {
     })
 }
 
-fn mixed(effort: Effort) -> Result<Chart, String> {
+fn mixed(effort: Effort) -> Result<Chart> {
     let count = (effort.patches * 5 / 4).next_multiple_of(5);
     let mixture: Vec<i64> = (0..count).map(|p| 64 + 8 * (p / (count / 5)) as i64).collect();
     let sets = [("64^3", vec![64; count]), ("80^3", vec![80; count]), ("mixed", mixture), ("96^3", vec![96; count])];
     let mut levels: Vec<Level> = sets.iter().map(|(_, sides)| Level::cubes(sides)).collect();
     let mut curves = Vec::new();
     for method in METHODS {
-        let made: Result<Vec<Smoother>, String> =
+        let made: Result<Vec<Smoother>> =
             levels.iter().map(|level| Smoother::new([8; 3], &format!("method={method}"), level)).collect();
         let smoothers = made?;
         // In turn, since what else a machine does differs from minute to minute; the first round is the warm-up.
@@ -394,7 +395,7 @@ fn mixed(effort: Effort) -> Result<Chart, String> {
     })
 }
 
-fn blocks(effort: Effort) -> Result<Chart, String> {
+fn blocks(effort: Effort) -> Result<Chart> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let mut curves = Vec::new();
@@ -417,7 +418,7 @@ fn blocks(effort: Effort) -> Result<Chart, String> {
     })
 }
 
-fn inversion() -> Result<Chart, String> {
+fn inversion() -> Result<Chart> {
     let mut curves = Vec::new();
     // The first handle of a process asks for devices, and starts threads.
     Smoother::new([2; 3], "", &Level { lower: vec![[0; 3]], size: vec![[2; 3]], u: Vec::new(), f: Vec::new() })?;
@@ -449,7 +450,7 @@ fn inversion() -> Result<Chart, String> {
 }
 
 /// Patches side by side, and the same ones apart from each other, which have no ghost cells to exchange.
-fn exchange(effort: Effort) -> Result<Chart, String> {
+fn exchange(effort: Effort) -> Result<Chart> {
     let sides = [16, 32, 64, 96];
     let (mut alone, mut passing) = (Vec::new(), Vec::new());
     for (place, side) in sides.into_iter().enumerate() {
@@ -492,7 +493,7 @@ fn exchange(effort: Effort) -> Result<Chart, String> {
     })
 }
 
-fn forms(effort: Effort) -> Result<Chart, String> {
+fn forms(effort: Effort) -> Result<Chart> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let forms = [

@@ -8,6 +8,7 @@ use crate::machine::cores;
 use crate::smoother::{Chart, Curve, Effort, Level, SWEEPS, Smoother, thread_counts};
 use crate::stream::triad;
 use crate::timing::Samples;
+use anyhow::Result;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
@@ -75,7 +76,7 @@ struct Row {
 }
 
 /// GB/s of a triad, and seconds of the call after it; the first of each is the warm-up.
-fn turns(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize) -> Result<Vec<(f64, f64)>, String> {
+fn turns(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize) -> Result<Vec<(f64, f64)>> {
     let smoother = Smoother::new([8; 3], &format!("threads={threads}"), level)?;
     let turns = arrays.in_turn(threads, repeats.max(1) + 1, || {
         let start = Instant::now();
@@ -97,7 +98,7 @@ fn row(threads: usize, turns: &[(f64, f64)], bytes: f64) -> Row {
 }
 
 /// The tables.
-pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
+pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let mut arrays = Arrays::new();
     let counts = thread_counts();

@@ -5,6 +5,7 @@ use crate::machine::cores;
 use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
 use crate::solver::checked;
 use crate::timing::Samples;
+use anyhow::{Result, anyhow};
 use cudarc::driver::sys;
 use rrbsolver::ffi::{smoother_apply, smoother_device_pointers, smoother_exchange, smoother_upload};
 use std::ffi::c_void;
@@ -21,7 +22,7 @@ const FEW: i32 = 3;
 
 impl Smoother {
     /// Brings a level's patches to the device; their addresses there.
-    fn upload(&self, level: &mut Level) -> Result<(Vec<*mut f64>, Vec<*mut f64>), String> {
+    fn upload(&self, level: &mut Level) -> Result<(Vec<*mut f64>, Vec<*mut f64>)> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         let mut on_device = (vec![null_mut(); u.len()], vec![null_mut(); u.len()]);
@@ -35,19 +36,19 @@ impl Smoother {
     }
 
     /// Sweeps of the patches that are there.
-    fn sweep(&self, sweeps: i32) -> Result<(), String> {
+    fn sweep(&self, sweeps: i32) -> Result<()> {
         // SAFETY: a live handle with resident patches.
         checked(unsafe { smoother_apply(self.0, null(), null(), sweeps) }).map(drop)
     }
 
-    fn exchange_there(&self) -> Result<(), String> {
+    fn exchange_there(&self) -> Result<()> {
         // SAFETY: as above.
         checked(unsafe { smoother_exchange(self.0, null()) }).map(drop)
     }
 }
 
 /// Median seconds of `work` after one to warm up.
-fn median(repeats: usize, mut work: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
+fn median(repeats: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     work()?;
     let mut samples = Samples::default();
     for _ in 0..repeats.max(1) {
@@ -59,7 +60,7 @@ fn median(repeats: usize, mut work: impl FnMut() -> Result<(), String>) -> Resul
 }
 
 /// G cell-sweeps a second of resident patches.
-fn rate(level: &mut Level, block: [i64; 3], options: &str, repeats: usize) -> Result<f64, String> {
+fn rate(level: &mut Level, block: [i64; 3], options: &str, repeats: usize) -> Result<f64> {
     let smoother = Smoother::new(block, &format!("backend=cuda {options}"), level)?;
     smoother.upload(level)?;
     let seconds = median(repeats, || smoother.sweep(SWEEPS))?;
@@ -78,7 +79,7 @@ fn bars(values: &[f64]) -> Vec<(f64, f64)> {
 const RATE: &str = "G cell-sweeps a second";
 
 /// All figures of the device.
-pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
+pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     let mut charts = forms(effort)?;
     charts.extend([sizes(effort)?, mixed(effort)?, transfers(effort)?]);
     charts.extend(orders(effort)?);
@@ -86,7 +87,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Chart>, String> {
 }
 
 /// Methods, the dense inverse, and the paper's form, of the same patches in one run.
-fn forms(effort: Effort) -> Result<Vec<Chart>, String> {
+fn forms(effort: Effort) -> Result<Vec<Chart>> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let (mut places, mut values) = (Vec::new(), Vec::new());
@@ -118,7 +119,7 @@ fn forms(effort: Effort) -> Result<Vec<Chart>, String> {
     Ok(vec![methods, calls])
 }
 
-fn sizes(effort: Effort) -> Result<Chart, String> {
+fn sizes(effort: Effort) -> Result<Chart> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let mut curves = Vec::new();
     for (name, options) in [
@@ -127,7 +128,7 @@ fn sizes(effort: Effort) -> Result<Chart, String> {
         ("coloured, dense", "block_solver=dense"),
     ] {
         let rates = BLOCKS.map(|block| rate(&mut level, block, options, effort.repeats));
-        let values = rates.into_iter().collect::<Result<Vec<f64>, String>>()?;
+        let values = rates.into_iter().collect::<Result<Vec<f64>>>()?;
         curves.push(Curve { name: name.to_owned(), points: bars(&values) });
     }
     let title = format!("Block sizes, {} patches of 64^3 on the device", effort.patches);
@@ -135,7 +136,7 @@ fn sizes(effort: Effort) -> Result<Chart, String> {
 }
 
 /// Table 2 of the paper, and many small patches.
-fn mixed(effort: Effort) -> Result<Chart, String> {
+fn mixed(effort: Effort) -> Result<Chart> {
     let count = (effort.patches * 5 / 4).next_multiple_of(5);
     let mixture: Vec<i64> = (0..count).map(|p| 64 + 8 * (p / (count / 5)) as i64).collect();
     let sets = [
@@ -160,7 +161,7 @@ fn mixed(effort: Effort) -> Result<Chart, String> {
 
 /// Patches of the host: rates over the sweeps of a call. Page-locked arrays are what a program gets from cuMemHostAlloc
 /// or cudaMallocHost.
-fn transfers(effort: Effort) -> Result<Chart, String> {
+fn transfers(effort: Effort) -> Result<Chart> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
     let counts = [1, 3, 10];
@@ -189,7 +190,7 @@ fn memory(locked: bool) -> &'static str {
 
 /// Figure 6: milliseconds for three chaotic sweeps of patches of the host over their number, small ones (a) and large
 /// ones (b), and the same by this machine's cores.
-fn orders(effort: Effort) -> Result<Vec<Chart>, String> {
+fn orders(effort: Effort) -> Result<Vec<Chart>> {
     let mut charts = Vec::new();
     for (letter, side) in [('a', 16), ('b', 64)] {
         let mut curves: Vec<Curve> = Vec::new();
@@ -201,7 +202,7 @@ fn orders(effort: Effort) -> Result<Vec<Chart>, String> {
         counts.dedup();
         for count in counts {
             let mut level = Level::cubes(&vec![side; count]);
-            let time = |level: &mut Level, options: &str| -> Result<(f64, f64), String> {
+            let time = |level: &mut Level, options: &str| -> Result<(f64, f64)> {
                 let smoother = Smoother::new([8; 3], &format!("method=chaotic_gauss_seidel {options}"), level)?;
                 let seconds = median(effort.repeats, || smoother.apply(level, crate::smoother::SWEEPS))?;
                 Ok((count as f64, 1e3 * seconds))
@@ -221,15 +222,15 @@ fn orders(effort: Effort) -> Result<Vec<Chart>, String> {
     Ok(charts)
 }
 
-fn driver(result: sys::CUresult, what: &str) -> Result<(), String> {
-    if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{what}: CUDA error {}", result as u32)) }
+fn driver(result: sys::CUresult, what: &str) -> Result<()> {
+    if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(anyhow!("{what}: CUDA error {}", result as u32)) }
 }
 
 /// The primary context of the first device, current while it lives.
 struct Context;
 
 impl Context {
-    fn new() -> Result<Self, String> {
+    fn new() -> Result<Self> {
         let mut context = null_mut();
         // SAFETY: the library has started the driver; the pointer outlives the calls.
         unsafe {
@@ -258,7 +259,7 @@ struct Locked {
 }
 
 impl Locked {
-    fn new(level: &mut Level) -> Result<Self, String> {
+    fn new(level: &mut Level) -> Result<Self> {
         let mut locked = Self { arrays: Vec::new(), _context: Context::new()? };
         for array in level.u.iter_mut().chain(&mut level.f) {
             let at: *mut c_void = array.as_mut_ptr().cast();
@@ -297,7 +298,7 @@ struct Appendix {
 
 impl Appendix {
     /// `None` where it was not built, or where the device is an emulated one.
-    fn new() -> Result<Option<Self>, String> {
+    fn new() -> Result<Option<Self>> {
         if APPENDIX.is_empty() {
             return Ok(None);
         }
@@ -320,7 +321,7 @@ impl Appendix {
     }
 
     /// Sweeps over cubes of side n.
-    fn relax(&self, u: &[*mut f64], f: &[*mut f64], n: u32, sweeps: i32) -> Result<(), String> {
+    fn relax(&self, u: &[*mut f64], f: &[*mut f64], n: u32, sweeps: i32) -> Result<()> {
         for _ in 0..sweeps {
             for (u, f) in u.iter().zip(f) {
                 let mut arguments = Arguments {

@@ -1,6 +1,7 @@
 //! The library's C interface, safely: what a program in C or Fortran would call.
 
 use crate::device::DeviceArray;
+use anyhow::{Result, anyhow};
 use rrbsolver::ffi::{
     rrb_create, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle, rrb_set_options, rrb_solve,
     rrbsolver_last_error,
@@ -23,7 +24,7 @@ impl Drop for Solver {
 }
 
 /// A status, or the sentence of a call that failed.
-pub(crate) fn checked(status: i32) -> Result<i32, String> {
+pub(crate) fn checked(status: i32) -> Result<i32> {
     if status >= 0 {
         return Ok(status);
     }
@@ -31,13 +32,13 @@ pub(crate) fn checked(status: i32) -> Result<i32, String> {
     // SAFETY: the buffer has the length passed.
     unsafe { rrbsolver_last_error(sentence.as_mut_ptr().cast(), sentence.len() as i64) };
     let end = sentence.iter().position(|&c| c == 0).unwrap_or(0);
-    Err(String::from_utf8_lossy(&sentence[..end]).into_owned())
+    Err(anyhow!(String::from_utf8_lossy(&sentence[..end]).into_owned()))
 }
 
 impl Solver {
     /// With options as text.
-    pub fn new(nx: usize, ny: usize, options: &str) -> Result<Self, String> {
-        let text = CString::new(options).map_err(|_| "options have no NUL".to_owned())?;
+    pub fn new(nx: usize, ny: usize, options: &str) -> Result<Self> {
+        let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
         let mut solver = Self { handle: null_mut(), len: nx * ny };
         // SAFETY: `handle` is a pointer; the text ends with NUL.
         unsafe {
@@ -48,7 +49,7 @@ impl Solver {
     }
 
     /// A = L D L^T + R.
-    pub fn factorize(&mut self, a: &Stencil) -> Result<(), String> {
+    pub fn factorize(&mut self, a: &Stencil) -> Result<()> {
         assert_eq!(a.len(), self.len);
         let (northeast, northwest) = a.corners.as_ref().map_or((null(), null()), |(ne, nw)| (ne.as_ptr(), nw.as_ptr()));
         // SAFETY: a live handle, and arrays of its size.
@@ -59,7 +60,7 @@ impl Solver {
     }
 
     /// The same with its arrays on the device, in the order of the arguments.
-    pub fn factorize_resident(&mut self, a: &mut [DeviceArray]) -> Result<(), String> {
+    pub fn factorize_resident(&mut self, a: &mut [DeviceArray]) -> Result<()> {
         assert!(a.iter().all(|array| array.values() == self.len) && (a.len() == 3 || a.len() == 5));
         let mut pointers = [null(); 5];
         pointers.iter_mut().zip(a).for_each(|(pointer, array)| *pointer = array.pointer().cast_const());
@@ -70,14 +71,14 @@ impl Solver {
     }
 
     /// x is the guess and becomes the solution. Whether the test was met.
-    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<bool, String> {
+    pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<bool> {
         assert!(b.len() == self.len && x.len() == self.len);
         // SAFETY: a live handle, and arrays of its size.
         Ok(checked(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })? == 0)
     }
 
     /// The same with arrays on the device.
-    pub fn solve_resident(&mut self, b: &mut DeviceArray, x: &mut DeviceArray) -> Result<bool, String> {
+    pub fn solve_resident(&mut self, b: &mut DeviceArray, x: &mut DeviceArray) -> Result<bool> {
         assert!(b.values() == self.len && x.values() == self.len);
         // SAFETY: a live handle, and arrays of its size on a device.
         Ok(checked(unsafe { rrb_solve(self.handle, b.pointer(), x.pointer()) })? == 0)

@@ -8,6 +8,7 @@
 use crate::cost::{Cost, Model};
 use crate::problem::Problem;
 use crate::timing::Samples;
+use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
@@ -220,9 +221,9 @@ impl RrbSteps for Clock<'_> {
 pub const LOOP: &str = "loop";
 
 /// Where the library would solve with these options, and the options.
-fn place(problem: &Problem, options: &str) -> Result<(Options, Machine), String> {
+fn place(problem: &Problem, options: &str) -> Result<(Options, Machine)> {
     let mut parsed = Options::new(Family::Rrb);
-    parsed.set_text(options).map_err(sentence)?;
+    parsed.set_text(options)?;
     let threads = match parsed.int(opt::THREADS) as usize {
         0 => crate::machine::cores(),
         threads => threads,
@@ -233,7 +234,7 @@ fn place(problem: &Problem, options: &str) -> Result<(Options, Machine), String>
 }
 
 /// The device that the library would solve on with these options, if on any.
-pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>, String> {
+pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>> {
     let (_, machine) = place(problem, options)?;
     Ok(machine.is_device().then_some(machine.device as usize))
 }
@@ -271,7 +272,7 @@ impl Run {
 
 impl<'a> Clocked<'a> {
     /// `options`: the solver's own; `threads` and the rest as there.
-    pub fn new(problem: &'a Problem, options: &str) -> Result<Self, String> {
+    pub fn new(problem: &'a Problem, options: &str) -> Result<Self> {
         let (parsed, machine) = place(problem, options)?;
         let a = &problem.a;
         let grid = Grid { nx: a.nx, ny: a.ny };
@@ -283,7 +284,7 @@ impl<'a> Clocked<'a> {
             north: view("north", &a.north),
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
-        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, make_backend).map_err(sentence)?;
+        let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, make_backend)?;
         // On a device that takes a wait after every kernel, which is left to solves of their own.
         let grids = rrb.device().is_none();
         // What a CPU runs unfused all the same, which would be charged to the wrong steps.
@@ -293,7 +294,7 @@ impl<'a> Clocked<'a> {
     }
 
     /// From x = 0.
-    pub fn solve(&mut self) -> Result<Run, String> {
+    pub fn solve(&mut self) -> Result<Run> {
         let Self { problem, options, rrb, x, fused, grids } = self;
         let (fused, grids) = (*fused, *grids);
         let singular = rrb.done.singular_components > 0;
@@ -310,32 +311,26 @@ impl<'a> Clocked<'a> {
             len: problem.unknowns(),
         };
         let start = Instant::now();
-        let outcome = rrb
-            .solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
-                if grids && std::thread::current().id() == caller {
-                    steps.time_grids();
-                }
-                if !fused {
-                    steps.one_by_one();
-                }
-                let fused_ends = fused && grids;
-                let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
-                let outcome = text(&mut clock);
-                if std::thread::current().id() == caller {
-                    let by_grid = clock.steps.grid_seconds().to_vec();
-                    *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
-                }
-                outcome
-            })
-            .map_err(sentence)?;
+        let outcome = rrb.solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+            if grids && std::thread::current().id() == caller {
+                steps.time_grids();
+            }
+            if !fused {
+                steps.one_by_one();
+            }
+            let fused_ends = fused && grids;
+            let mut clock = Clock { steps, fused, fused_ends, singular, readings: Vec::with_capacity(32) };
+            let outcome = text(&mut clock);
+            if std::thread::current().id() == caller {
+                let by_grid = clock.steps.grid_seconds().to_vec();
+                *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
+            }
+            outcome
+        })?;
         let total = start.elapsed().as_secs_f64();
         let (readings, by_grid) = found.into_inner().expect("nobody panics with this lock");
         Ok(Run { total, iterations: outcome.iterations, transfer: rrb.seconds_transfer(), readings, by_grid })
     }
-}
-
-fn sentence(error: rrbsolver::error::Error) -> String {
-    error.to_string()
 }
 
 fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
@@ -354,7 +349,7 @@ fn cost_of(model: &Model, step: &str) -> Option<Cost> {
 }
 
 /// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
-pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown, String> {
+pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown> {
     let mut clocked = Clocked::new(problem, options)?;
     let done = clocked.rrb.done;
     let model = Model::new(|key| clocked.options.int(key), done.precision.number(), done.cycle.number(), done.levels);

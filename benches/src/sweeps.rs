@@ -4,6 +4,7 @@ use crate::device::{Device, DeviceArray};
 use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::timing::Samples;
+use anyhow::{Context as _, Result};
 use rrbsolver::options::info;
 use rrbsolver_problems::random_rhs;
 use serde::{Deserialize, Serialize};
@@ -66,9 +67,9 @@ struct Resident {
 }
 
 impl Resident {
-    fn new(ordinal: usize, problem: &Problem) -> Result<Self, String> {
+    fn new(ordinal: usize, problem: &Problem) -> Result<Self> {
         let device = Device::new(ordinal)?;
-        let sent = |values: &[f64]| -> Result<DeviceArray, String> {
+        let sent = |values: &[f64]| -> Result<DeviceArray> {
             let mut array = device.zeros(values.len())?;
             array.set(values)?;
             Ok(array)
@@ -83,7 +84,7 @@ impl Resident {
 }
 
 /// Factorizes and solves from x = 0, `repeats` times after one warm-up. The solver has factorized this matrix before.
-fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -> Result<Timed, String> {
+fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -> Result<Timed> {
     let mut resident = match usize::try_from(solver.int(info::DEVICE)) {
         Ok(ordinal) => Some(Resident::new(ordinal, problem)?),
         Err(_) => None,
@@ -124,13 +125,7 @@ fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -
 const WORTH_FACTORIZING: usize = 150_000_000;
 
 /// Sweeps over sizes and levels; `levels` empty: 2, 4, ... up to what a grid has, as far as the remainder is small.
-pub fn over_levels(
-    name: &str,
-    sizes: &[usize],
-    levels: &[usize],
-    options: &str,
-    repeats: usize,
-) -> Result<LevelSweep, String> {
+pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str, repeats: usize) -> Result<LevelSweep> {
     let mut rows: Vec<LevelRow> = Vec::new();
     for &n in sizes {
         let problem = Problem::find(name, n, None, 0.0)?;
@@ -142,7 +137,7 @@ pub fn over_levels(
             let text = format!("coarse_memory={WORTH_FACTORIZING} {options} {PAPERS_NORM} levels={wanted}");
             let mut solver = Solver::new(a.nx, a.ny, &text)?;
             if let Err(sentence) = solver.factorize(a) {
-                if levels.is_empty() && sentence.contains("coarse_memory") {
+                if levels.is_empty() && sentence.to_string().contains("coarse_memory") {
                     continue;
                 }
                 return Err(sentence);
@@ -221,14 +216,14 @@ pub struct GridPlan {
 }
 
 /// Sweeps over implementations, levels and grids.
-pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Result<GridSweep, String> {
+pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Result<GridSweep> {
     let problem = Problem::find(name, n, None, 0.0)?;
     let mut rows = Vec::new();
     let mut x = vec![0.0; problem.unknowns()];
-    let mut one = |implementation: &str, grids: usize, levels: usize, text: &str| -> Result<(), String> {
+    let mut one = |implementation: &str, grids: usize, levels: usize, text: &str| -> Result<()> {
         let text = format!("{options} {PAPERS_NORM} levels={levels} {text}");
         let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;
-        solver.factorize(&problem.a).map_err(|e| format!("{text}: {e}"))?;
+        solver.factorize(&problem.a).with_context(|| format!("{text}"))?;
         if solver.int(info::LEVELS) as usize != levels || solver.int(info::GRIDS) as usize != grids {
             // Not that many exist on this grid.
             return Ok(());

@@ -1,5 +1,8 @@
-//! Programs of tests that need a device. Where none is found their tests are reported as ignored; with
-//! `RRBSOLVER_REQUIRE_DEVICE=1` they fail.
+//! Programs of tests that need a device, or run what they have on several backends. Where no device is found what needs
+//! one is reported as ignored; with `RRBSOLVER_REQUIRE_DEVICE=1` it fails.
+
+// Programs use parts of it.
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -18,32 +21,68 @@ fn arguments() -> (Arguments, Vec<String>) {
     (Arguments::from_iter(options), names)
 }
 
+/// A test.
+pub struct Case {
+    pub name: String,
+    pub needs_device: bool,
+    pub body: Box<dyn FnOnce() + Send>,
+}
+
+/// A backend, as its options name it.
+pub struct Backend {
+    pub name: &'static str,
+    pub options: &'static str,
+}
+
+impl Backend {
+    pub fn on_device(&self) -> bool {
+        self.options.contains("cuda")
+    }
+}
+
+/// Each check on each backend.
+pub fn suite(backends: &'static [Backend], checks: &'static [(&'static str, fn(&Backend))]) -> Vec<Case> {
+    let case = |backend: &'static Backend, (name, check): (&str, fn(&Backend))| Case {
+        name: format!("{name} on {}", backend.name),
+        needs_device: backend.on_device(),
+        body: Box::new(move || check(backend)),
+    };
+    checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
+}
+
 /// Runs what the arguments of the program ask for.
-pub fn run(devices: i32, tests: &[(&'static str, fn())]) -> ! {
+pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let (arguments, names) = arguments();
     let asked =
         |test: &str| names.iter().any(|name| if arguments.exact { name == test } else { test.contains(&**name) });
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
-    let trial = |&(name, test): &(&'static str, fn())| {
-        let body = move || match devices {
-            0 => Err("this test needs a CUDA device, and none is found".into()),
-            _ => {
-                test();
+    let trial = |Case { name, needs_device, body }: Case| {
+        let missing = needs_device && devices == 0;
+        let body = move || match missing {
+            true => Err("this test needs a CUDA device, and none is found".into()),
+            false => {
+                body();
                 Ok(())
             }
         };
-        Trial::test(name, body).with_ignored_flag(devices == 0 && !required)
+        Trial::test(name, body).with_ignored_flag(missing && !required)
     };
-    let asked: Vec<_> = tests.iter().filter(|(name, _)| names.is_empty() || asked(name)).collect();
+    let asked: Vec<_> = tests.into_iter().filter(|test| names.is_empty() || asked(&test.name)).collect();
     assert!(names.is_empty() || !asked.is_empty(), "no test has a name with {names:?}");
     libtest_mimic::run(&arguments, asked.into_iter().map(trial).collect()).exit()
 }
 
-/// The program of these functions; one that is left out is dead code, which the compiler tells.
+/// The program of these functions, which all need a device; one that is left out is dead code, which the compiler
+/// tells.
 macro_rules! device_tests {
     ($devices:expr; $($test:ident)*) => {
         fn main() {
-            crate::device::run($devices, &[$((stringify!($test), $test as fn())),*])
+            let case = |name: &str, test: fn()| crate::device::Case {
+                name: name.to_owned(),
+                needs_device: true,
+                body: Box::new(test),
+            };
+            crate::device::run($devices, vec![$(case(stringify!($test), $test)),*])
         }
     };
 }

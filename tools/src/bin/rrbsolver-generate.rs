@@ -1,6 +1,7 @@
 //! Writes everything that is made from the functions in `src/ffi` and the table in `src/options/table.rs`: the C header, the
 //! Fortran modules of constants and C functions, and the tables of the documentation. `--check` compares instead.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,13 +30,11 @@ const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 const PAGES: [(&str, &[Table]); 1] = [("docs/c-api.md", &Table::ALL)];
 const COMMAND: &str = "cargo run --release -p rrbsolver-tools --bin rrbsolver-generate";
 
-type Result<T> = std::result::Result<T, String>;
-
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("rrbsolver-generate: {sentence}");
+            eprintln!("rrbsolver-generate: {sentence:#}");
             ExitCode::FAILURE
         }
     }
@@ -43,9 +42,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let root = &arguments.root;
-    let header = header(root);
-    let fortran = header.clone().and_then(|header| fortran(&header));
-    let mut outputs = vec![(HEADER, header), (FORTRAN, fortran)];
+    let header = header(root)?;
+    let mut outputs = vec![(FORTRAN, fortran(&header)), (HEADER, Ok(header))];
     for (name, tables) in PAGES {
         outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));
     }
@@ -54,20 +52,20 @@ fn run(arguments: &Arguments) -> Result<()> {
     for (name, text) in outputs {
         let path = root.join(name);
         match text {
-            Err(sentence) => complaints.push(sentence),
+            Err(sentence) => complaints.push(format!("{sentence:#}")),
             Ok(text) if std::fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
             Ok(_) if arguments.check => complaints.push(format!("{name} is stale: run `{COMMAND}`")),
             Ok(text) => {
-                std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                 println!("wrote {}", path.display());
             }
         }
     }
-    if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\nrrbsolver-generate: ")) }
+    if complaints.is_empty() { Ok(()) } else { Err(anyhow!(complaints.join("\nrrbsolver-generate: "))) }
 }
 
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// A constant of the interface.
@@ -177,10 +175,10 @@ fn header(root: &Path) -> Result<String> {
         .with_config(config)
         .with_src(&source)
         .generate()
-        .map_err(|e| format!("cbindgen on {}: {e}", source.display()))?;
+        .with_context(|| format!("cbindgen on {}", source.display()))?;
     let mut bytes = Vec::new();
     bindings.write(&mut bytes);
-    let text = String::from_utf8(bytes).map_err(|e| format!("cbindgen wrote something else than text: {e}"))?;
+    let text = String::from_utf8(bytes).context("cbindgen wrote something else than text")?;
     // Rust's heading for what a caller must see to.
     Ok(text.replace(" * # Safety\n * ", " * Required: "))
 }
@@ -243,7 +241,7 @@ struct Function<'a> {
 
 /// The prototypes of the header, without comments.
 fn prototypes(header: &str) -> Result<String> {
-    let (_, text) = header.split_once("extern \"C\" {").ok_or("the header has no extern \"C\"")?;
+    let (_, text) = header.split_once("extern \"C\" {").context("the header has no extern \"C\"")?;
     let code: String = text.split("*/").filter_map(|part| part.split("/*").next()).collect();
     Ok(code.lines().filter(|line| !line.starts_with(['#', '}'])).collect())
 }
@@ -257,7 +255,7 @@ fn functions(prototypes: &str) -> Result<Vec<Function<'_>>> {
         Some(Function { result: result.trim(), family, name, arguments })
     };
     let each = prototypes.split_terminator(';');
-    each.map(|p| parse(p).ok_or_else(|| format!("no prototype of a function: {p}"))).collect()
+    each.map(|p| parse(p).with_context(|| format!("no prototype of a function: {p}"))).collect()
 }
 
 /// What stands before the name at the end of a declaration, and the name.
@@ -274,7 +272,7 @@ impl Function<'_> {
         let head = format!("function c_{name}({names}) bind(c, name=\"{family}_{name}\")");
         let result = match self.result {
             pointer if pointer.ends_with('*') => "type(c_ptr)",
-            number => fortran_type(number).ok_or_else(|| format!("{family}_{name} returns {number}"))?,
+            number => fortran_type(number).with_context(|| format!("{family}_{name} returns {number}"))?,
         };
         let mut text = format!("      {}\n         import\n", wrap(&head, 108).join(" &\n         "));
         for (_, declaration) in &arguments {
@@ -318,7 +316,7 @@ fn argument(c: &str) -> Result<(&str, String)> {
         (None, 2) if base.ends_with("_handle") => format!("type(c_ptr), intent(inout) :: {name}"),
         (None, 1) if base == "void" || base.ends_with("_handle") => format!("type(c_ptr), value :: {name}"),
         (Some(_), 2) => format!("type(c_ptr), value :: {name}"),
-        _ => return Err(format!("no Fortran declaration is known for the argument '{c}'")),
+        _ => bail!("no Fortran declaration is known for the argument '{c}'"),
     };
     Ok((name, declaration))
 }
@@ -458,20 +456,20 @@ fn fill_page(name: &str, page: &str, required: &[Table]) -> Result<String> {
     while let Some(start) = rest.find("<!-- generated: ") {
         let (before, marked) = rest.split_at(start);
         let (marker, after) =
-            marked.split_once("-->").ok_or_else(|| format!("{name}: a marker is not closed by -->"))?;
+            marked.split_once("-->").with_context(|| format!("{name}: a marker is not closed by -->"))?;
         let title = marker.trim_start_matches("<!-- generated: ").trim();
         let table = Table::ALL
             .into_iter()
             .find(|t| t.name() == title)
-            .ok_or_else(|| format!("{name}: there is no table '{title}'; there are: {}", list(&Table::ALL)))?;
-        let end = after.find(END).ok_or_else(|| format!("{name}: the table '{title}' has no {END}"))?;
+            .with_context(|| format!("{name}: there is no table '{title}'; there are: {}", list(&Table::ALL)))?;
+        let end = after.find(END).with_context(|| format!("{name}: the table '{title}' has no {END}"))?;
         let _ = write!(text, "{before}<!-- generated: {title} -->\n{}{END}", table.markdown());
         rest = &after[end + END.len()..];
         found.push(table);
     }
     text.push_str(rest);
     match required.iter().find(|t| !found.contains(t)) {
-        Some(missing) => Err(format!("{name}: the marker <!-- generated: {} --> is missing", missing.name())),
+        Some(missing) => Err(anyhow!("{name}: the marker <!-- generated: {} --> is missing", missing.name())),
         None => Ok(text),
     }
 }
@@ -496,11 +494,11 @@ mod tests {
 
     #[test]
     fn markers_that_are_wrong_or_missing_are_named() {
-        let e = fill_page("p", "text", &[Table::Statuses]).unwrap_err();
+        let e = fill_page("p", "text", &[Table::Statuses]).unwrap_err().to_string();
         assert_eq!(e, "p: the marker <!-- generated: statuses --> is missing");
-        let e = fill_page("p", "<!-- generated: statusses -->", &[]).unwrap_err();
+        let e = fill_page("p", "<!-- generated: statusses -->", &[]).unwrap_err().to_string();
         assert!(e.starts_with("p: there is no table 'statusses'"), "{e}");
-        let e = fill_page("p", "<!-- generated: statuses -->", &[]).unwrap_err();
+        let e = fill_page("p", "<!-- generated: statuses -->", &[]).unwrap_err().to_string();
         assert!(e.contains("has no <!-- /generated -->"), "{e}");
     }
 
@@ -535,7 +533,7 @@ mod tests {
         );
         let rows = argument("const int64_t (*lower)[3]").unwrap();
         assert_eq!(rows, ("lower", "integer(c_int64_t), intent(in), optional :: lower(3, *)".to_owned()));
-        let e = argument("float *x").unwrap_err();
+        let e = argument("float *x").unwrap_err().to_string();
         assert_eq!(e, "no Fortran declaration is known for the argument 'float *x'");
     }
 }

@@ -4,6 +4,7 @@ use crate::classes::{self, Class};
 use crate::library::Build;
 use crate::record::{Difference, Kind, compare};
 use crate::{Backend, BitsArgs};
+use anyhow::{Context as _, Result};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -12,14 +13,14 @@ use std::time::Instant;
 const THREADS: usize = 2;
 
 /// Whether nothing differs.
-pub fn run(args: &BitsArgs) -> Result<bool, String> {
+pub fn run(args: &BitsArgs) -> Result<bool> {
     // What a host has set is for its own solves.
     // SAFETY: no other thread runs yet.
     unsafe { std::env::remove_var("RRBSOLVER_OPTIONS") };
     let old = Build::load(&args.old, &args.options)?;
     let new = Build::load(&args.new, &format!("{} {}", args.options, args.new_options))?;
     for (build, name) in [(&old, &args.old), (&new, &args.new)] {
-        build.check(args.backend.name()).map_err(|sentence| format!("{name}: {sentence}"))?;
+        build.check(args.backend.name()).with_context(|| format!("{name}"))?;
     }
     if old.is(&new) {
         println!("OLD and NEW are one library");

@@ -1,6 +1,7 @@
 //! Builds of the library, loaded beside each other, and their C interface. Numbers and signatures are those of
 //! include/rrbsolver.h, which promises to keep them: an older build is called as a newer one is.
 
+use anyhow::{Context as _, Result, anyhow};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use rrbsolver_problems::{Stencil, poisson};
 use std::ffi::{CString, c_char, c_void};
@@ -61,10 +62,10 @@ pub struct Build {
 
 impl Build {
     /// Loads a shared library, for as long as this program runs: its threads may outlast any handle.
-    pub fn load(path: &str, options: &str) -> Result<Self, String> {
-        let failed = |error: libloading::Error| format!("cannot load {path}: {error}");
+    pub fn load(path: &str, options: &str) -> Result<Self> {
+        let failed = |error: libloading::Error| anyhow!("cannot load {path}: {error}");
         // A name without a slash would be looked for among the system's libraries.
-        let whole = Path::new(path).canonicalize().map_err(|error| format!("cannot read {path}: {error}"))?;
+        let whole = Path::new(path).canonicalize().with_context(|| format!("cannot read {path}"))?;
         // SAFETY: the user names a build of this library, which does nothing when it is loaded. Its names stay its own
         // (RTLD_LOCAL), so that no build calls another one's functions.
         let loaded = unsafe { Loaded::open(Some(&whole), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
@@ -90,13 +91,13 @@ impl Build {
     }
 
     /// A sentence where not even a small system can be factorized: two builds that both refuse everything are equal.
-    pub fn check(&self, backend: &str) -> Result<(), String> {
+    pub fn check(&self, backend: &str) -> Result<()> {
         let a = poisson(5, 5);
         let (mut solver, status) = Solver::new(self, a.nx, a.ny, a.nx);
         let status = if status < 0 { status } else { solver.options(&format!("backend={backend}")) };
         // SAFETY: arrays of 5 x 5 values without padding, as the solver has just been made for.
         let status = if status < 0 { status } else { unsafe { solver.factorize(arrays(&a)) } };
-        if status < 0 { Err(self.last_error()) } else { Ok(()) }
+        if status < 0 { Err(anyhow!(self.last_error())) } else { Ok(()) }
     }
 
     /// Options of a case as the library gets them.

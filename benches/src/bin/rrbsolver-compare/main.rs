@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(sentence) => {
-            eprintln!("rrbsolver-compare: {sentence}");
+            eprintln!("rrbsolver-compare: {sentence:#}");
             ExitCode::from(2)
         }
     }

@@ -61,7 +61,7 @@ impl Task {
         Self { a, earlier: None, b, guess, restart: Restart::No, stride, options, stop_at: None }
     }
 
-    /// As tests/truth.rs does it. A device may have done more iterations when its monitor answers, sometimes these
+    /// As tests/rrb/truth.rs does it. A device may have done more iterations when its monitor answers, sometimes these
     /// and sometimes those: nobody stops it here.
     pub fn random(case: Case, on_device: bool) -> Self {
         Self {

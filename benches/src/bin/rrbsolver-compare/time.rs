@@ -2,6 +2,7 @@
 
 use crate::library::{Arrays, Build, Solver, arrays};
 use crate::{Backend, TimeArgs};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rrbsolver_benches::device::{Device, DeviceArray};
 use rrbsolver_benches::timing::{Samples, digits};
 use rrbsolver_problems::{Stencil, by_name, variable_depth, variable_depth_rows, waves};
@@ -36,16 +37,16 @@ struct Row {
 }
 
 /// Prints the table.
-pub fn run(args: &TimeArgs) -> Result<(), String> {
+pub fn run(args: &TimeArgs) -> Result<()> {
     if args.backend == Backend::Emulated {
-        return Err("an emulated device has no times".to_owned());
+        bail!("an emulated device has no times");
     }
     // What a host has set is for its own solves.
     // SAFETY: no other thread runs yet.
     unsafe { std::env::remove_var("RRBSOLVER_OPTIONS") };
     let (old, new) = (Build::load(&args.old, "")?, Build::load(&args.new, "")?);
     let copy = std::env::temp_dir().join(format!("rrbsolver-compare-{}.so", std::process::id()));
-    std::fs::copy(&args.old, &copy).map_err(|error| format!("cannot copy {}: {error}", args.old))?;
+    std::fs::copy(&args.old, &copy).with_context(|| format!("cannot copy {}", args.old))?;
     let control = Build::load(&copy.to_string_lossy(), "");
     // It stays in memory.
     let _ = std::fs::remove_file(&copy);
@@ -125,12 +126,12 @@ fn river(nx: usize) -> (Stencil, Vec<f64>) {
 }
 
 impl Place {
-    fn of(problem: &Problem, device: Option<&Device>) -> Result<Self, String> {
+    fn of(problem: &Problem, device: Option<&Device>) -> Result<Self> {
         let Some(device) = device else { return Ok(Self::Host { x: vec![0.0; problem.b.len()] }) };
         let put = |values: &[f64]| {
             let mut array = device.zeros(values.len())?;
             array.set(values)?;
-            Ok::<_, String>(array)
+            Ok::<_, anyhow::Error>(array)
         };
         let Stencil { center, east, north, corners, .. } = &problem.a;
         let corners = corners.iter().flat_map(|(ne, nw)| [ne, nw]);
@@ -146,7 +147,7 @@ impl Place {
         pointers
     }
 
-    fn b_and_x(&mut self, problem: &Problem) -> Result<(*const f64, *mut f64), String> {
+    fn b_and_x(&mut self, problem: &Problem) -> Result<(*const f64, *mut f64)> {
         match self {
             Self::Host { x } => {
                 x.fill(0.0);
@@ -161,8 +162,8 @@ impl Place {
 }
 
 /// A new handle each time: where its memory happens to lie belongs to the noise.
-fn sample(build: &Build, problem: &Problem, place: &mut Place) -> Result<Sample, String> {
-    let checked = |status: i32| if status < 0 { Err(build.last_error()) } else { Ok(()) };
+fn sample(build: &Build, problem: &Problem, place: &mut Place) -> Result<Sample> {
+    let checked = |status: i32| if status < 0 { Err(anyhow!(build.last_error())) } else { Ok(()) };
     let (mut solver, status) = Solver::new(build, problem.a.nx, problem.a.ny, problem.a.nx);
     checked(status)?;
     checked(solver.options(&problem.options))?;
@@ -184,7 +185,7 @@ fn sample(build: &Build, problem: &Problem, place: &mut Place) -> Result<Sample,
 }
 
 /// After one call to warm up.
-fn mean(mut call: impl FnMut() -> Result<f64, String>) -> Result<f64, String> {
+fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
     call()?;
     let (mut calls, mut seconds) = (0, 0.0);
     while calls == 0 || seconds < SHORTEST {
@@ -194,14 +195,14 @@ fn mean(mut call: impl FnMut() -> Result<f64, String>) -> Result<f64, String> {
 }
 
 /// OLD NEW copy, copy NEW OLD, ...: what drifts falls on all alike. The first round is the warm-up.
-fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pairs: u32) -> Result<[Row; 2], String> {
+fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pairs: u32) -> Result<[Row; 2]> {
     let mut place = Place::of(problem, device)?;
     let mut rows = ["factorize", "solve"]
         .map(|what| Row { name: format!("{}: {what}", problem.name), seconds: [vec![], vec![], vec![]] });
     for round in 0..=pairs {
         let order = if round % 2 == 0 { [0, 1, 2] } else { [2, 1, 0] };
         for k in order {
-            let sample = sample(builds[k], problem, &mut place).map_err(|e| format!("{}: {e}", problem.name))?;
+            let sample = sample(builds[k], problem, &mut place).with_context(|| format!("{}", problem.name))?;
             if round > 0 {
                 rows.iter_mut().zip(sample).for_each(|(row, seconds)| row.seconds[k].push(seconds));
             }

@@ -1,5 +1,6 @@
 //! Figures from the records of rrbsolver-bench: those of the papers' evaluation (ETNA 46, 2017, figures 5.1 to 5.6).
 
+use anyhow::{Context as _, Result};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use rrbsolver_benches::record::{Record, Study};
@@ -34,7 +35,7 @@ struct Figure {
 }
 
 /// Name and SVG of every figure that a record gives.
-pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
+pub fn draw(record: &Record) -> Result<Vec<(String, String)>> {
     let figures = match &record.study {
         Study::Levels(sweep) => of_levels(sweep),
         Study::Grids(sweep) => of_grids(sweep),
@@ -47,7 +48,7 @@ pub fn draw(record: &Record) -> Result<Vec<(String, String)>, String> {
         .filter(|figure| figure.series.iter().any(|s| !s.points.is_empty()))
         .map(|figure| {
             let mut svg = String::new();
-            draw_into(&mut svg, figure).map_err(|error| format!("drawing {}: {error}", figure.name))?;
+            draw_into(&mut svg, figure).with_context(|| format!("drawing {}", figure.name))?;
             Ok((figure.name.clone(), svg))
         })
         .collect()
@@ -237,7 +238,7 @@ const COLOURS: [RGBColor; 8] = [
 ];
 const INK: RGBColor = RGBColor(45, 50, 58);
 
-fn draw_into(svg: &mut String, figure: &Figure) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_into(svg: &mut String, figure: &Figure) -> Result<()> {
     let points = || figure.series.iter().flat_map(|s| &s.points);
     let (left, right) = points().fold((f64::MAX, f64::MIN), |(l, r), p| (l.min(p.0), r.max(p.0)));
     let (least, most) = points().fold((f64::MAX, f64::MIN), |(l, m), p| (l.min(p.1), m.max(p.1)));
@@ -251,13 +252,7 @@ fn draw_into(svg: &mut String, figure: &Figure) -> Result<(), Box<dyn std::error
     }
 }
 
-fn draw_on<Y>(
-    svg: &mut String,
-    figure: &Figure,
-    x: std::ops::Range<f64>,
-    y: Y,
-    bottom: f64,
-) -> Result<(), Box<dyn std::error::Error>>
+fn draw_on<Y>(svg: &mut String, figure: &Figure, x: std::ops::Range<f64>, y: Y, bottom: f64) -> Result<()>
 where
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,

@@ -1,5 +1,6 @@
 //! Convergence histories: relative residual against iteration, on a logarithmic scale.
 
+use anyhow::{Context as _, Result, anyhow};
 use std::path::Path;
 
 use plotters::prelude::*;
@@ -13,31 +14,31 @@ pub struct History {
 }
 
 /// A header line, then two columns. The name comes from that of the file: convergence_rrb.csv is "RRB".
-pub fn read(path: &Path) -> Result<History, String> {
+pub fn read(path: &Path) -> Result<History> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let name = match stem.strip_prefix("convergence_").unwrap_or(&stem) {
         "iccg" => "ICCG(0)".into(),
         "rrb" => "RRB".into(),
         other => other.to_string(),
     };
-    let points = parse(&text).map_err(|problem| format!("{shown}: {problem}"))?;
+    let points = parse(&text).with_context(|| format!("{shown}"))?;
     Ok(History { name, points })
 }
 
-fn parse(text: &str) -> Result<Vec<(f64, f64)>, String> {
+fn parse(text: &str) -> Result<Vec<(f64, f64)>> {
     let mut points = Vec::new();
     for (k, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
         let pair = line.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
         let (iteration, residual): (f64, f64) =
-            pair.ok_or_else(|| format!("line {}: \"{line}\" is not iteration,residual", k + 1))?;
+            pair.with_context(|| format!("line {}: \"{line}\" is not iteration,residual", k + 1))?;
         // A residual of 0 has no place on a logarithmic scale.
         if iteration.is_finite() && residual.is_finite() && residual > 0.0 {
             points.push((iteration, residual));
         }
     }
-    if points.is_empty() { Err("no residual to draw".into()) } else { Ok(points) }
+    if points.is_empty() { Err(anyhow!("no residual to draw")) } else { Ok(points) }
 }
 
 const COLOURS: [RGBColor; 6] = [
@@ -51,13 +52,13 @@ const COLOURS: [RGBColor; 6] = [
 const INK: RGBColor = RGBColor(45, 50, 58);
 
 /// The picture as SVG.
-pub fn draw(histories: &[History], title: &str) -> Result<String, String> {
+pub fn draw(histories: &[History], title: &str) -> Result<String> {
     let mut svg = String::new();
-    draw_into(&mut svg, histories, title).map_err(|error| format!("drawing: {error}"))?;
+    draw_into(&mut svg, histories, title).context("drawing")?;
     Ok(svg)
 }
 
-fn draw_into(svg: &mut String, histories: &[History], title: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_into(svg: &mut String, histories: &[History], title: &str) -> Result<()> {
     let points = || histories.iter().flat_map(|history| &history.points);
     let last = points().map(|p| p.0).fold(1.0, f64::max);
     let least = points().map(|p| p.1).fold(1.0, f64::min);
@@ -118,7 +119,7 @@ mod tests {
     fn reads_two_columns_and_draws_each_history() {
         let points = parse("iteration,relative_residual\n0,1.0\n1,1e-3\n2,0\n").unwrap();
         assert_eq!(points, [(0.0, 1.0), (1.0, 1e-3)]);
-        assert!(parse("iteration,relative_residual\n0;1\n").unwrap_err().contains("line 2"));
+        assert!(parse("iteration,relative_residual\n0;1\n").unwrap_err().to_string().contains("line 2"));
         assert!(parse("iteration,relative_residual\n").is_err());
 
         crate::fonts::register();

@@ -7,6 +7,7 @@ mod fonts;
 mod vti;
 mod waves;
 
+use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -87,18 +88,19 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("rrbsolver-plot: {message}");
+            eprintln!("rrbsolver-plot: {message:#}");
             ExitCode::from(2)
         }
     }
 }
 
-fn parse_window(text: &str) -> Result<[f64; 4], String> {
-    let numbers: Result<Vec<f64>, _> = text.split(',').map(|word| word.trim().parse()).collect();
-    numbers.ok().and_then(|n| n.try_into().ok()).ok_or_else(|| "four numbers west,south,east,north are needed".into())
+fn parse_window(text: &str) -> Result<[f64; 4]> {
+    let numbers: Result<Vec<f64>, std::num::ParseFloatError> =
+        text.split(',').map(|word| word.trim().parse()).collect();
+    numbers.ok().and_then(|n| n.try_into().ok()).context("four numbers west,south,east,north are needed")
 }
 
-fn draw_waves(options: &Waves) -> Result<(), String> {
+fn draw_waves(options: &Waves) -> Result<()> {
     // Shown on a terminal only.
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -118,15 +120,14 @@ fn draw_waves(options: &Waves) -> Result<(), String> {
     write_whole(&options.output, &png)
 }
 
-fn draw_convergence(options: &Convergence) -> Result<(), String> {
+fn draw_convergence(options: &Convergence) -> Result<()> {
     let histories = options.files.iter().map(|file| convergence::read(file)).collect::<Result<Vec<_>, _>>()?;
     let svg = convergence::draw(&histories, &options.title)?;
     write_whole(&options.output, svg.as_bytes())
 }
 
-fn draw_bench(options: &Bench) -> Result<(), String> {
-    std::fs::create_dir_all(&options.output)
-        .map_err(|error| format!("cannot make {}: {error}", options.output.display()))?;
+fn draw_bench(options: &Bench) -> Result<()> {
+    std::fs::create_dir_all(&options.output).with_context(|| format!("cannot make {}", options.output.display()))?;
     for file in &options.files {
         let record = rrbsolver_benches::record::Record::read(file)?;
         for (name, svg) in bench::draw(&record)? {
@@ -139,12 +140,12 @@ fn draw_bench(options: &Bench) -> Result<(), String> {
 }
 
 /// Under a temporary name first: what stands under `path` is always a whole picture.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     let part = PathBuf::from(name);
-    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).map_err(|error| {
+    std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path)).with_context(|| {
         let _ = std::fs::remove_file(&part);
-        format!("cannot write {}: {error}", path.display())
+        format!("cannot write {}", path.display())
     })
 }

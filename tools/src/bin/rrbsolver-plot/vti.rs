@@ -1,5 +1,6 @@
 //! Reader of VTK image data (.vti): one piece, cell arrays as text or as uncompressed base64.
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::path::Path;
 
 /// The arrays of a wave field, row by row from the south-west.
@@ -14,49 +15,49 @@ pub struct Field {
     pub draft: Option<Vec<f32>>,
 }
 
-pub fn read(path: &Path) -> Result<Field, String> {
+pub fn read(path: &Path) -> Result<Field> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    parse(&text).map_err(|problem| format!("{shown}: {problem}"))
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    parse(&text).with_context(|| format!("{shown}"))
 }
 
-fn parse(text: &str) -> Result<Field, String> {
-    let document = roxmltree::Document::parse(text).map_err(|error| format!("not XML: {error}"))?;
+fn parse(text: &str) -> Result<Field> {
+    let document = roxmltree::Document::parse(text).context("not XML")?;
     let root = document.root_element();
     let image = root
         .children()
         .find(|node| node.has_tag_name("ImageData"))
-        .ok_or("not VTK image data (no ImageData element)")?;
+        .context("not VTK image data (no ImageData element)")?;
     let extent: Vec<i64> = numbers(image.attribute("WholeExtent").unwrap_or(""), "WholeExtent", 6)?;
     let (nx, ny) = (extent[1] - extent[0], extent[3] - extent[2]);
     if nx < 1 || ny < 1 || extent[5] - extent[4] > 1 {
-        return Err(format!("WholeExtent {extent:?} is not a plane of cells"));
+        bail!("WholeExtent {extent:?} is not a plane of cells");
     }
     let origin: Vec<f64> = numbers(image.attribute("Origin").unwrap_or("0 0 0"), "Origin", 3)?;
     let spacing: Vec<f64> = numbers(image.attribute("Spacing").unwrap_or("1 1 1"), "Spacing", 3)?;
     if !(spacing[0] > 0.0 && spacing[1] > 0.0) {
-        return Err(format!("Spacing {spacing:?} must be positive"));
+        bail!("Spacing {spacing:?} must be positive");
     }
     let coding = Coding {
         wide_header: root.attribute("header_type") == Some("UInt64"),
         big_endian: root.attribute("byte_order") == Some("BigEndian"),
     };
     if root.attribute("compressor").is_some() {
-        return Err("compressed arrays are not supported".into());
+        bail!("compressed arrays are not supported");
     }
     let (nx, ny) = (nx as usize, ny as usize);
     let array = |name: &str| {
         image.descendants().find(|node| node.has_tag_name("DataArray") && node.attribute("Name") == Some(name)).map(
             |node| {
-                let values = coding.values(node).map_err(|problem| format!("array {name}: {problem}"))?;
+                let values = coding.values(node).with_context(|| format!("array {name}"))?;
                 if name != "TimeValue" && values.len() != nx * ny {
-                    return Err(format!("array {name} has {} values for {nx} x {ny} cells", values.len()));
+                    bail!("array {name} has {} values for {nx} x {ny} cells", values.len());
                 }
                 Ok(values)
             },
         )
     };
-    let needed = |name: &str| array(name).unwrap_or_else(|| Err(format!("no array {name}")));
+    let needed = |name: &str| array(name).unwrap_or_else(|| Err(anyhow!("no array {name}")));
     Ok(Field {
         nx,
         ny,
@@ -69,11 +70,11 @@ fn parse(text: &str) -> Result<Field, String> {
     })
 }
 
-fn numbers<T: std::str::FromStr>(text: &str, name: &str, count: usize) -> Result<Vec<T>, String> {
+fn numbers<T: std::str::FromStr>(text: &str, name: &str, count: usize) -> Result<Vec<T>> {
     let values: Option<Vec<T>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     values
         .filter(|values| values.len() == count)
-        .ok_or_else(|| format!("{name} must be {count} numbers, got \"{text}\""))
+        .with_context(|| format!("{name} must be {count} numbers, got \"{text}\""))
 }
 
 struct Coding {
@@ -82,25 +83,25 @@ struct Coding {
 }
 
 impl Coding {
-    fn values(&self, node: roxmltree::Node) -> Result<Vec<f32>, String> {
+    fn values(&self, node: roxmltree::Node) -> Result<Vec<f32>> {
         let text = node.text().unwrap_or("");
         let kind = node.attribute("type").unwrap_or("");
         match node.attribute("format").unwrap_or("ascii") {
             "ascii" => text
                 .split_ascii_whitespace()
-                .map(|word| word.parse().map_err(|_| format!("\"{word}\" is not a number")))
+                .map(|word| word.parse().map_err(|_| anyhow!("\"{word}\" is not a number")))
                 .collect(),
             "binary" => {
                 let bytes = decode_base64(text)?;
                 let header = if self.wide_header { 8 } else { 4 };
-                let data = bytes.get(header..).ok_or("too short")?;
+                let data = bytes.get(header..).context("too short")?;
                 match kind {
                     "Float32" => Ok(data.chunks_exact(4).map(|c| self.f32(c)).collect()),
                     "Float64" => Ok(data.chunks_exact(8).map(|c| self.f64(c) as f32).collect()),
-                    other => Err(format!("type {other} is not supported")),
+                    other => Err(anyhow!("type {other} is not supported")),
                 }
             }
-            other => Err(format!("format {other} is not supported")),
+            other => Err(anyhow!("format {other} is not supported")),
         }
     }
 
@@ -118,7 +119,7 @@ impl Coding {
     }
 }
 
-fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
+fn decode_base64(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut group, mut bits) = (0u32, 0u32);
     for byte in text.bytes() {
@@ -130,7 +131,7 @@ fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
             b'/' => 63,
             b'=' => break,
             _ if byte.is_ascii_whitespace() => continue,
-            _ => return Err("not base64".into()),
+            _ => bail!("not base64"),
         };
         group = group << 6 | u32::from(digit);
         bits += 6;
@@ -182,7 +183,7 @@ mod tests {
             (&file("ascii", "1 2").replace("0 2 0 1", "0 2 0 0"), "not a plane of cells"),
             (&file("ascii", "1 2").replace("\"depth\"", "\"d\""), "no array depth"),
         ] {
-            let message = parse(text).err().expect(reason);
+            let message = format!("{:#}", parse(text).err().expect(reason));
             assert!(message.contains(reason), "{message}");
         }
     }

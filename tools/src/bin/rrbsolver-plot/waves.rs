@@ -1,5 +1,6 @@
 //! The wave field as a map: land, depth shading, waves in diverging colours with a light from the north-west, the ship.
 
+use anyhow::{Context as _, Result, bail};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -155,7 +156,7 @@ struct Part {
     ny: usize,
 }
 
-fn part(field: &Field, window: Option<[f64; 4]>) -> Result<Part, String> {
+fn part(field: &Field, window: Option<[f64; 4]>) -> Result<Part> {
     let Some([west, south, east, north]) = window else {
         return Ok(Part { i: 0, j: 0, nx: field.nx, ny: field.ny });
     };
@@ -165,17 +166,17 @@ fn part(field: &Field, window: Option<[f64; 4]>) -> Result<Part, String> {
     let (i, i2) = (index(west, 0, field.nx), index(east, 0, field.nx));
     let (j, j2) = (index(south, 1, field.ny), index(north, 1, field.ny));
     if i2 <= i || j2 <= j {
-        return Err("the window (west,south,east,north) shows no part of the map".into());
+        bail!("the window (west,south,east,north) shows no part of the map");
     }
     Ok(Part { i, j, nx: i2 - i, ny: j2 - j })
 }
 
 /// The picture as PNG.
-pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>, String> {
+pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>> {
     if let Some(range) = style.range
         && !(range > 0.0 && range.is_finite())
     {
-        return Err(format!("--range must be positive, got {range}"));
+        bail!("--range must be positive, got {range}");
     }
     let part = part(field, style.window)?;
     let inside = || (part.j..part.j + part.ny).flat_map(|j| (part.i..part.i + part.nx).map(move |i| j * field.nx + i));
@@ -208,8 +209,8 @@ pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>, String> {
         let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
         let canvas = backend.into_drawing_area();
         let frame = Frame { left, top, width: map_width, height: map_height, unit };
-        annotate(&canvas, field, &part, style, &frame, range, deepest).map_err(|error| format!("drawing: {error}"))?;
-        canvas.present().map_err(|error| format!("drawing: {error}"))?;
+        annotate(&canvas, field, &part, style, &frame, range, deepest).context("drawing")?;
+        canvas.present().context("drawing")?;
     }
 
     let mut png = Vec::new();
@@ -217,10 +218,7 @@ pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>, String> {
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_compression(png::Compression::High);
-    encoder
-        .write_header()
-        .and_then(|mut writer| writer.write_image_data(&pixels))
-        .map_err(|error| format!("PNG: {error}"))?;
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).context("PNG")?;
     Ok(png)
 }
 
@@ -279,7 +277,7 @@ struct Frame {
 }
 
 type Canvas<'a> = DrawingArea<BitMapBackend<'a>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Drawn = Result<()>;
 
 fn annotate(
     canvas: &Canvas,

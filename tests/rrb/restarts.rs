@@ -5,6 +5,7 @@
 //! have the rounding of numbers that large, of which the recurred residual knows nothing. Each start begins nearer by
 //! that much.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{Stencil, random_field, random_m_matrix, random_rhs, without_mean};

@@ -1,7 +1,8 @@
 //! A host program that resets the device under the library. Alone in its program: a reset takes everybody's memory.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/device.rs"]
+#[path = "../common/device.rs"]
 mod device;
 
 use common::problems::{poisson, random_rhs};

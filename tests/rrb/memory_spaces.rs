@@ -1,8 +1,9 @@
 //! Arrays on the host and on a device in one call, with rows that lie apart. Where no device is found the test says so
 //! and passes; tests/emulator makes one of the host.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/device.rs"]
+#[path = "../common/device.rs"]
 mod device;
 
 use common::problems::{Stencil, random_field, random_m_matrix, random_rhs};

@@ -1,5 +1,6 @@
 //! What a solve does when all is well: guesses, norms, tolerances, the monitor, the history, the log, several handles.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs, without_mean};

@@ -9,8 +9,9 @@
 //! | `RRBSOLVER_TRUTH_CASE` | this case alone, with all that is known of it |
 //! | `RRBSOLVER_TRUTH_SHOW` | how many failing cases are shown, 20 |
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "truth/judge.rs"]
+#[path = "judge.rs"]
 mod judge;
 
 use common::problems::Stencil;

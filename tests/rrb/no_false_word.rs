@@ -1,6 +1,7 @@
 //! Systems on which a residual or a status was once false, each with the answer that it must have. Residuals are
-//! recomputed in twice the precision (tests/problems/src/system.rs). tests/truth.rs looks for more of them at random.
+//! recomputed in twice the precision (tests/problems/src/system.rs). tests/rrb/truth.rs looks for more of them at random.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::system::{System, norm2, norm2_of_sizes, twice as unit};

@@ -2,6 +2,7 @@
 //! independently (`common::dense`), for all variants, all levels and all grids up to 13 x 13, and beyond that for the
 //! r1/r2/b1/b2 storage, which begins where a grid is longer than a compute block.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::dense::{Dense, preconditioner, red_nodes};

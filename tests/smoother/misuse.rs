@@ -1,5 +1,6 @@
 //! Wrong calls of the `smoother_` family: each has its status and its sentence, and the handle lives.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::smoother::*;

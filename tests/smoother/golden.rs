@@ -1,6 +1,7 @@
 //! Golden numbers of block relaxation (`tests/golden/smoother.csv`): one 64^3 patch, zero f, ghosts 0, u random from
 //! SplitMix64 seeded 42.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::smoother::*;

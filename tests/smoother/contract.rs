@@ -1,6 +1,7 @@
 //! What a caller of `smoother_` is told: options and results that it does not have, block solvers that it cannot have,
 //! calls of no sweeps, and the words of statuses.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::smoother::*;

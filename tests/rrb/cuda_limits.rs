@@ -1,8 +1,9 @@
 //! Devices, contexts, addresses and memory that are not to be had: status and sentence of each, and a handle that works
 //! afterwards. Alone in its program, since it takes all memory of a device.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/device.rs"]
+#[path = "../common/device.rs"]
 mod device;
 
 use common::problems::{Stencil, poisson, random_rhs};

@@ -1,5 +1,6 @@
 //! Corners of the contract where two rules meet.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{Stencil, checker8, neumann_const, poisson, random_m_matrix, random_rhs, u, without_mean};

@@ -4,6 +4,7 @@
 //! The counters see the whole process, so this file is one test, and has no harness beside it: on a busy machine the
 //! thread of one still takes memory for its lists when the test has begun.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{Stencil, aniso, neumann_const, poisson, random_m_matrix, random_rhs};

@@ -4,6 +4,7 @@
 //!
 //! Every solver here has one thread, since the tests of this file run beside each other; teams are in teams.rs.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{
@@ -56,43 +57,6 @@ fn varied(k: usize) -> String {
     let levels = [40, 0, 40, 7][k % 4];
     let block = [8, 16][k % 2];
     format!("cycle_spacing={spacing} cycle_steps={steps} levels={levels} compute_block={block}")
-}
-
-/// r1/r2/b1/b2 storage with sweeps of the format against natural storage with sweeps in double precision: the same
-/// numbers are stored, so that M^-1 differs by the rounding of the sweeps.
-#[test]
-fn backends_agree_in_every_format_and_cycle() {
-    let mut k = 0;
-    for (nx, ny) in EXTENTS {
-        for (name, a) in problems_of(nx, ny) {
-            let b = random_rhs(a.len(), 17);
-            for (precision, cycle) in formats() {
-                for _ in 0..3 {
-                    k += 1;
-                    let options = format!("precision={precision} cycle={cycle} rel_tol=1e-9 {}", varied(k));
-                    let what = format!("{name} {nx}x{ny} {options}");
-                    let solver = |backend: &str| Solver::of(&a, &format!("backend={backend} threads=1 {options}"));
-                    let (oracle, cpu) = (solver("reference"), solver("cpu"));
-                    let expected = oracle.apply(&b);
-                    let error = max_difference(&expected, &cpu.apply(&b)) / max_abs(&expected);
-                    assert!(error <= sweep_error(precision), "{what}: M^-1 differs by {error:e}");
-
-                    let ((x, result), (_, other)) = (cpu.solve_from_zero(&b), oracle.solve_from_zero(&b));
-                    assert_eq!((result, other), (status::OK, status::OK), "{what}");
-                    let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
-                    let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
-                    // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
-                    assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
-                    // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
-                    // over three decades (31 and 27 iterations, 46 and 41), never less.
-                    let counts = (cpu.iterations(), oracle.iterations());
-                    let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
-                    let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
-                    assert!(close, "{what}: {counts:?} iterations");
-                }
-            }
-        }
-    }
 }
 
 /// A rounded coupling is another weight of the same graph: M stays as near as the sum of what each level rounds, in the

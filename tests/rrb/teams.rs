@@ -2,6 +2,7 @@
 //! and each test asserts that the team is there: monitors that stop or panic, breakdowns, bad values, and what they
 //! leave.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};

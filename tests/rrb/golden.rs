@@ -6,6 +6,7 @@
 //!
 //! Every solver here has one thread: the tests of this file run beside each other.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::problems::golden::{self, Row, exact};

@@ -14,6 +14,7 @@
 //!
 //! With both, all rows agree to 0.3 %, those that are not staggered to the digits given.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::outcome;
@@ -191,7 +192,7 @@ const STOPPED_EARLY: [&str; 2] = ["fe27,32,rb,1x1x1,2,1,0.85,0,0,0.1157", "fe27,
 
 /// Within the bounds, and half a unit of the last digit that is given.
 fn check(wanted: impl Fn(&[&str]) -> bool) {
-    let text = include_str!("golden/vcycle.csv");
+    let text = include_str!("../golden/vcycle.csv");
     let mut checked = 0;
     let mut wrong = Vec::new();
     for line in text.lines().skip(1) {

@@ -1,0 +1,407 @@
+//! What every backend of `rrb_` must do, one list of checks for all of them: A, residuals, sweeps in every format and
+//! cycle, norms, sums, padded rows, bits and scales, on extents where something ends. A new backend, or a new way to run
+//! one, is a line of `BACKENDS`. `reference` (plain loops over natural storage) is the oracle; it is held against the
+//! matrix itself.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/device.rs"]
+mod device;
+
+use common::problems::{
+    Random, Stencil, aniso, fe_aniso, inclusions, neumann_const, neumann_var, nine_point, poisson, random_m_matrix,
+    random_rhs, rot, without_mean,
+};
+use common::{
+    CYCLES, EXTENTS, PAPERS_NORM, PRECISIONS, Run, Solver, assert_same_to_rounding, bits, count_is_right, devices,
+    exact_norm, key, max_abs, max_difference, norm2, padded, plain_problems, run, status, unpadded,
+};
+use device::Backend;
+
+const BACKENDS: &[Backend] = &[
+    Backend { name: "the reference", options: "backend=reference" },
+    Backend { name: "the CPU", options: "backend=cpu threads=1" },
+    Backend { name: "the CPU, three threads", options: "backend=cpu threads=3" },
+    Backend { name: "the CPU, unfused", options: "backend=cpu threads=3 fusion=off" },
+    Backend { name: "a device", options: "backend=cuda" },
+    Backend { name: "a device, unfused", options: "backend=cuda fusion=off" },
+];
+
+const CHECKS: &[(&str, fn(&Backend))] = &[
+    ("products_with_the_matrix", products_with_the_matrix),
+    ("solutions", solutions),
+    ("first_iterates", first_iterates),
+    ("sweeps_of_every_format_and_cycle", sweeps_of_every_format_and_cycle),
+    ("norms_that_are_told", norms_that_are_told),
+    ("variants", variants),
+    ("singular_systems", singular_systems),
+    ("padded_rows", padded_rows),
+    ("same_bits_again", same_bits_again),
+    ("powers_of_four", powers_of_four),
+    ("extreme_scales", extreme_scales),
+];
+
+fn main() {
+    device::run(devices(), device::suite(BACKENDS, CHECKS))
+}
+
+/// Without short formats and recursive cycles.
+const PLAIN: &str = "precision=f64 cycle=v";
+const ORACLE: &str = "backend=reference";
+
+/// y = A x. Two sums of nine products each, and the couplings of a row are at most its center: below 1e-14 of y.
+fn products_with_the_matrix(on: &Backend) {
+    for (nx, ny) in EXTENTS {
+        for (name, a, x) in plain_problems(nx, ny) {
+            let y = Solver::of(&a, &format!("{} {PLAIN}", on.options)).multiply(&x);
+            let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&x);
+            assert!(max_difference(&y, &a.multiply(&x)) <= allowed, "{name} {nx}x{ny}");
+        }
+    }
+}
+
+/// Residuals of solutions, and counts, histories and x of the reference.
+fn solutions(on: &Backend) {
+    for (nx, ny) in EXTENTS {
+        for (name, a, b) in plain_problems(nx, ny) {
+            for levels in [0, 1, 2, 3, 4, 40] {
+                let what = format!("{name} {nx}x{ny} levels={levels}");
+                let found = run(&a, &b, &format!("{} {PLAIN} levels={levels} rel_tol=1e-9", on.options));
+                assert_eq!(found.status, status::OK, "{what}");
+                let residual = norm2(&a.residual(&b, &found.x)) / norm2(&b);
+                // The reported residual is that of x, up to the rounding of b - A x.
+                assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
+                // By default a device takes other levels; none at all is not to be asked for.
+                let levels = if levels == 0 { found.levels } else { levels };
+                if levels == 0 && nx * ny > 1 {
+                    continue;
+                }
+                let oracle = run(&a, &b, &format!("{ORACLE} {PLAIN} levels={levels} rel_tol=1e-9"));
+                assert_same_to_rounding(&oracle, &found, 1e-9, &what);
+                assert_eq!(found.history.len(), found.iterations + 1, "{what}");
+                // Two solutions with residuals of 1e-9 |b|; the inverses are below 1/0.1 (Laplacian: ny^2/8).
+                let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
+                assert!(max_difference(&oracle.x, &found.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
+            }
+        }
+    }
+}
+
+/// The first iterates themselves, before CG has amplified anything, and the preconditioner.
+fn first_iterates(on: &Backend) {
+    for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
+        for (name, a, b) in plain_problems(nx, ny) {
+            for more in ["", "lumping=m2u", "lumping=m2m relaxation=0.5", "relaxation=0.7"] {
+                for steps in [1, 3, 5] {
+                    let options = |on: &str| format!("{on} {PLAIN} levels=6 rel_tol=1e-15 max_iter={steps} {more}");
+                    let what = format!("{name} {nx}x{ny} {more} after {steps}");
+                    let (oracle, found) = (run(&a, &b, &options(ORACLE)), run(&a, &b, &options(on.options)));
+                    let error = max_difference(&oracle.x, &found.x) / max_abs(&oracle.x);
+                    // Rounding, 2^-52, times the condition, of A here and of M below: 4 / pi^2 (101 + 1)^2 = 4200 for
+                    // the Laplacian. Seen: 7e-15 here and 5e-16 there.
+                    assert!(error <= 1e-12, "{error:e}: {what}");
+                    let [z, w] = [ORACLE, on.options].map(|on| Solver::of(&a, &options(on)).apply(&b));
+                    assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
+                }
+            }
+        }
+    }
+}
+
+/// What sweeps make of rounding: two of them through a dozen levels, some five operations each, in double or single
+/// precision. Rounding adds to the excess of a row, never to its couplings, so that no condition number enters.
+fn sweep_error(precision: &str) -> f64 {
+    100.0 * if precision == "f64" { f64::EPSILON } else { 2f64.powi(-24) }
+}
+
+/// Positive couplings, land, and a closed basin with coefficients over three decades, beside the plain problems.
+fn all_problems(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
+    let mut compensated = random_m_matrix(nx, ny, true, 2);
+    compensated.east.iter_mut().step_by(5).for_each(|v| *v = v.abs() * 0.05);
+    let mut land = random_m_matrix(nx, ny, false, 5);
+    for p in (0..nx * ny).filter(|p| p % 7 == 3 || (p / 3) % 11 == 0) {
+        land.decouple(p % nx, p / nx, 1.0);
+    }
+    let mut problems: Vec<_> = plain_problems(nx, ny).into_iter().map(|(name, a, _)| (name, a)).collect();
+    problems.extend([("compensated", compensated), ("land", land)]);
+    if nx * ny > 1 {
+        problems.push(("closed", neumann_var(nx, ny)));
+    }
+    problems
+}
+
+/// Options of the k-th run: every spacing, number of inner iterations, depth and padding comes by.
+fn varied(k: usize) -> String {
+    let spacing = [2, 4, 6][k % 3];
+    let steps = [2, 3, 4, 1][k / 3 % 4];
+    let levels = [40, 10, 40, 7][k % 4];
+    let block = [8, 16][k % 2];
+    format!("cycle_spacing={spacing} cycle_steps={steps} levels={levels} compute_block={block}")
+}
+
+/// Storage and sweeps of the format against natural storage with sweeps in double precision: the same numbers are
+/// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its own,
+/// which differ by the rounding of theirs.
+fn sweeps_of_every_format_and_cycle(on: &Backend) {
+    let mut k = 0;
+    for (nx, ny) in EXTENTS {
+        for (name, a) in all_problems(nx, ny) {
+            let b = random_rhs(a.len(), 17);
+            for (precision, cycle) in PRECISIONS.into_iter().flat_map(|p| CYCLES.map(|c| (p, c))) {
+                k += 1;
+                if on.on_device() && (cycle == "k" || precision == "mixed") {
+                    continue;
+                }
+                let options = format!("precision={precision} cycle={cycle} rel_tol=1e-9 {}", varied(k));
+                let what = format!("{name} {nx}x{ny} {options}");
+                let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
+                let expected = oracle.apply(&b);
+                let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
+                let allowed = if on.on_device() && cycle == "amli" { 1e-3 } else { sweep_error(precision) };
+                assert!(error <= allowed, "{what}: M^-1 differs by {error:e}");
+
+                let ((x, result), (_, other)) = (found.solve_from_zero(&b), oracle.solve_from_zero(&b));
+                assert_eq!((result, other), (status::OK, status::OK), "{what}");
+                let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
+                let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
+                // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
+                assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
+                // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
+                // over three decades (31 and 27 iterations, 46 and 41), never less.
+                let counts = (found.iterations(), oracle.iterations());
+                let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
+                let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
+                assert!(close, "{what}: {counts:?} iterations");
+            }
+        }
+    }
+}
+
+/// What is told of x is the tested norm of b - A x, in either norm, when a solve ends and where it is cut.
+fn norms_that_are_told(on: &Backend) {
+    for (nx, ny) in [(2, 2), (3, 5), (17, 17), (65, 64), (97, 101)] {
+        for (name, a, b) in plain_problems(nx, ny) {
+            for more in
+                ["rel_tol=1e-8", "max_iter=2", "rel_tol=1e-8 norm=preconditioned", "max_iter=3 norm=preconditioned"]
+            {
+                let solver = Solver::of(&a, &format!("{} {PLAIN} {more}", on.options));
+                let (x, _) = solver.solve_from_zero(&b);
+                let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                let (exact, allowed) = exact_norm(&solver, &a, &b, &x, more.contains("preconditioned"));
+                assert!((told - exact).abs() <= allowed, "{name} {nx}x{ny} {more}: {told:e}, {exact:e}");
+            }
+        }
+    }
+}
+
+/// Variants of the method, norms, references, guesses, remainders of all kinds, singular and compensated systems.
+fn variants(on: &Backend) {
+    let problems: Vec<(&str, Stencil)> = vec![
+        ("poisson", poisson(61, 70)),
+        ("anisotropic", aniso(50, 10.0)),
+        ("inclusions", inclusions(64, 1e3)),
+        ("nine points", nine_point(33, 40, "fe_bilinear")),
+        ("elements", fe_aniso(40, 33, 5.0)),
+        ("rotated", rot(40, 40, 0.1, 15.0)),
+        ("neumann", neumann_const(65, 50)),
+        ("variable neumann", neumann_var(48, 64)),
+    ];
+    for (name, a) in &problems {
+        let (b, guess) = (random_rhs(a.len(), 5), random_rhs(a.len(), 6));
+        for more in [
+            "levels=6",
+            "levels=2",
+            "levels=3",
+            "levels=5",
+            "levels=6 norm=preconditioned",
+            "levels=8 lumping=m2u max_iter=20",
+            "levels=6 reference=initial norm=preconditioned",
+            "levels=6 lumping=m1 relaxation=0.7 max_iter=20",
+            "levels=6 max_iter=3",
+        ] {
+            let what = format!("{name} {more}");
+            let solve = |on: &str, guess: Option<&[f64]>| {
+                let solver = Solver::of(a, &format!("{on} {PLAIN} rel_tol=1e-6 {more}"));
+                let mut x = guess.map_or_else(|| vec![0.0; a.len()], <[f64]>::to_vec);
+                let status = solver.solve(&b, &mut x).expect("solve");
+                let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
+                let (iterations, history) = (solver.iterations(), solver.history());
+                Run { status, iterations, lambda_min, lambda_max, levels: 0, history, x }
+            };
+            let (oracle, found) = (solve(ORACLE, None), solve(on.options, None));
+            assert_same_to_rounding(&oracle, &found, 1e-6, &what);
+            let close = |u: f64, v: f64| (u - v).abs() <= 1e-6 * u.abs();
+            assert!(
+                close(oracle.lambda_max, found.lambda_max) && close(oracle.lambda_min, found.lambda_min),
+                "{} {} and {} {}: {what}",
+                oracle.lambda_min,
+                oracle.lambda_max,
+                found.lambda_min,
+                found.lambda_max
+            );
+            let (oracle, found) = (solve(ORACLE, Some(&guess)), solve(on.options, Some(&guess)));
+            assert_same_to_rounding(&oracle, &found, 1e-6, &format!("{what}, from a guess"));
+        }
+    }
+}
+
+/// All Neumann: x keeps the guess's mean, b is projected, the residual is that of the projected b.
+fn singular_systems(on: &Backend) {
+    for (nx, ny) in [(2, 1), (1, 2), (2, 2), (3, 5), (17, 17), (64, 65), (1, 40), (130, 33)] {
+        let n = nx * ny;
+        let mut nine = random_m_matrix(nx, ny, true, 31);
+        nine.set_row_sums(|_| 0.0);
+        for (name, a) in [("constant", neumann_const(nx, ny)), ("varying", neumann_var(nx, ny)), ("nine", nine)] {
+            let b = random_rhs(n, 2);
+            let projected = without_mean(b.clone());
+            for levels in [0, 1, 2, 3, 40] {
+                let what = format!("{name} {nx}x{ny} levels={levels}");
+                let solver = Solver::of(&a, &format!("{} levels={levels} rel_tol=1e-8", on.options));
+                let found = (solver.int(key::INFO_COMPONENTS), solver.int(key::INFO_SINGULAR_COMPONENTS));
+                assert_eq!(found, (1, 1), "{what}");
+                let mut x = Random(4).vector(n);
+                x.iter_mut().for_each(|v| *v += 7.0);
+                let mean = x.iter().sum::<f64>() / n as f64;
+                assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
+                let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
+                // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
+                assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
+                let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
+                // The guess was below 8. Two sums are compared, each 2^-53 a term, and each iteration leaves a sum, its
+                // product, and a direction whose mean is zero to rounding: twice 2^-52 of the largest value.
+                let terms = (n + 2 * solver.iterations()) as f64;
+                let allowed = terms * f64::EPSILON * max_abs(&x).max(8.0);
+                assert!(shift <= allowed, "{what}: mean moved by {shift:e}");
+            }
+        }
+    }
+}
+
+/// Rows may be longer than nx: what lies between is not read, and not written.
+fn padded_rows(on: &Backend) {
+    let mut every_format = vec![on.options.to_owned()];
+    for (precision, cycle) in PRECISIONS.into_iter().flat_map(|p| CYCLES.map(|c| (p, c))) {
+        if !on.on_device() || cycle != "k" {
+            every_format.push(format!("{} precision={precision} cycle={cycle} cycle_spacing=2", on.options));
+        }
+    }
+    for (nx, ny) in [(1, 1), (5, 4), (17, 33), (64, 3), (1, 9)] {
+        for (name, a, b) in plain_problems(nx, ny) {
+            for options in &every_format {
+                let plain = run(&a, &b, options);
+                for ld in [nx, nx + 1, nx + 7, 3 * nx + 16] {
+                    let wide = |v: &[f64]| padded(v, nx, ld, f64::NAN);
+                    let solver = Solver::new(nx, ny, &format!("{options} leading_dimension={ld}"));
+                    let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
+                    let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
+                    solver
+                        .factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
+                        .expect("factorize");
+                    let mut x = padded(&vec![0.0; nx * ny], nx, ld, f64::NAN);
+                    let pattern: Vec<bool> = x.iter().map(|v| v.is_nan()).collect();
+                    solver.solve(&wide(&b), &mut x).expect("solve");
+                    let what = format!("{name} {nx}x{ny} ld={ld} {options}");
+                    assert!(bits(&unpadded(&x, nx, ld)) == bits(&plain.x), "{what}");
+                    assert!(x.iter().map(|v| v.is_nan()).eq(pattern.iter().copied()), "padding was written: {what}");
+                    let (y, expected) = (solver.multiply(&wide(&plain.x)), a.multiply(&plain.x));
+                    // As for products with the matrix.
+                    let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&plain.x);
+                    assert!(max_difference(&unpadded(&y, nx, ld), &expected) <= allowed, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// The same bits from run to run, from handle to handle, and after another matrix was in the handle; on the CPU for any
+/// number of threads, M^-1 r and A x too.
+fn same_bits_again(on: &Backend) {
+    let matrices = [
+        ("five points", random_m_matrix(90, 77, false, 1)),
+        ("nine points", random_m_matrix(61, 50, true, 1)),
+        ("closed", neumann_const(40, 41)),
+        ("recursive", poisson(200, 170)),
+        ("line", poisson(1, 40)),
+    ];
+    for (name, a) in matrices {
+        let b = random_rhs(a.len(), 1);
+        let first = run(&a, &b, on.options);
+        let solver = Solver::of(&a, on.options);
+        let (z, y) = (bits(&solver.apply(&b)), bits(&solver.multiply(&b)));
+        let same = |solver: &Solver, what: &str| {
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!((result, solver.iterations()), (status::OK, first.iterations), "{name}, {what}");
+            let far = max_difference(&x, &first.x) / max_abs(&x);
+            assert!(bits(&x) == bits(&first.x), "{name}, {what}: x differs by {far:e}");
+            assert!(bits(&solver.history()) == bits(&first.history), "{name}, {what}: histories differ");
+            assert!(bits(&solver.apply(&b)) == z && bits(&solver.multiply(&b)) == y, "{name}, {what}: operators");
+        };
+        for time in 0..3 {
+            same(&solver, &format!("solve {time}"));
+            let mut other = a.clone();
+            other.scale(4.0);
+            solver.factorize(&other).unwrap();
+            solver.solve_from_zero(&b);
+            let bytes = solver.int(key::INFO_BYTES_DEVICE);
+            solver.factorize(&a).unwrap();
+            assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "{name}, solve {time}: no memory is taken again");
+        }
+        if on.options.contains("cpu") {
+            for threads in [1, 2, 3, 7] {
+                same(&Solver::of(&a, &format!("{} threads={threads}", on.options)), &format!("{threads} threads"));
+            }
+        }
+    }
+}
+
+/// Powers of four change no mantissa, roots included: the iterates are the same bits, times the power.
+fn powers_of_four(on: &Backend) {
+    scaled(on, &[(4.0, 4.0), (4f64.powi(30), 1.0), (1.0, 4f64.powi(-40)), (4f64.powi(-200), 4f64.powi(100))], |pair| {
+        let Scaled { plain, other, back, what } = pair;
+        assert!(bits(&plain.history) == bits(&other.history), "{what}");
+        assert!(bits(&plain.x) == bits(back), "{what}");
+    });
+}
+
+/// No scale of A or b leaves the range of doubles on the way.
+fn extreme_scales(on: &Backend) {
+    let (large, small) = (1e150, 1e-150);
+    let scales = [(large, large), (small, small), (large, small), (small, large), (1.0, large), (small, 1.0)];
+    scaled(on, &scales, |pair| {
+        let Scaled { plain, other, back, what } = pair;
+        assert_eq!(other.status, status::OK, "{what}");
+        let counts = (plain.iterations, other.iterations);
+        assert!(count_is_right(&other.history, plain.iterations, 1e-6), "{what}: {counts:?}");
+        // Every entry was rounded by the scaling: 1e-16, amplified by the condition and by CG.
+        assert!(max_difference(&plain.x, back) <= 1e-9 * max_abs(&plain.x), "{what}");
+    });
+}
+
+/// A solve, that of a scaled system, and its x scaled back.
+struct Scaled<'a> {
+    plain: &'a Run,
+    other: &'a Run,
+    back: &'a [f64],
+    what: &'a str,
+}
+
+/// Checks systems whose A and b are scaled by these numbers.
+fn scaled(on: &Backend, scales: &[(f64, f64)], check: impl Fn(Scaled)) {
+    for (nx, ny) in [(33, 20), (64, 64), (1, 30)] {
+        for (name, a, b) in plain_problems(nx, ny) {
+            for norm in ["norm=true2", PAPERS_NORM] {
+                let options = format!("{} levels=5 {norm}", on.options);
+                let plain = run(&a, &b, &options);
+                for &(of_a, of_b) in scales {
+                    let mut scaled = a.clone();
+                    scaled.scale(of_a);
+                    let rhs: Vec<f64> = b.iter().map(|v| v * of_b).collect();
+                    let other = run(&scaled, &rhs, &options);
+                    let back: Vec<f64> = other.x.iter().map(|v| v / of_b * of_a).collect();
+                    let what = format!("{name} {nx}x{ny} {norm} A*{of_a:e} b*{of_b:e}");
+                    check(Scaled { plain: &plain, other: &other, back: &back, what: &what });
+                }
+            }
+        }
+    }
+}
