@@ -171,7 +171,7 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it
+// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/schedule.rs counts it
 // (ClusterGrids::of).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;

@@ -2,7 +2,7 @@
 //! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families have of a device.
 
 pub mod driver;
-pub(super) mod launch;
+mod launch;
 pub mod rrb;
 mod session;
 pub mod smoother;

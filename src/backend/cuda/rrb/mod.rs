@@ -1,9 +1,9 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection` has
-//! the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says
-//! which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and
-//! `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
+//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection`
+//! has the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule`
+//! says which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps,
+//! and `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
 //! (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod components;
@@ -28,12 +28,11 @@ use crate::backend::steps::rrb::{Arrays, Look, Program, RrbBackend, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
-use crate::grid::levels::Grid;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
-use packed::{Packed, Shape, Source, SourceShape};
+use packed::{Packed, Shape, Source, SourceShape, staging_bytes};
 use run::Run;
 use setup::Fetched;
 
@@ -226,11 +225,6 @@ impl RrbBackend for Cuda {
     fn threads(&self) -> usize {
         1
     }
-}
-
-/// Room for b and x, and for a row of every array of a matrix.
-fn staging_bytes(grid: Grid) -> usize {
-    (16 * grid.nodes()).max(40 * grid.nx)
 }
 
 fn no_source() -> Error {

@@ -328,14 +328,14 @@ struct Plans<'a> {
 }
 
 impl Plans<'_> {
-    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of their
-    /// array is that of planes that are not there.
+    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of
+    /// their array is that of planes that are not there.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { (size * 2 * self.source.layout.len()) as u64 } else { 0 }
     }
 
-    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1 has
-    /// for z of the plain steps, and for the other p of the fused ones.
+    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1
+    /// has for z of the plain steps, and for the other p of the fused ones.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
         let ((real, stored), len, g) = (shape.sizes(), layout.len(), geometry(&layout));
@@ -609,7 +609,7 @@ impl Packed {
 
     /// Room for both arrays of a caller that has them on the host.
     pub fn stage(&mut self, stream: &Stream) -> Result<Address> {
-        let bytes = crate::backend::cuda::rrb::staging_bytes(self.shape.source.grid);
+        let bytes = staging_bytes(self.shape.source.grid);
         if self.staging.is_none() {
             self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
         }
@@ -671,4 +671,9 @@ impl Packed {
             Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
         }
     }
+}
+
+/// Room for b and x, and for a row of every array of a matrix.
+pub fn staging_bytes(grid: levels::Grid) -> usize {
+    (16 * grid.nodes()).max(40 * grid.nx)
 }

@@ -1,6 +1,6 @@
-//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What follows
-//! for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of that is
-//! there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
+//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What
+//! follows for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of
+//! that is there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
 
 use super::packed::{Packed, Source};
 use super::projection::Nodes;
