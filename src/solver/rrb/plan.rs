@@ -20,7 +20,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && check_offered(options).is_ok())
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && is_offered(options))
 }
 
 /// What is asked about a matrix.
@@ -123,15 +123,19 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What the device has not got.
+/// Whether a device has what is asked for.
+fn is_offered(options: &Options) -> bool {
+    options.choice::<options::Cycle>(opt::CYCLE) != options::Cycle::K
+}
+
 fn check_offered(options: &Options) -> Result<()> {
-    if options.choice::<options::Cycle>(opt::CYCLE) == options::Cycle::K {
-        return Err(Error::Unsupported(
-            "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
-                .to_owned(),
-        ));
+    if is_offered(options) {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::Unsupported(
+        "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
+            .to_owned(),
+    ))
 }
 
 /// Largest contrast of centers that `precision = auto` leaves to bf16: above, fields of different coefficients side by
