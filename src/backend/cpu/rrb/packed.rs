@@ -34,7 +34,7 @@ const SCRATCH_ROWS: usize = 11;
 /// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
 /// stages of an iteration, which are for S1, need both at once.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
-    if shape.schur { None } else { of_type(q).map(Four::clone) }
+    if shape.schur { None } else { of_type(q).cloned() }
 }
 
 /// For errors.
@@ -215,15 +215,15 @@ impl<F: Format> Packed<F> {
         let mut hosts = Vec::new();
         for v in [&self.r, &self.q, &self.p] {
             let doubles = [&v.b1, &v.b2].into_iter().filter_map(of_type::<_, Area>);
-            extend(&mut hosts, doubles.map(Area::clone), WINDOWS)?;
+            extend(&mut hosts, doubles.cloned(), WINDOWS)?;
         }
         if F::SINGLE {
             for v in [&self.x, &self.b] {
-                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].map(Area::clone), WINDOWS)?;
+                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].into_iter().cloned(), WINDOWS)?;
             }
         }
         let layout = &self.grids[0].layout;
-        if !F::SINGLE && !(wanted && Making::fits::<F>(&hosts, layout.cy, members)) {
+        if !(F::SINGLE || wanted && Making::fits::<F>(&hosts, layout.cy, members)) {
             return self.making_in_place(members);
         }
         Making::in_windows::<F>(&hosts, layout, &self.matrix, wanted, members)
@@ -233,7 +233,7 @@ impl<F: Format> Packed<F> {
     fn making_in_place(&self, members: usize) -> Result<Making> {
         let (first, m) = (&self.grids[0], &self.matrix);
         let wide = |area: &Area<F::Vector>| {
-            let double = of_type::<_, Area>(area).map(Area::clone);
+            let double = of_type::<_, Area>(area).cloned();
             double.ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()))
         };
         let [center1, center2] = &self.schur.center;
