@@ -5,9 +5,9 @@ use super::watch::{GhostFill, Ghosts};
 use crate::backend;
 use crate::backend::steps::smoother::{BlockBackend, PatchArrays, Pointers, Swept, Watcher};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
-use crate::ffi::environment;
 use crate::ffi::handle::{Base, Handle, Words};
 use crate::ffi::spaces::{Extent, check_array};
+use crate::ffi::{environment, rrb_monitor_fn};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::{Patch, PatchList};
 use crate::options::{Backend, Choice, Family, Memory, Options, ResultEntry, info, opt};
@@ -15,6 +15,7 @@ use crate::report::StopReason;
 use crate::runtime::heap::{Counted, boxed};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::smoother::{Smoother, machine, relative};
+use libc::c_void;
 
 /// One stencil and block size, with patches. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
@@ -43,6 +44,9 @@ const WORDS: Words = Words {
 fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
 }
+
+/// Residuals kept of an apply.
+const HISTORY: usize = 100_000;
 
 /// For errors.
 const PATCHES: &str = "lists of patches";
@@ -281,6 +285,22 @@ impl Handle for smoother_handle {
             }
             _ => Ok(()),
         }
+    }
+
+    fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
+        let fresh = self.base.is_fresh();
+        if let Some(core) = &mut self.base.core {
+            // Before set_patches, which may be for another device, its own will do.
+            core.use_stream(if fresh { stream as usize } else { 0 })?;
+        }
+        self.base.stream = stream;
+        Ok(())
+    }
+
+    fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
+        self.base.history.reserve_residuals(HISTORY)?;
+        self.base.set_monitor(callback, user);
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
