@@ -1,8 +1,6 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
 use crate::error::{Error, Refused, Result};
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{Isa, isa};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One cache line.
@@ -137,126 +135,36 @@ impl Drop for Block {
     }
 }
 
-/// target = source, past the caches where the machine can: a line that is written whole is not fetched first. Call
-/// [`copies_are_done`] before other threads read it.
+/// Whether whole lines are written from the first value on. They go past the caches: a line that is not fetched first.
+#[cfg(target_arch = "x86_64")]
+fn are_lines<T>(values: &[T]) -> bool {
+    (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
+}
+
+/// target = source, past the caches where the machine can. Call [`copies_are_done`] before other threads read it.
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
-    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 8) {
-        if isa() == Isa::Avx512 {
-            // SAFETY: `isa` names only instruction sets that this machine was seen to have.
-            unsafe { copy_lines(target, source) };
-            return;
-        }
-        if isa() == Isa::Avx2 {
-            // SAFETY: as above.
-            unsafe { copy_half_lines(target, source) };
-            return;
-        }
-        for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
-            // SAFETY: both have eight values; the target begins a cache line. SSE2 is there on every x86_64.
-            unsafe {
-                use std::arch::x86_64::{_mm_loadu_pd, _mm_stream_pd};
-                for k in [0, 2, 4, 6] {
-                    _mm_stream_pd(target.as_mut_ptr().add(k), _mm_loadu_pd(source.as_ptr().add(k)));
-                }
-            }
+    if are_lines(target) {
+        use std::arch::x86_64::{_mm_loadu_pd, _mm_stream_pd};
+        for (target, source) in target.chunks_exact_mut(2).zip(source.chunks_exact(2)) {
+            // SAFETY: both have two values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
+            unsafe { _mm_stream_pd(target.as_mut_ptr(), _mm_loadu_pd(source.as_ptr())) };
         }
         return;
     }
     target.copy_from_slice(source);
 }
 
-/// The same of whole lines, one store each.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn copy_lines(target: &mut [f64], source: &[f64]) {
-    use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
-    for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
-        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
-        // SAFETY: both have eight values; the target begins a cache line, as just checked.
-        unsafe { _mm512_stream_pd(target.as_mut_ptr(), _mm512_loadu_pd(source.as_ptr())) };
-    }
-}
-
-/// The same in two halves.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn copy_half_lines(target: &mut [f64], source: &[f64]) {
-    use std::arch::x86_64::{_mm256_loadu_pd, _mm256_stream_pd};
-    for (target, source) in target.chunks_exact_mut(LINE / 8).zip(source.chunks_exact(LINE / 8)) {
-        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
-        // SAFETY: both have eight values; the target begins a cache line, as just checked.
-        unsafe {
-            _mm256_stream_pd(target.as_mut_ptr(), _mm256_loadu_pd(source.as_ptr()));
-            _mm256_stream_pd(target.as_mut_ptr().add(4), _mm256_loadu_pd(source.as_ptr().add(4)));
-        }
-    }
-}
-
-/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as there are whole lines of, past the caches where these
-/// begin lines; returns how many of each are done: none where the machine cannot.
-pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if isa() == Isa::Avx512 {
-        // SAFETY: `isa` names only instruction sets that this machine was seen to have.
-        return unsafe { deinterleave_lines(pairs, even, odd) };
-    }
-    let _ = (pairs, even, odd);
-    0
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn deinterleave_lines(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
-    use std::arch::x86_64::{
-        _mm512_loadu_pd, _mm512_permutex2var_pd, _mm512_set_epi64, _mm512_storeu_pd, _mm512_stream_pd,
-    };
-    const LANES: usize = LINE / 8;
-    let (of_even, of_odd) = (_mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0), _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1));
-    let begins_line = |values: &[f64]| (values.as_ptr() as usize).is_multiple_of(LINE);
-    let (even_streams, odd_streams) = (begins_line(even), begins_line(odd));
-    let outputs = even.chunks_exact_mut(LANES).zip(odd.chunks_exact_mut(LANES));
-    let mut done = 0;
-    for (pairs, (even, odd)) in pairs.chunks_exact(2 * LANES).zip(outputs) {
-        // SAFETY: sixteen values are read and eight written to each; lines follow a first one that begins where lines
-        // do.
-        unsafe {
-            let (low, high) = (_mm512_loadu_pd(pairs.as_ptr()), _mm512_loadu_pd(pairs.as_ptr().add(LANES)));
-            let store = |streams: bool, target: *mut f64, values| {
-                if streams { _mm512_stream_pd(target, values) } else { _mm512_storeu_pd(target, values) }
-            };
-            store(even_streams, even.as_mut_ptr(), _mm512_permutex2var_pd(low, of_even, high));
-            store(odd_streams, odd.as_mut_ptr(), _mm512_permutex2var_pd(low, of_odd, high));
-        }
-        done += LANES;
-    }
-    done
-}
-
 /// target = factor source in single precision, likewise.
 pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
-    if (target.as_ptr() as usize).is_multiple_of(LINE) && target.len().is_multiple_of(LINE / 4) && isa() == Isa::Avx512
-    {
-        // SAFETY: `isa` names only instruction sets that this machine was seen to have.
-        unsafe { narrow_lines(target, source, factor) };
-        return;
-    }
-    #[cfg(target_arch = "x86_64")]
-    if (target.as_ptr() as usize).is_multiple_of(16) && target.len().is_multiple_of(4) {
-        if isa() != Isa::Portable {
-            // SAFETY: as above; machines with AVX-512 have AVX2 too.
-            unsafe { narrow_quarter_lines(target, source, factor) };
-            return;
-        }
+    if are_lines(target) {
+        use std::arch::x86_64::{_mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_mul_pd, _mm_set1_pd, _mm_stream_ps};
         for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
             // SAFETY: both have four values; the target lies on a multiple of 16. SSE2 is there on every x86_64.
             unsafe {
-                use std::arch::x86_64::{
-                    _mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_mul_pd, _mm_set1_pd, _mm_stream_ps,
-                };
                 let two = |k| _mm_cvtpd_ps(_mm_mul_pd(_mm_set1_pd(factor), _mm_loadu_pd(source.as_ptr().add(k))));
                 _mm_stream_ps(target.as_mut_ptr(), _mm_movelh_ps(two(0), two(2)));
             }
@@ -268,39 +176,32 @@ pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
     }
 }
 
-/// The same of whole lines, one store each.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn narrow_lines(target: &mut [f32], source: &[f64], factor: f64) {
-    use std::arch::x86_64::{
-        _mm512_castps256_ps512, _mm512_cvtpd_ps, _mm512_insertf32x8, _mm512_loadu_pd, _mm512_mul_pd, _mm512_set1_pd,
-        _mm512_stream_ps,
-    };
-    let factor = _mm512_set1_pd(factor);
-    for (target, source) in target.chunks_exact_mut(LINE / 4).zip(source.chunks_exact(LINE / 4)) {
-        assert!((target.as_ptr() as usize).is_multiple_of(LINE), "a cache line");
-        // SAFETY: both have sixteen values; the target begins a cache line, as just checked.
-        unsafe {
-            let low = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr())));
-            let high = _mm512_cvtpd_ps(_mm512_mul_pd(factor, _mm512_loadu_pd(source.as_ptr().add(8))));
-            _mm512_stream_ps(target.as_mut_ptr(), _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high));
+/// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], as many as fill whole lines, past the caches where these begin lines;
+/// returns how many of each are done: none where the machine cannot.
+pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_loadu_pd, _mm_storeu_pd, _mm_stream_pd, _mm_unpackhi_pd, _mm_unpacklo_pd};
+        let done = (pairs.len() / 2).min(even.len()).min(odd.len()) / (LINE / 8) * (LINE / 8);
+        let (even, odd) = (&mut even[..done], &mut odd[..done]);
+        let (even_streams, odd_streams) = (are_lines(even), are_lines(odd));
+        for ((pairs, even), odd) in pairs.chunks_exact(4).zip(even.chunks_exact_mut(2)).zip(odd.chunks_exact_mut(2)) {
+            // SAFETY: four values are read and two written to each, which lie on a multiple of 16 where they stream.
+            unsafe {
+                let (low, high) = (_mm_loadu_pd(pairs.as_ptr()), _mm_loadu_pd(pairs.as_ptr().add(2)));
+                let store = |streams: bool, target: *mut f64, values| {
+                    if streams { _mm_stream_pd(target, values) } else { _mm_storeu_pd(target, values) }
+                };
+                store(even_streams, even.as_mut_ptr(), _mm_unpacklo_pd(low, high));
+                store(odd_streams, odd.as_mut_ptr(), _mm_unpackhi_pd(low, high));
+            }
         }
+        done
     }
-}
-
-/// The same four at a time.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn narrow_quarter_lines(target: &mut [f32], source: &[f64], factor: f64) {
-    use std::arch::x86_64::{_mm_stream_ps, _mm256_cvtpd_ps, _mm256_loadu_pd, _mm256_mul_pd, _mm256_set1_pd};
-    assert!((target.as_ptr() as usize).is_multiple_of(16), "a quarter of a cache line");
-    let factor = _mm256_set1_pd(factor);
-    for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
-        // SAFETY: both have four values; the first target lies on a multiple of 16, as just checked, and such follow.
-        unsafe {
-            let product = _mm256_mul_pd(factor, _mm256_loadu_pd(source.as_ptr()));
-            _mm_stream_ps(target.as_mut_ptr(), _mm256_cvtpd_ps(product));
-        }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (pairs, even, odd);
+        0
     }
 }
 

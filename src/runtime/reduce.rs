@@ -89,7 +89,7 @@ impl Noted {
     /// The same where the caller has a barrier between the end of a reduction and the beginning of the next one.
     pub fn once(rows: usize, most: usize) -> Result<Self> {
         let values = Shared::zeroed(most * rows)?;
-        Ok(Self { values: [values.again(), values], rows })
+        Ok(Self { values: [values.clone(), values], rows })
     }
 
     /// Rows that it has room for.

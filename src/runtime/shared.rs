@@ -18,7 +18,8 @@ unsafe impl Number for f64 {}
 // SAFETY: as above.
 unsafe impl Number for f32 {}
 
-/// Values shared by a team, on cache line boundaries, zero at first.
+/// Values shared by a team, on cache line boundaries, zero at first. A clone is the same values under another name.
+#[derive(Clone)]
 pub struct Shared<T = f64> {
     memory: Counted<Memory>,
     len: usize,
@@ -36,11 +37,6 @@ impl<T: Number> Shared<T> {
     pub fn zeroed(len: usize) -> Result<Self> {
         let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
         Ok(Self { memory: Counted::new(memory, "the solver's arrays")?, len, holds: PhantomData })
-    }
-
-    /// The same values under another name.
-    pub fn again(&self) -> Self {
-        Self { memory: self.memory.clone(), len: self.len, holds: PhantomData }
     }
 
     /// Values.

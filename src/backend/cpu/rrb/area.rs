@@ -14,7 +14,8 @@ pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
 }
 
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
-/// one block wide, right of the one and left of the other.
+/// one block wide, right of the one and left of the other. A clone is the same array under another name.
+#[derive(Clone)]
 pub struct Area<T = f64> {
     values: Shared<T>,
     stride: usize,
@@ -45,16 +46,11 @@ impl<T: Number> Area<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
     }
 
-    /// The same array under another name.
-    pub fn again(&self) -> Self {
-        Self { values: self.values.again(), slots: self.slots.clone(), ..*self }
-    }
-
     /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
     /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
     pub fn window(&self, first: usize, of_row: &Counted<Vec<u32>>) -> Self {
         let slots = Slots { first: first + 1, of_row: of_row.clone() };
-        Self { values: self.values.again(), slots: Some(slots), ..*self }
+        Self { values: self.values.clone(), slots: Some(slots), ..*self }
     }
 
     /// The same with so many slots in memory of its own.
@@ -175,6 +171,7 @@ impl Area {
 }
 
 /// A value per node, by colour; red areas may be absent.
+#[derive(Clone)]
 pub struct Four<T = f64> {
     /// Between kept nodes of a row.
     pub r1: Area<T>,
@@ -196,11 +193,6 @@ impl<T: Number> Four<T> {
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
-    }
-
-    /// The same arrays under another name.
-    pub fn again(&self) -> Self {
-        Self { r1: self.r1.again(), r2: self.r2.again(), b1: self.b1.again(), b2: self.b2.again() }
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.

@@ -14,9 +14,6 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, share};
 
-/// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
-pub const WORTH_A_TEAM: usize = 8192;
-
 /// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
 pub struct PackedGrid<F: Format> {
     pub layout: Layout,
@@ -94,8 +91,8 @@ impl<F: Format> PackedGrid<F> {
         let (excess, inverse) = match &vectors {
             Some(_) if shape.schur && F::SHORT => (Four::absent()?, Four::absent()?),
             Some(_) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
-            Some(Vectors { x, p: Some(p), .. }) if F::SHORT => (x.again(), p.again()),
-            Some(Vectors { x, .. }) => (x.again(), Four::eliminated(&layout, true)?),
+            Some(Vectors { x, p: Some(p), .. }) if F::SHORT => (Four::clone(x), Four::clone(p)),
+            Some(Vectors { x, .. }) => (Four::clone(x), Four::eliminated(&layout, true)?),
             None => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
         };
         // Those of S1 in single precision are made in windows.
@@ -104,9 +101,9 @@ impl<F: Format> PackedGrid<F> {
         let black_diagonal = Diagonal::zeroed(&layout, wide && straight)?;
         let sweep = match (of_type(&straight_couplings), of_type(&black_diagonal), of_type(&inverse)) {
             (Some(straight), Some(diagonal), Some(pivot)) => Sweep {
-                straight: Straight::again(straight),
-                diagonal: Diagonal::again(diagonal),
-                pivot: Four::again(pivot),
+                straight: Straight::clone(straight),
+                diagonal: Diagonal::clone(diagonal),
+                pivot: Four::clone(pivot),
             },
             _ => Sweep {
                 straight: Straight::zeroed(&layout, own_reds)?,

@@ -80,7 +80,7 @@ impl Making {
         }
         let mut names = all.iter();
         let mut next =
-            || names.next().map(Area::again).ok_or_else(|| Error::Internal("a window is missing".to_owned()));
+            || names.next().map(Area::clone).ok_or_else(|| Error::Internal("a window is missing".to_owned()));
         let excess = Four::of(four(&mut next)?);
         let inverse = Four { r1: next()?, r2: next()?, b1: next()?, b2: Area::absent()? };
         let b1_distant = Distant { east: next()?, north: next()? };
@@ -89,7 +89,7 @@ impl Making {
             let center = Four::of(four(&mut next)?);
             (center, Straight { r1: four(&mut next)?, r2: four(&mut next)? })
         } else {
-            (m.center.again(), m.straight.again())
+            (m.center.clone(), m.straight.clone())
         };
         let black_diagonal = Diagonal { of: if F::SHORT { four(Area::absent)? } else { four(&mut next)? } };
         Ok(Self {

@@ -37,12 +37,11 @@ use crate::runtime::heap::boxed;
 use crate::runtime::team::{Me, Team};
 use factor::Watch;
 use iteration::member::{Caller, Member};
-use levels::WORTH_A_TEAM;
 use number::{Brain, Double, Format, Mixed, Single};
 use packed::Packed;
 use spread::natural_rows;
 use std::ops::Range;
-use system::Shape;
+use system::{Shape, WORTH_A_TEAM};
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -134,7 +133,7 @@ impl RrbBackend for Cpu {
                 }
             }
         };
-        self.make_team(packed.useful_members(self.wanted_threads))?;
+        self.make_team(shape.useful_members(self.wanted_threads))?;
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
@@ -148,7 +147,8 @@ impl RrbBackend for Cpu {
         inspection: &mut Inspection,
     ) -> Result<bool> {
         let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
-        if packed.shape() != Shape::new(a, setup) || packed.useful_members(self.wanted_threads) != team.members() {
+        let shape = Shape::new(a, setup);
+        if packed.shape() != shape || shape.useful_members(self.wanted_threads) != team.members() {
             return Ok(false);
         }
         match packed.factorize_again(team, a, look, setup, inspection) {
@@ -190,7 +190,7 @@ impl RrbBackend for Cpu {
 
     fn grids(&self) -> usize {
         match &self.solver {
-            Solver::Packed(packed) => packed.grids(),
+            Solver::Packed(packed) => packed.shape().grids,
             _ => 0,
         }
     }
@@ -204,8 +204,9 @@ impl RrbBackend for Cpu {
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
-    fn was_tried(&self) -> bool;
-    fn useful_members(&self, wanted: usize) -> usize;
+    fn was_tried(&self) -> bool {
+        self.shape().cycle.kind.is_none() && self.recursion().kind == Kind::V
+    }
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// See [`RrbBackend::factorize_again`].
     fn factorize_again(
@@ -225,20 +226,11 @@ trait PackedSolver: Send {
     ) -> Result<Outcome>;
     fn recursion(&self) -> Recursion;
     fn bytes(&self) -> usize;
-    fn grids(&self) -> usize;
 }
 
 impl<F: Format> PackedSolver for Packed<F> {
     fn shape(&self) -> Shape {
         self.shape
-    }
-
-    fn was_tried(&self) -> bool {
-        self.shape.cycle.kind.is_none() && self.recursion().kind == Kind::V
-    }
-
-    fn useful_members(&self, wanted: usize) -> usize {
-        Self::useful_members(self, wanted)
     }
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
@@ -309,10 +301,6 @@ impl<F: Format> PackedSolver for Packed<F> {
 
     fn bytes(&self) -> usize {
         Self::bytes(self)
-    }
-
-    fn grids(&self) -> usize {
-        self.grids.len()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::runtime::shared::Number;
 pub type Rows<'a, T = f64> = [&'a [T]; 4];
 
 /// Straight couplings, kept with the red nodes: west, east, south, north of r1 and of r2.
+#[derive(Clone)]
 pub struct Straight<T = f64> {
     pub r1: [Area<T>; 4],
     pub r2: [Area<T>; 4],
@@ -24,11 +25,13 @@ pub struct Straight<T = f64> {
 
 /// Diagonal couplings, kept with the nodes of one colour: southwest, southeast, northwest, northeast of r1
 /// (to r2) or of b1 (to b2).
+#[derive(Clone)]
 pub struct Diagonal<T = f64> {
     pub of: [Area<T>; 4],
 }
 
 /// Couplings at distance two between nodes of one colour, to the east and north.
+#[derive(Clone)]
 pub struct Distant<T = f64> {
     pub east: Area<T>,
     pub north: Area<T>,
@@ -56,11 +59,6 @@ impl<T: Number> Straight<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
-    }
-
-    /// The same arrays under another name.
-    pub fn again(&self) -> Self {
-        Self { r1: self.r1.each_ref().map(Area::again), r2: self.r2.each_ref().map(Area::again) }
     }
 
     /// Couplings of row J of a colour to its straight neighbours.
@@ -93,11 +91,6 @@ impl<T: Number> Diagonal<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(layout, present)? })
-    }
-
-    /// The same arrays under another name.
-    pub fn again(&self) -> Self {
-        Self { of: self.of.each_ref().map(Area::again) }
     }
 
     /// Couplings of row J of a colour to its diagonal neighbours.
@@ -136,11 +129,6 @@ impl<T: Number> Distant<T> {
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         let area = || if present { Area::zeroed(layout) } else { Area::absent() };
         Ok(Self { east: area()?, north: area()? })
-    }
-
-    /// The same arrays under another name.
-    pub fn again(&self) -> Self {
-        Self { east: self.east.again(), north: self.north.again() }
     }
 
     /// Couplings of row J to the nodes two to the west, east, south and north.

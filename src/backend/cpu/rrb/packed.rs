@@ -2,12 +2,12 @@
 //! and the vectors.
 
 use super::area::{Area, Four, of_type};
-use super::levels::{Buffers, PackedGrid, Vectors, WORTH_A_TEAM};
+use super::levels::{Buffers, PackedGrid, Vectors};
 use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Diagonal, Straight};
 use super::number::Format;
 use super::projection::Projection;
-use super::system::{Matrix, Schur, Shape};
+use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle::{Kind, Recursion};
@@ -34,7 +34,7 @@ const SCRATCH_ROWS: usize = 11;
 /// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
 /// stages of an iteration, which are for S1, need both at once.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
-    if shape.schur { None } else { of_type(q).map(Four::again) }
+    if shape.schur { None } else { of_type(q).map(Four::clone) }
 }
 
 /// For errors.
@@ -165,12 +165,6 @@ impl<F: Format> Packed<F> {
         })
     }
 
-    /// Members that have something to do.
-    pub fn useful_members(&self, wanted: usize) -> usize {
-        let layout = &self.grids[0].layout;
-        if layout.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, layout.cy) } else { 1 }
-    }
-
     /// What the team needs that depends on its size and on the matrix.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
@@ -222,11 +216,11 @@ impl<F: Format> Packed<F> {
         let mut hosts = Vec::new();
         for v in [&self.r, &self.q, &self.p] {
             let doubles = [&v.b1, &v.b2].into_iter().filter_map(of_type::<_, Area>);
-            extend(&mut hosts, doubles.map(Area::again), WINDOWS)?;
+            extend(&mut hosts, doubles.map(Area::clone), WINDOWS)?;
         }
         if F::SINGLE {
             for v in [&self.x, &self.b] {
-                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].map(Area::again), WINDOWS)?;
+                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].map(Area::clone), WINDOWS)?;
             }
         }
         let layout = &self.grids[0].layout;
@@ -240,23 +234,23 @@ impl<F: Format> Packed<F> {
     fn making_in_place(&self, members: usize) -> Result<Making> {
         let (first, m) = (&self.grids[0], &self.matrix);
         let wide = |area: &Area<F::Vector>| {
-            let double = of_type::<_, Area>(area).map(Area::again);
+            let double = of_type::<_, Area>(area).map(Area::clone);
             double.ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()))
         };
         let [center1, center2] = &self.schur.center;
         Ok(Making {
-            center: m.center.again(),
-            straight: m.straight.again(),
-            excess: self.x.again(),
+            center: m.center.clone(),
+            straight: m.straight.clone(),
+            excess: self.x.clone(),
             inverse: Four {
                 r1: wide(&self.r.b1)?,
                 r2: wide(&self.r.b2)?,
-                b1: if F::SHORT { wide(&self.p.b1)? } else { first.inverse.b1.again() },
+                b1: if F::SHORT { wide(&self.p.b1)? } else { first.inverse.b1.clone() },
                 b2: Area::absent()?,
             },
-            black_diagonal: first.black_diagonal.again(),
-            b1_distant: first.b1_distant.again(),
-            b2_distant: first.b2_distant.again(),
+            black_diagonal: first.black_diagonal.clone(),
+            b1_distant: first.b1_distant.clone(),
+            b2_distant: first.b2_distant.clone(),
             schur_center: [wide(center1)?, wide(center2)?],
             windows: Vec::new(),
             copies_a: false,

@@ -13,6 +13,9 @@ use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::runtime::memory::{copy_past_caches, narrow_past_caches};
 
+/// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
+pub const WORTH_A_TEAM: usize = 8192;
+
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -45,6 +48,12 @@ impl Shape {
             single: setup.single,
             cycle: setup.cycle,
         }
+    }
+
+    /// Members that have something to do.
+    pub fn useful_members(&self, wanted: usize) -> usize {
+        let rows = Layout::new(self.grid, self.block).cy;
+        if self.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, rows) } else { 1 }
     }
 }
 
@@ -124,7 +133,7 @@ impl<F: Format> Schur<F> {
     /// In the arrays of the factorization of the first grid where they are of this type.
     pub fn new(layout: &Layout, diagonal: &Diagonal, distant: [&Distant; 2], present: bool) -> Result<Self> {
         let zeroed = || if present { Area::zeroed(layout) } else { Area::absent() };
-        let area = |wide: &Area| of_type(wide).map_or_else(zeroed, |area: &Area<_>| Ok(area.again()));
+        let area = |wide: &Area| of_type(wide).map_or_else(zeroed, |area: &Area<_>| Ok(area.clone()));
         let far = |wide: &Distant| -> Result<_> { Ok(Distant { east: area(&wide.east)?, north: area(&wide.north)? }) };
         let [southwest, southeast, northwest, northeast] = &diagonal.of;
         Ok(Self {

@@ -80,11 +80,14 @@ unsafe impl Sync for Event {}
 impl Event {
     /// It has come.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
+        Self::with(device, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn with(device: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Self> {
         let _entered = device.enter()?;
         let mut event = std::ptr::null_mut();
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: the context is current; the pointer outlives the call.
-        check(unsafe { sys::cuEventCreate(&mut event, flags) }, "an event")?;
+        check(unsafe { sys::cuEventCreate(&mut event, flags as u32) }, "an event")?;
         Ok(Self { device: device.clone(), event })
     }
 
@@ -119,52 +122,27 @@ impl Drop for Event {
     }
 }
 
-/// Two moments in a stream's work.
-pub struct Watch {
-    device: Arc<Device>,
-    events: [sys::CUevent; 2],
-}
-
-// SAFETY: events may be used from any thread.
-unsafe impl Send for Watch {}
+/// Two moments in a stream's work, and the time between.
+pub struct Watch([Event; 2]);
 
 impl Watch {
     /// Not started.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let _entered = device.enter()?;
-        let mut watch = Self { device: device.clone(), events: [std::ptr::null_mut(); 2] };
-        for event in &mut watch.events {
-            // SAFETY: the context is current; the pointer outlives the call.
-            check(unsafe { sys::cuEventCreate(event, 0) }, "an event")?;
-        }
-        Ok(watch)
+        let event = || Event::with(device, sys::CUevent_flags::CU_EVENT_DEFAULT);
+        Ok(Self([event()?, event()?]))
     }
 
     /// Notes the first (0) or second (1) moment.
     pub fn note(&self, which: usize, stream: &Stream) -> Result<()> {
-        // SAFETY: a live event and stream.
-        check(unsafe { sys::cuEventRecord(self.events[which], stream.stream) }, "an event")
+        self.0[which].note(stream)
     }
 
     /// Seconds between, after the stream was waited for.
     pub fn seconds(&self) -> Result<f64> {
         let mut milliseconds = 0.0f32;
         // SAFETY: both were recorded.
-        let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.events[0], self.events[1]) };
+        let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.0[0].event, self.0[1].event) };
         check(result, "the time between events")?;
         Ok(1e-3 * f64::from(milliseconds))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Ok(_entered) = self.device.enter() {
-            for event in self.events {
-                if !event.is_null() {
-                    // SAFETY: made by us.
-                    let _ = unsafe { sys::cuEventDestroy_v2(event) };
-                }
-            }
-        }
     }
 }

@@ -1,14 +1,13 @@
 //! The cycle of a factorization: as it is asked for, or with the bounds that its recursions are found to need.
 
 use super::packed::Packed;
-use super::program::{Programs, Steps};
+use super::program::{Live, Programs, Steps};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{How, InnerProductArgs, Level, ScalarArgs, StepArgs};
+use crate::backend::cuda::launch::{How, InnerProductArgs, Op, StepArgs};
 use crate::backend::steps::cycle;
-use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
-use crate::error::{Error, Result};
-use std::ops::Range;
+use crate::backend::steps::cycle::{Cycle, Inner, Kind, Recursion};
+use crate::error::Result;
 
 impl Packed {
     /// Writes the programs of a cycle, and sends them.
@@ -31,9 +30,10 @@ impl Packed {
             return Ok(before == Kind::V);
         }
         let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur)?;
-        let mut live = Live { steps, k: self, stream, failed: None };
-        let found = cycle::prepare(&mut live, cycle, 1.0);
-        if let Some(error) = live.failed.or(live.steps.refused) {
+        let mut now = Now { k: self, stream };
+        let mut steps = steps.live(&mut now);
+        let found = cycle::prepare(&mut steps, cycle, 1.0);
+        if let Some(error) = steps.refused {
             return Err(error);
         }
         self.set_programs(stream, &found)?;
@@ -41,21 +41,14 @@ impl Packed {
     }
 }
 
-/// The cycle as it is done, for the estimates of its bounds: inner products come to the host.
-struct Live<'a> {
-    steps: Steps,
+/// The cycle as it is done: inner products come to the host.
+struct Now<'a> {
     k: &'a mut Packed,
     stream: &'a Stream,
-    failed: Option<Error>,
 }
 
-impl Live<'_> {
-    /// Does what was written down.
-    fn catch_up(&mut self) -> Result<()> {
-        if let Some(error) = &self.steps.refused {
-            return Err(error.clone());
-        }
-        let mut ops = std::mem::take(&mut self.steps.ops);
+impl Now<'_> {
+    fn run(&mut self, mut ops: Vec<Op>) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
         }
@@ -70,82 +63,20 @@ impl Live<'_> {
         self.stream.send(self.k.ops_at, &ops)?;
         self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
     }
-
-    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        if self.failed.is_some() {
-            return None;
-        }
-        f(self).map_err(|error| self.failed = Some(error)).ok()
-    }
-
-    fn level(&self, k: usize) -> Level {
-        self.k.grids[self.steps.sections[k]].sweep
-    }
 }
 
-impl CycleSteps for Live<'_> {
-    fn recursions(&self) -> Range<usize> {
-        self.steps.recursions()
+impl Live for Now<'_> {
+    fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64> {
+        self.run(ops)?;
+        let (k, partial, scalars) = (self.k.grids[grid].sweep, self.k.partial, self.k.scalars_at);
+        let arguments = InnerProductArgs { k, a: a as i32, b: b as i32, partial, scalars };
+        launch::inner_product(self.stream, self.k.shape.storage, &arguments)?;
+        Ok(self.k.fetch_scalars(self.stream)?.sum)
     }
 
-    fn takes_part(&self, k: usize) -> bool {
-        self.steps.takes_part(k)
-    }
-
-    fn sweep_down(&mut self, k: usize) {
-        self.steps.sweep_down(k);
-    }
-
-    fn solve_remainder(&mut self) {
-        self.steps.solve_remainder();
-    }
-
-    fn sweep_up(&mut self, k: usize) {
-        self.steps.sweep_up(k);
-    }
-
-    fn keep_rhs(&mut self, k: usize) {
-        self.steps.keep_rhs(k);
-    }
-
-    fn direct(&mut self, k: usize, beta: Option<f64>) {
-        self.steps.direct(k, beta);
-    }
-
-    fn multiply_direction(&mut self, k: usize) {
-        self.steps.multiply_direction(k);
-    }
-
-    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
-        let of = |which: Inner| match which {
-            Inner::R => 0,
-            Inner::Z => 1,
-            Inner::D => 2,
-            Inner::Q => 3,
-        };
-        self.attempt(|s| {
-            s.catch_up()?;
-            let (partial, scalars) = (s.k.partial, s.k.scalars_at);
-            let arguments = InnerProductArgs { k: s.level(k), a: of(a), b: of(b), partial, scalars };
-            launch::inner_product(s.stream, s.k.shape.storage, &arguments)?;
-            Ok(s.k.fetch_scalars(s.stream)?.sum)
-        })
-        .unwrap_or(f64::NAN)
-    }
-
-    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
-        self.steps.advance(k, alpha, first, go_on);
-    }
-
-    fn take_solution(&mut self, k: usize) {
-        self.steps.take_solution(k);
-    }
-
-    fn draw_direction(&mut self, k: usize) {
-        let _ = self.attempt(|s| {
-            s.catch_up()?;
-            let scalar = ScalarArgs::default();
-            launch::draw(s.stream, s.k.shape.storage, &StepArgs { k: s.level(k), op: 0, partial: 0, scalar, beside: 0 })
-        });
+    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()> {
+        self.run(ops)?;
+        let arguments = StepArgs { k: self.k.grids[grid].sweep, ..StepArgs::default() };
+        launch::draw(self.stream, self.k.shape.storage, &arguments)
     }
 }

@@ -12,10 +12,18 @@ use std::ops::Range;
 /// For errors.
 pub(super) const OPS: &str = "the list of steps";
 
+/// Does what was written down, where scalars are asked for: for the estimates of a cycle's bounds.
+pub trait Live {
+    /// <a, b> on a grid, after these steps.
+    fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
+    /// A vector with all frequencies on a grid, after these steps.
+    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
+}
+
 /// The cycle in the making.
-pub struct Steps {
+pub struct Steps<'a> {
     /// First grid of each section, and the number of grids.
-    pub sections: Vec<usize>,
+    sections: Vec<usize>,
     grids: usize,
     /// Nothing is solved below the last of them: see `flag::ALONE`.
     alone: bool,
@@ -25,15 +33,21 @@ pub struct Steps {
     /// Sections whose levels have a part of rho; the last part comes with what lies below.
     rho: Range<usize>,
     keep: Option<usize>,
-    pub ops: Vec<Op>,
-    /// There was no memory for a step: the list is not to be used.
+    ops: Vec<Op>,
+    /// There was no memory for a step, or a device failed: the list is not to be used.
     pub refused: Option<Error>,
+    live: Option<&'a mut dyn Live>,
 }
 
-impl Steps {
+impl<'a> Steps<'a> {
     pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
         let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
-        Ok(Self { sections, grids, alone: false, schur, fused: false, rho: 0..0, keep: None, ops, refused: None })
+        let (alone, fused, rho, keep) = (false, false, 0..0, None);
+        Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, live: None })
+    }
+
+    pub fn live(self, live: &'a mut dyn Live) -> Self {
+        Self { live: Some(live), ..self }
     }
 
     /// Nothing is solved below the last grid.
@@ -61,12 +75,21 @@ impl Steps {
         self.ops.last_mut().filter(|op| op.kind == kind && op.grid == grid && op.flags & flags == flags)
     }
 
+    /// Nothing after a failure.
+    fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
+        let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is refused on a device") };
+        if self.refused.is_some() {
+            return None;
+        }
+        f(live, std::mem::take(&mut self.ops)).map_err(|error| self.refused = Some(error)).ok()
+    }
+
     fn rho_flag(&self, k: usize) -> i32 {
         if self.rho.contains(&k) { flag::RHO } else { 0 }
     }
 }
 
-impl CycleSteps for Steps {
+impl CycleSteps for Steps<'_> {
     fn recursions(&self) -> Range<usize> {
         1..self.sections.len()
     }
@@ -123,8 +146,9 @@ impl CycleSteps for Steps {
         self.push(kind::MULTIPLY_INNER, self.sections[k], flag::STORE);
     }
 
-    fn inner_product(&mut self, _k: usize, _a: Inner, _b: Inner) -> f64 {
-        unreachable!("cycle=k is refused on a device")
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let grid = self.sections[k];
+        self.now(|live, ops| live.inner_product(ops, grid, a, b)).unwrap_or(f64::NAN)
     }
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
@@ -162,8 +186,9 @@ impl CycleSteps for Steps {
         }
     }
 
-    fn draw_direction(&mut self, _k: usize) {
-        unreachable!("estimates need scalars")
+    fn draw_direction(&mut self, k: usize) {
+        let grid = self.sections[k];
+        let _ = self.now(|live, ops| live.draw(ops, grid));
     }
 }
 

@@ -31,7 +31,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.refresh(&self.k.x);
         let noted = self.reduction();
         let k = self.k;
-        let sum = self.sum(noted, |row| {
+        self.sum(noted, |row| {
             let mut square = 0.0;
             for &colour in k.system() {
                 // SAFETY: reads x and b, writes rows of r of this member.
@@ -47,8 +47,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
                 square += dot(r, r);
             }
             square
-        });
-        sum
+        })
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
@@ -293,9 +292,9 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     fn whole_residual_norm2(&mut self) -> f64 {
         self.refresh(&self.k.x);
         let noted = self.reduction();
-        let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
-        let sum = self.sum(noted, |row| {
+        self.sum(noted, |row| {
             let mut square = 0.0;
             for colour in Colour::ALL {
                 // SAFETY: nobody writes b in this step.
@@ -303,22 +302,20 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 square += dot(r, r);
             }
             square
-        });
-        drop(scratch);
-        sum
+        })
     }
 
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.refresh(&self.k.x);
-        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        let (layout, nx) = (self.layout(), self.layout().grid.nx);
         let n = layout.cx;
         let noted = self.reduction();
-        let mut scratch = k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch();
         scratch.fill(0.0);
         let (r, b) = scratch.split_at_mut(n);
         let (even, odd) = b.split_at_mut(n);
         let (even, odd) = (&mut even[..n], &mut odd[..n]);
-        let sum = self.sum(noted, |row| {
+        self.sum(noted, |row| {
             let mut squares = [0.0; 4];
             for j in natural_rows(layout, &(row..row + 1)) {
                 split((layout.shift_x, self.caller.input(j, nx)), even, odd);
@@ -332,18 +329,16 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 }
             }
             squares.iter().sum()
-        });
-        drop(scratch);
-        sum
+        })
     }
 
     fn rhs_to_residual(&mut self) -> f64 {
         self.refresh(&self.k.x);
         let noted = self.reduction();
-        let mut scratch = self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
         let k = self.k;
-        let sum = self.sum(noted, |row| {
+        self.sum(noted, |row| {
             let mut square = 0.0;
             for colour in Colour::ALL {
                 // SAFETY: reads x and A, writes rows of b of this member.
@@ -357,9 +352,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
                 }
             }
             square
-        });
-        drop(scratch);
-        sum
+        })
     }
 
     fn constant_square(&mut self) -> f64 {
