@@ -325,9 +325,8 @@ fn lines_files_and_functions_are_short() {
 }
 
 /// Import circles that are still there, each by its files.
-const CIRCLES: [&[&str]; 1] = [
-    &["backend::cuda::launch", "backend::cuda::launch::rrb", "backend::cuda::launch::smoother"],
-];
+const CIRCLES: [&[&str]; 1] =
+    [&["backend::cuda::launch", "backend::cuda::launch::rrb", "backend::cuda::launch::smoother"]];
 
 /// What a file makes known under another name: `use path::name` and `use path::*` (an empty name), public or not, since
 /// its children see either.

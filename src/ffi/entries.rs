@@ -1,5 +1,5 @@
-//! The entry points that every family has, written once. cbindgen sees no macros: `rrbsolver-generate` puts the names of
-//! each `entries!` below into this text and hands it what results.
+//! The entry points that every family has, written once. cbindgen sees no macros: `rrbsolver-generate` puts the names
+//! of each `entries!` below into this text and hands it what results.
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
@@ -38,9 +38,9 @@ macro_rules! entries {
         }
 
         /// Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
-        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is made
-        /// here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of that
-        /// call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
+        /// apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+        /// made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
+        /// that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
         /// `RRB_ERR_ARGUMENT` (out of range).
         ///
         /// # Safety
@@ -61,9 +61,9 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_real(key, value)))) }
         }
 
-        /// Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of them,
-        /// or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is not UTF-8
-        /// too, and `RRB_ERR_IO` for a log file that cannot be opened.
+        /// Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
+        /// them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
+        /// not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
@@ -84,9 +84,9 @@ macro_rules! entries {
             unsafe { with_ok(h, set) }
         }
 
-        /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were
-        /// not made are 0; `initial_residual` and `final_residual` of a smoother are refused with `RRB_ERR_STATE` unless
-        /// the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+        /// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
+        /// were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
+        /// `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
         ///
         /// # Safety
         /// `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
@@ -113,8 +113,8 @@ macro_rules! entries {
         }
 
         /// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
-        /// arrays that other streams (the default one too) still write must be synchronized by the caller before a call.
-        /// A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
+        /// arrays that other streams (the default one too) still write must be synchronized by the caller before a
+        /// call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
         /// `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
         ///
         /// # Safety
@@ -125,12 +125,12 @@ macro_rules! entries {
             unsafe { with_ok(h, |h| h.set_stream(cuda_stream)) }
         }
 
-        /// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep 0,
-        /// between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero ends
-        /// the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must not
-        /// leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a pass
-        /// over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep,
-        /// and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
+        /// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
+        /// 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
+        /// ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
+        /// not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
+        /// pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
+        /// sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
         /// `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
         ///
         /// # Safety
@@ -146,13 +146,13 @@ macro_rules! entries {
         }
 
         /// Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
-        /// kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity` of
-        /// them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+        /// kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
+        /// of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
         /// `RRB_ERR_ARGUMENT`.
         ///
         /// # Safety
-        /// `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count` must
-        /// be NULL or point to an `int64_t`.
+        /// `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
+        /// must be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_history(
             h: *const $handle,

@@ -5,26 +5,14 @@ use crate::backend::cuda::driver::HAS_KERNELS;
 use crate::error::{Error, RRB_OK, Result};
 use crate::ffi::guard::{entry, entry_ok};
 use crate::ffi::log::Log;
-use crate::ffi::watch::Watch;
+use crate::ffi::watch::{Watch, Words};
 use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
-use crate::options::{Choice, Family, Options, ResultEntry, info, opt};
+use crate::options::{Choice, Options, ResultEntry, info, opt};
 use crate::report::History;
 use crate::runtime::heap::boxed;
 use crate::solver::machine::Core;
 use libc::c_void;
 use std::time::Instant;
-
-/// Words of a family in sentences and lines.
-pub struct Words {
-    pub family: Family,
-    /// As lines of the log begin.
-    pub name: &'static str,
-    /// The call that makes a core, as users write it, and where options say that they act.
-    pub setup: &'static str,
-    pub at: &'static str,
-    /// What a monitor is told about.
-    pub step: &'static str,
-}
 
 /// Why a call must wait for one that makes a core.
 #[derive(Clone, Copy, PartialEq, Eq)]

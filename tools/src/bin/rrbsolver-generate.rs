@@ -129,8 +129,8 @@ const BANNER: &str = "\
  * thread, read by rrbsolver_last_error.
  *
  * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and
- * sets the pointer to NULL.
+ * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one,
+ * X_destroy frees it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -183,7 +183,7 @@ fn header(root: &Path) -> Result<String> {
     bindings.write(&mut bytes);
     let text = String::from_utf8(bytes).context("cbindgen wrote something else than text")?;
     // Rust's heading for what a caller must see to.
-    Ok(text.replace(" * # Safety\n * ", " * Required: "))
+    Ok(text.replace(" * # Safety\n", " * Required:\n"))
 }
 
 /// The macro of the entry points that every family has, expanded for each: cbindgen sees no macros.
