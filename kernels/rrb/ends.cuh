@@ -2,9 +2,6 @@
 // rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
 // per point: 56 at the start, r of S1 and |b - A x| among them; 44 at the end, and 16 for the caller's x. And what the
 // host would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
@@ -210,8 +207,8 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     note_inputs(a, seen.largest, seen.sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
+RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
+RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -320,24 +317,12 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {
-    whole_residual<false, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) {
-    whole_residual<false, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) {
-    whole_residual<true, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) {
-    whole_residual<true, SQUARE, true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, true>(a);
-}
+RRB_KERNEL(rrb_whole_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, SQUARE, false>))
+RRB_KERNEL(rrb_eliminated_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, false>))
+RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, true>))
+RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
 // output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes
 // too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.

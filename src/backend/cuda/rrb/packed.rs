@@ -5,7 +5,7 @@
 use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::coarse::levels::NaturalLevels;
-use crate::backend::cuda::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
@@ -20,7 +20,6 @@ use crate::grid::levels;
 use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
-use std::sync::Arc;
 
 /// Hands out addresses one after the other, from a base that is not known at first.
 struct Plan {
@@ -428,7 +427,7 @@ impl Plans<'_> {
                 inverse: plan.take(if here { n * n } else { 0 }),
                 narrow: if here && short { plan.bytes(4 * n * n) } else { 0 },
             },
-            slots: plan.bytes(2 * n * 2 * real),
+            slots: plan.bytes(2 * n * 16),
         }
     }
 }
@@ -671,11 +670,6 @@ impl Packed {
             Remainder::Inverse => 0,
             Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
         }
-    }
-
-    /// Opens the device with all kernels.
-    pub fn open(ordinal: i64) -> Result<Arc<Device>> {
-        Device::open(ordinal, &launch::RRB)
     }
 }
 
