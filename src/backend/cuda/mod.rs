@@ -1,5 +1,6 @@
 //! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
-//! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families have of a device.
+//! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families
+//! have of a device.
 
 pub mod driver;
 mod launch;
