@@ -9,9 +9,6 @@
 // next grid first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the
 // next block's.
 #pragma once
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // Grids at most that one kernel goes over.
@@ -26,39 +23,22 @@ alignas(16) static unsigned char cluster_memory[16]; // no clusters there
 extern __shared__ __align__(16) unsigned char cluster_memory[];
 #endif
 
-// A value and the epoch that it belongs to, in words that are written as one.
-template <class Real> struct Slot;
-#ifdef RRB_EMULATED
-template <class Real> struct Slot {
-    Real value;
-    unsigned epoch;
-    __device__ void put(Real v, unsigned now) {
-        value = v;
-        epoch = now;
-    }
-    __device__ bool get(unsigned now, Real &v) const {
-        v = value;
-        return epoch == now;
-    }
-};
-#else
-template <> struct Slot<float> {
-    unsigned words[2];
-    __device__ void put(float v, unsigned now) {
-        asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};"
-            :
-            : "l"(this), "r"(__float_as_uint(v)), "r"(now)
-            : "memory");
-    }
-    __device__ bool get(unsigned now, float &v) const {
-        unsigned bits, epoch;
-        asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(bits), "=r"(epoch) : "l"(this) : "memory");
-        v = __uint_as_float(bits);
-        return epoch == now;
-    }
-};
-template <> struct Slot<double> {
+// A value of either format and the epoch that it belongs to, in words that are written as one. Either half of the value
+// has its epoch.
+struct Slot {
     unsigned words[4];
+#ifdef RRB_EMULATED
+    void put(double v, unsigned now) {
+        std::memcpy(words, &v, sizeof v);
+        words[2] = now;
+    }
+    template <class Real> bool get(unsigned now, Real &v) const {
+        double value;
+        std::memcpy(&value, words, sizeof value);
+        v = Real(value);
+        return words[2] == now;
+    }
+#else
     __device__ void put(double v, unsigned now) {
         const unsigned low = __double2loint(v), high = __double2hiint(v);
         asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %2};"
@@ -66,18 +46,17 @@ template <> struct Slot<double> {
             : "l"(this), "r"(low), "r"(now), "r"(high)
             : "memory");
     }
-    // Either half has its epoch.
-    __device__ bool get(unsigned now, double &v) const {
+    template <class Real> __device__ bool get(unsigned now, Real &v) const {
         unsigned low, first, high, second;
         asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
             : "=r"(low), "=r"(first), "=r"(high), "=r"(second)
             : "l"(this)
             : "memory");
-        v = __hiloint2double(high, low);
+        v = Real(__hiloint2double(high, low));
         return first == now && second == now;
     }
-};
 #endif
+};
 
 // Where this block's shared memory lies in that of another block of the cluster, in bytes from here.
 __device__ inline unsigned way_to(int block) {
@@ -192,7 +171,7 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/program.rs counts it
+// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/schedule.rs counts it
 // (ClusterGrids::of).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
@@ -313,7 +292,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     if (row < k.rows && i < to.nx && j < to.ny) {
         const Real out = end_down(v, w, k.stride);
         if (last) {
-            static_cast<Slot<Real> *>(a.slots)[j * to.nx + i].put(out, epoch);
+            a.slots[j * to.nx + i].put(out, epoch);
         } else {
             const int there = (jj >> 1) - next.first + 1;
             next.template put<1>(next.z + (colour_of(ii, jj) * next.plane + there * next.stride + 1 + (ii >> 1)), there,
@@ -337,7 +316,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     Up<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
-            const Slot<Real> *slots = static_cast<const Slot<Real> *>(a.slots) + a.rest.n;
+            const Slot *slots = a.slots + a.rest.n;
             const int here = j * from.nx + i;
             const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
             const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};

@@ -5,9 +5,6 @@
 // first, each in shared memory, then the couplings across their edges (O. Stava, B. Benes, Connected component labeling
 // in CUDA, GPU Computing Gems, 2011). Who hooks whom is another from run to run; the counts are not. Launch:
 // storage.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than half of that again.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 struct ComponentArgs {

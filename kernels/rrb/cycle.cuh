@@ -4,9 +4,6 @@
 // the blocks of the first one do the steps on grids that have as many tiles at most, with the barrier of the cluster;
 // the others go on to the next step of all, and have the rows of the remainder in their registers then. Grids that have
 // a place for each of its threads are in its shared memory then (cluster.cuh).
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 #include "cluster.cuh"
 
@@ -23,7 +20,7 @@ template <class F> struct CycleArgs {
     int cluster;            // blocks of a cluster; 1: there are none
     int cluster_base, last; // grids that the cluster has in its shared memory
     int members;            // blocks of it that have rows; 0: it has no grids
-    void *slots;            // of r of the remainder, then of z
+    Slot *slots;            // of r of the remainder, then of z
     int for_x;              // the last blocks, which do x += alpha p meanwhile
     SchurArrays v;
 
@@ -88,7 +85,6 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
     const Team team{a.team() > a.cluster ? a.cluster : 0, a.team()};
     const unsigned epoch = ++state.epoch;
     if (!team.is_mine()) return 0.0;
-    Slot<Real> *slots = static_cast<Slot<Real> *>(a.slots);
     return multiply_remainder<128 / sizeof(Real)>(
         a.rest, team, [] { __syncthreads(); },
         [&](Real *r) {
@@ -99,13 +95,13 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
             Real v, w;
             bool here, there;
             do {
-                here = slots[k].get(epoch, v);
-                there = slots[other].get(epoch, w);
+                here = a.slots[k].get(epoch, v);
+                there = a.slots[other].get(epoch, w);
             } while (!here || !there);
             r[k] = v;
             r[other] = w;
         },
-        [&](int row, Real sum) { slots[a.rest.n + row].put(sum, epoch); });
+        [&](int row, Real sum) { a.slots[a.rest.n + row].put(sum, epoch); });
 }
 
 // The scalar update, by every block alike.

@@ -2,9 +2,6 @@
 // rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
 // per point: 56 at the start, r of S1 and |b - A x| among them; 44 at the end, and 16 for the caller's x. And what the
 // host would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
@@ -53,62 +50,96 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2], 
 // Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
 constexpr int END_RESIDENT = 3;
 
-// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
-// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2 on
-// all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever that
-// is: r does not depend on it.
-template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
-    const Geometry &g = a.k.g;
-    const int64_t p = g.plane, n = g.stride;
-    const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
-    // As in `whole_residual`.
-    constexpr int ACROSS = TILE_X + 1, AROUND = 2 * (TILE_X + TILE_Y);
-    struct Red {
-        double b[HALO], near[HALO], x[HALO];
-    };
-    __shared__ Red red1, red2;
-    const auto value = [&](const double *of, int64_t ld, int i, int j) {
-        return unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny) ? fixed(of[j * ld + i]) : 0.0;
-    };
-    const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
-    const int ti = t % TILE_X, tj = t / TILE_X;
-    uint64_t largest[2] = {0, 0};
-    double sum = 0.0, whole = 0.0;
+// Columns of HALO values: red ones of a tile, those of r1 a row below and a column to the right of it too, those of r2
+// a row above and a column to the left.
+constexpr int ACROSS = TILE_X + 1;
+
+// Calls f(I0, J0, uniform) for the first place of each tile of the compute area.
+template <bool UNIFORM, class F> __device__ inline void over_tiles(const Geometry &g, F f) {
+    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y;
     const int all = across * down - int(blockIdx.x), step = gridDim.x;
     const auto uniform =
         uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
     for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
-        const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
+        const int row = quotient(tile, across);
+        f((tile - row * across) * TILE_X, row * TILE_Y, uniform[nth]);
+    }
+}
+
+// Calls f(first, I, J, place in HALO values) for red nodes around a tile: r1 below, r2 above, r1 to the right, r2 to
+// the left. `first`: it is an r1.
+template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
+    for (int e = thread_of_block(); e < 2 * (TILE_X + TILE_Y); e += THREADS) {
+        const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
+        const int along = rows ? e % TILE_X : e % TILE_Y;
+        const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
+        f(first, I, J, first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1);
+    }
+}
+
+// Of the caller's arrays: the largest magnitudes and <b, b>, scaled.
+struct Seen {
+    uint64_t largest[2];
+    double sum;
+};
+
+// The caller's b and x at (i, j), scaled and noted.
+__device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b, double &x) {
+    const Geometry &g = a.k.g;
+    const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
+    const double given_b = inside ? fixed(a.input[j * a.input_ld + i]) : 0.0;
+    const double given_x = inside ? fixed(a.output[j * a.output_ld + i]) : 0.0;
+    const uint64_t of_b = magnitude(given_b), of_x = magnitude(given_x), line = uint64_t(j) * 2;
+    seen.largest[0] = max(seen.largest[0], of_b);
+    seen.largest[1] = max(seen.largest[1], of_x);
+    if (of_b >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + i));
+    if (of_x >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + i));
+    b = a.scale * given_b;
+    x = a.scale * given_x;
+    seen.sum += b * b;
+}
+
+// What goes to the neighbours of red nodes.
+struct RedRows {
+    double b[HALO], near[HALO], x[HALO];
+
+    __device__ void keep(int e, double center, double of_b, double of_near, double of_x) {
+        const double h = center != 0.0 ? 1.0 / center : 0.0;
+        b[e] = of_b * h;
+        near[e] = h * of_near;
+        x[e] = of_x;
+    }
+};
+
+// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
+// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2
+// on all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever
+// that is: r does not depend on it.
+template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
+    const Geometry &g = a.k.g;
+    const int64_t p = g.plane, n = g.stride;
+    const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
+    __shared__ RedRows red1, red2;
+    const auto value = [&](const double *of, int64_t ld, int i, int j) {
+        return unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny) ? fixed(of[j * ld + i]) : 0.0;
+    };
+    const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
+    Seen seen{};
+    double whole = 0.0;
+    over_tiles<UNIFORM>(g, [&](int I0, int J0, bool uniform) {
         __syncthreads();
-        const auto keep = [&](Red &red, int e, double center, double b, double near, double x) {
-            const double h = center != 0.0 ? 1.0 / center : 0.0;
-            red.b[e] = b * h;
-            red.near[e] = h * near;
-            red.x[e] = x;
-        };
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const bool own = t < THREADS && I < g.cx && J < g.cy;
         const int64_t c = g.at(I, J);
         double b1 = 0.0, b2 = 0.0, x1 = 0.0, x2 = 0.0, center1 = 0.0, center2 = 0.0, v[8];
         if (own) {
-            const auto look = [&](int colour, int i, int j, double &b, double &x) {
-                const double given_b = value(a.input, a.input_ld, i, j), given_x = value(a.output, a.output_ld, i, j);
-                const uint64_t of_b = magnitude(given_b), of_x = magnitude(given_x), line = uint64_t(j) * 2;
-                largest[0] = max(largest[0], of_b);
-                largest[1] = max(largest[1], of_x);
-                if (of_b >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + i));
-                if (of_x >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + i));
-                b = a.scale * given_b;
-                x = a.scale * given_x;
-                sum += b * b;
-            };
             double b_r1, b_r2, x_r1, x_r2;
-            look(B1, i, j, b1, x1);
-            look(R2, i + 1, j, b_r2, x_r2);
-            look(R1, i, j + 1, b_r1, x_r1);
-            look(B2, i + 1, j + 1, b2, x2);
-            const int64_t m = uniform[nth] ? g.at(I0, J0) : c;
+            see(a, i, j, seen, b1, x1);
+            see(a, i + 1, j, seen, b_r2, x_r2);
+            see(a, i, j + 1, seen, b_r1, x_r1);
+            see(a, i + 1, j + 1, seen, b2, x2);
+            const int64_t m = uniform ? g.at(I0, J0) : c;
             const double *center = a.center + m;
             v[3] = fixed(to_r1[S * p + m]);
             v[4] = fixed(to_r1[E * p + m]);
@@ -124,8 +155,8 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1),
                          on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
-            keep(red1, (tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
-            keep(red2, tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
+            red1.keep((tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
+            red2.keep(tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
             a.b[R1 * p + c] = b_r1;
             a.b[R2 * p + c] = b_r2;
             v[0] = fixed(to_r2[E * p + m - 1]);
@@ -136,30 +167,22 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             center2 = fixed(center[B2 * p]);
         } else if (t < THREADS) {
             // Couplings to what lies beyond the nodes are zero: what is multiplied by them has to be a number.
-            keep(red1, (tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
-            keep(red2, tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
+            red1.keep((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
+            red2.keep(tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
         }
-        // Red nodes around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
-        for (int e = t; e < AROUND; e += THREADS) {
-            const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
-            const int along = rows ? e % TILE_X : e % TILE_Y;
-            const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
-            const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
-            Red &red = first ? red1 : red2;
-            if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) {
-                keep(red, to, 0.0, 0.0, 0.0, 0.0);
-                continue;
-            }
+        around_tile(I0, J0, [&](bool first, int I, int J, int to) {
+            RedRows &red = first ? red1 : red2;
+            if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) return red.keep(to, 0.0, 0.0, 0.0, 0.0);
             const int64_t c = g.at(I, J);
             const int i = 2 * I - g.shift_x + !first, j = 2 * J - g.shift_y + first;
             const double *s = first ? to_r1 : to_r2;
             const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
                 (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
-            keep(red, to, fixed(a.center[(first ? R1 : R2) * p + c]), a.scale * value(a.input, a.input_ld, i, j), near,
-                guess(i, j));
-        }
+            const double center = fixed(a.center[(first ? R1 : R2) * p + c]);
+            red.keep(to, center, a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
+        });
         __syncthreads();
-        if (!own) continue;
+        if (!own) return;
         const int e1 = (tj + 1) * ACROSS + ti, e2 = tj * ACROSS + ti + 1;
         const auto near_b1 = [&](const double *r1, const double *r2) {
             return (v[0] * r2[e2 - 1] + v[1] * r2[e2]) + (v[2] * r1[e1 - ACROSS] + v[3] * r1[e1]);
@@ -180,12 +203,12 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
         a.x[B2 * p + c] = x2;
         a.r_b1[c] = b1 - (center1 * x1 - near_b1(red1.near, red2.near));
         a.r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
-    }
-    note_inputs(a, largest, sum, whole);
+    });
+    note_inputs(a, seen.largest, seen.sum, whole);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_f64(EndArgs a) { begin<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_begin_uniform_f64(EndArgs a) { begin<true>(a); }
+RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
+RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
 // What `whole_residual` gives of r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
@@ -199,14 +222,10 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
-    // Red values of the tile, those of r1 a row below and a column to the right of it too, those of r2 a row above and
-    // a column to the left.
-    constexpr int ACROSS = TILE_X + 1;
-    // D_r^-1 r_r likewise.
+    // x_r, and D_r^-1 r_r.
     constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
     __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
-    const int across = (g.cx + TILE_X - 1) / TILE_X, down = (g.cy + TILE_Y - 1) / TILE_Y, t = thread_of_block();
-    const int ti = t % TILE_X, tj = t / TILE_X;
+    const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     // x at a red node, its row of b - A x, and the latter over the center.
     struct Red {
         double x, on, left;
@@ -231,11 +250,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     };
     double norm2 = 0.0;
     uint64_t largest = 0;
-    const int all = across * down - int(blockIdx.x), step = gridDim.x;
-    const auto uniform =
-        uniform_tiles<UNIFORM>(blockIdx.x, step, (all + step - 1) / step, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = blockIdx.x, nth = 0; tile < across * down; tile += step, ++nth) {
-        const int row = quotient(tile, across), I0 = (tile - row * across) * TILE_X, J0 = row * TILE_Y;
+    over_tiles<UNIFORM>(g, [&](int I0, int J0, bool uniform) {
         const int I = I0 + ti, J = J0 + tj, i = 2 * I - g.shift_x, j = 2 * J - g.shift_y;
         const int at1 = (tj + 1) * ACROSS + ti, at2 = tj * ACROSS + ti + 1;
         const bool own = I < g.cx && J < g.cy;
@@ -244,7 +259,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         Red r1{}, r2{};
         // All reads of this place before it waits for those of others.
         if (own) {
-            const int64_t m = uniform[nth] ? g.at(I0, J0) : c;
+            const int64_t m = uniform ? g.at(I0, J0) : c;
             b_b1 = scaled(a, i, j);
             b_b2 = scaled(a, i + 1, j + 1);
             center_b1 = fixed(a.center[B1 * p + m]);
@@ -263,22 +278,17 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             left1[at1] = r1.left;
             left2[at2] = r2.left;
         }
-        // Around the tile: r1 below, r2 above, r1 to the right, r2 to the left.
-        for (int e = t; e < 2 * (TILE_X + TILE_Y); e += THREADS) {
-            const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
-            const int along = rows ? e % TILE_X : e % TILE_Y;
-            const int I = I0 + (rows ? along : first ? TILE_X : -1), J = J0 + (!rows ? along : first ? -1 : TILE_Y);
+        around_tile(I0, J0, [&](bool first, int I, int J, int to) {
             Red beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
                 const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
-                beside = red(first ? R1 : R2, g.at(I, J), uniform[nth] ? g.at(I0, J0) : g.at(I, J), of);
+                beside = red(first ? R1 : R2, g.at(I, J), uniform ? g.at(I0, J0) : g.at(I, J), of);
             }
-            const int to = first ? (J - J0 + 1) * ACROSS + I - I0 : (J - J0) * ACROSS + I - I0 + 1;
             (first ? red1 : red2)[to] = beside.x;
             if (GIVES == ELIMINATED) (first ? left1 : left2)[to] = beside.left;
-        }
+        });
         __syncthreads();
-        if (!own) continue;
+        if (!own) return;
         const double u1[4] = {red2[at2 - 1], r2.x, red1[at1 - ACROSS], r1.x},
                      u2[4] = {r1.x, red1[at1 + 1], r2.x, red2[at2 + ACROSS]};
         const double on_b1 = residual_of_row(b_b1, center_b1, x_b1, t1, u1),
@@ -299,7 +309,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             a.x[R1 * p + c] = r1.x;
             a.x[R2 * p + c] = r2.x;
         }
-    }
+    });
     if (SUBSTITUTE) note_largest(&s.largest, largest);
     sum_blocks(norm2, a.partial, &s.ticket, [&](double all) {
         s.whole_norm2 = all;
@@ -307,24 +317,12 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_whole_residual_f64(EndArgs a) {
-    whole_residual<false, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_eliminated_residual_f64(EndArgs a) {
-    whole_residual<false, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_f64(EndArgs a) {
-    whole_residual<true, SQUARE, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_uniform_f64(EndArgs a) {
-    whole_residual<true, SQUARE, true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, END_RESIDENT) rrb_finish_eliminated_uniform_f64(EndArgs a) {
-    whole_residual<true, ELIMINATED, true>(a);
-}
+RRB_KERNEL(rrb_whole_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, SQUARE, false>))
+RRB_KERNEL(rrb_eliminated_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, false>))
+RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, true>))
+RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
 // output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes
 // too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
@@ -347,8 +345,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
 // As in src/backend/cuda/rrb/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
-// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays is
-// told once, and zero for the next who looks at some. By one block.
+// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays
+// is told once, and zero for the next who looks at some. By one block.
 __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -383,7 +381,8 @@ __device__ inline void set_out(const SetOutArgs &a) {
     // From a guess, the papers' norm is relative to one that has a start of its own.
     const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
-    const bool begins = expected && referred && positive && based && norm > threshold && initial > asked && a.max_iter > 0;
+    const bool misses = norm > threshold && initial > asked;
+    const bool begins = expected && referred && positive && based && misses && a.max_iter > 0;
     s.threshold = threshold;
     s.vanishing = a.vanishing * fmax(b, 1.0);
     s.iterations = 0;

@@ -4,9 +4,6 @@
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the
 // scalars says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and
 // computes their new one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // Rows of a tile of B0: more than a sweep's, since what lies around is computed twice; how many the launch says

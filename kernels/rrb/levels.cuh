@@ -12,9 +12,6 @@
 // the next grid, the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16
 // couplings less 4 with an edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand
 // before everything else.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // Where a place's values lie: in device memory, where a tile's threads read all before they write, or in the shared

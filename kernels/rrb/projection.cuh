@@ -1,8 +1,5 @@
 // Means over singular components: sums over runs of consecutive nodes of one component and colour, one warp a run, then
 // added component by component, one block each, in a fixed order.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 struct Run {

@@ -15,9 +15,6 @@
 //
 // Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and
 // five for Z.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 constexpr int MOST_REMAINDER = 992;

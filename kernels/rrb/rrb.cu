@@ -1,7 +1,4 @@
 // The kernels of `rrb`: one translation unit, one module.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 #include "setup.cuh"
 #include "components.cuh"

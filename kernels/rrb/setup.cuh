@@ -2,9 +2,6 @@
 // src/backend/cpu/rrb/setup/mod.rs. One launch a step; a step writes each value from one thread and reads what no
 // thread of it writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations
 // about 60.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 // Grids whose remains are looked at for weak couplings.

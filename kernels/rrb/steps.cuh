@@ -1,9 +1,6 @@
 // The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to
 // S1 and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i,
 // j), and no kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -56,8 +53,8 @@ template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_load_f64(TransferArgs a) { transfer<false>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_store_f64(TransferArgs a) { transfer<true>(a); }
+RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT, transfer<false>)
+RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT, transfer<true>)
 
 // max |x| over whole planes, padding too: it is zero.
 struct LargestArgs {
@@ -107,8 +104,8 @@ template <class Real> __device__ inline void dot(const DotArgs &a) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f64(DotArgs a) { dot<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_dot_f32(DotArgs a) { dot<float>(a); }
+RRB_KERNEL(rrb_dot_f64, DotArgs, THREADS, RESIDENT, dot<double>)
+RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT, dot<float>)
 
 struct UpdateArgs {
     Geometry g;
@@ -156,8 +153,8 @@ template <class Real> __device__ inline void advance(const UpdateArgs &a) {
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f64(UpdateArgs a) { advance<double>(a); }
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_advance_f32(UpdateArgs a) { advance<float>(a); }
+RRB_KERNEL(rrb_advance_f64, UpdateArgs, THREADS, RESIDENT, advance<double>)
+RRB_KERNEL(rrb_advance_f32, UpdateArgs, THREADS, RESIDENT, advance<float>)
 
 // target = per_unit * source + factor * target; a copy with factor 0.
 template <class Target, class Source> __device__ inline void direct(const UpdateArgs &a) {
@@ -174,15 +171,9 @@ template <class Target, class Source> __device__ inline void direct(const Update
 }
 
 // Named after the source, the last after the target.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f64(UpdateArgs a) {
-    direct<double, double>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_direction_f32(UpdateArgs a) {
-    direct<double, float>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_narrow_f32(UpdateArgs a) {
-    direct<float, double>(a);
-}
+RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (direct<double, double>))
+RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (direct<double, float>))
+RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (direct<float, double>))
 
 struct ProductOfA {
     Geometry g;
@@ -261,9 +252,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
             norm2 += r * r;
         }
     });
-    sum_blocks(norm2, a.partial, &a.scalars->ticket, [&](double all) {
-        (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all;
-    });
+    sum_blocks(norm2, a.partial, &a.scalars->ticket,
+        [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
 
 // b = b - A v, and <b_r, D_r^-1 b_r> to `sum`.

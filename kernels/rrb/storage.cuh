@@ -11,7 +11,9 @@
 // over tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the
 // finest grid and 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
 #pragma once
-#include "../common/device.cuh"
+#include "../common/barrier.cuh"
+#include "program.cuh"
+#include "scalars.cuh"
 
 // A warp reads 256 consecutive bytes of a row; eight rows share what they read of the rows between them.
 constexpr int TILE_X = 32;
@@ -84,13 +86,13 @@ struct Brain {
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
-// A kernel in the three formats of M: NAME_f64, NAME_f32 and NAME_bf16, which call BODY with their ARGS, of so many
-// threads, and so many blocks to a multiprocessor in double precision and in the short formats.
+// A kernel that calls BODY with its ARGS, of so many threads, and so many blocks to a multiprocessor. And one in the
+// three formats of M: NAME_f64, NAME_f32 and NAME_bf16.
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
-    RRB_IN_FORMAT(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                     \
-    RRB_IN_FORMAT(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                               \
-    RRB_IN_FORMAT(NAME##_bf16, ARGS<Brain>, THREADS, BLOCKS_SHORT, BODY)
-#define RRB_IN_FORMAT(NAME, ARGS, THREADS, BLOCKS, BODY)                                                               \
+    RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
+    RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \
+    RRB_KERNEL(NAME##_bf16, ARGS<Brain>, THREADS, BLOCKS_SHORT, BODY)
+#define RRB_KERNEL(NAME, ARGS, THREADS, BLOCKS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
 
 // One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red

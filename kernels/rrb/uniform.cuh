@@ -4,9 +4,6 @@
 // matrix at most three places away, couplings that the next grid has from at most four. So a look at A is enough; each
 // grid then takes it from the one before.
 #pragma once
-#include "../common/barrier.cuh"
-#include "program.cuh"
-#include "scalars.cuh"
 #include "storage.cuh"
 
 __device__ inline int patches(int extent) { return (extent + PATCH - 1) / PATCH; }

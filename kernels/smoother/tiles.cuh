@@ -7,6 +7,52 @@ __device__ __forceinline__ int place(int x, int y, int z) {
     return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
 }
 
+// A thread's line of cells to its places in the tile, and from there: at(k), k along z, x or y.
+template <class At> __device__ __forceinline__ void put_line(double *tile, const double (&v)[8], At at) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) tile[at(k)] = v[k];
+}
+template <class At> __device__ __forceinline__ void get_line(double (&v)[8], const double *tile, At at) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = tile[at(k)];
+}
+
+// Another line than that of `from`: that of `to`.
+template <class From, class To> __device__ __forceinline__ void turn(double *tile, double (&v)[8], From from, To to) {
+    put_line(tile, v, from);
+    __syncthreads();
+    get_line(v, tile, to);
+}
+
+// The active cells of a line, times a table of their block, if there is one.
+template <class Cell>
+__device__ __forceinline__ void scale_by(double (&v)[8], const double *table, Cell cell, unsigned active = 255) {
+    if (!table) return;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        if (active >> k & 1) v[k] *= __ldg(table + cell(k));
+    }
+}
+
+// S Lambda^-1 S^-1 of the blocks of a tile: lines along z, x, y, the scale, along y, x, z; those of (x, y), (y, z),
+// (x, z) = (s, t).
+template <class Transform, class Scale>
+__device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transform transform, Scale scale) {
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+#pragma unroll 1
+    for (int step = 0; step < 6; ++step) {
+        const int axis = step < 3 ? step : 5 - step;
+        const auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+        if (step != 0 && step != 3) get_line(v, tile, at);
+        if (step == 3) scale(v);
+        transform(v, axis);
+        if (step != 2 && step != 5) {
+            put_line(tile, v, at);
+            __syncthreads();
+        }
+    }
+}
+
 // Where the first values of the face on a side begin.
 __device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
     return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
@@ -114,47 +160,28 @@ __device__ __forceinline__ void relax_cube(
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
     }
-    if (tables.before) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + k * 64 + threadIdx.x);
-    }
-    // Lines along z, of (x, y) = (s, t).
+    const auto cell = [](int k) { return k * 64 + threadIdx.x; };
+    // Lines along z, of (x, y) = (s, t), along x, of (y, z) = (s, t), and along y, of (x, z) = (s, t).
+    const auto z = [=](int k) { return place(s, t, k); };
+    const auto x = [=](int i) { return place(i, s, t); };
+    const auto y = [=](int j) { return place(s, j, t); };
+    scale_by(v, tables.before, cell);
     transform8(v);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
-    __syncthreads();
-    // Along x, of (y, z) = (s, t).
-#pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    turn(tile, v, z, x);
     transform8(v);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
-    __syncthreads();
-    // Along y, of (x, z) = (s, t): there, the scale, and back. Lambda is computed: a table would not stay in a
-    // first-level cache, which every `wait` empties, and would be an eighth of what L2 delivers.
-#pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] = tile[place(s, j, t)];
+    turn(tile, v, x, y);
+    // Along y there, the scale, and back. Lambda is computed: a table would not stay in a first-level cache, which
+    // every `wait` empties, and would be an eighth of what L2 delivers.
     transform8(v);
     const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalues[8 + j]);
     transform8(v);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) tile[place(s, j, t)] = v[j];
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = tile[place(i, s, t)];
+    turn(tile, v, y, x);
     transform8(v);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) tile[place(i, s, t)] = v[i];
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = tile[place(s, t, k)];
+    turn(tile, v, x, z);
     transform8(v);
-    if (tables.after) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + k * 64 + threadIdx.x);
-    }
+    scale_by(v, tables.after, cell);
     double *out = patch.u[a.to] + corner + t * row + s;
     if (a.omega != 1.0) {
         const double *own = patch.u[a.from] + corner + t * row + s;
@@ -226,8 +253,7 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, 
     }
     auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
     if (tables.dense) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = v[k];
+        put_line(tile, v, [=](int k) { return place(s, t, k); });
         __syncthreads();
         const int cells = x.length * y.length * z.length;
         // First cell of this thread's block in the tile.
@@ -266,44 +292,21 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, 
             }
         }
     } else {
-        if (tables.before) {
-#pragma unroll
-            for (int k = 0; k < 8; ++k) {
-                if (active >> k & 1) v[k] *= __ldg(tables.before + cell(k));
-            }
-        }
-        // Along z, x, y, the scale, along y, x, z. Lines of (x, y), (y, z), (x, z) = (s, t).
-#pragma unroll 1
-        for (int step = 0; step < 6; ++step) {
-            const int axis = step < 3 ? step : 5 - step;
-            auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
-            if (step != 0 && step != 3) {
-#pragma unroll
-                for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
-            }
-            if (step == 3) {
+        scale_by(v, tables.before, cell, active);
+        solve_lines(
+            tile, v,
+            [&](double (&v)[8], int axis) {
+                transform(v, axis == 0 ? z.length : axis == 1 ? x.length : y.length);
+            },
+            [&](double (&v)[8]) {
+                const double *reciprocals = tables.reciprocals + t % z.length * y.length * x.length + s % x.length;
 #pragma unroll
                 for (int j = 0; j < 8; ++j) {
                     const bool there = s < x.cells && j < y.cells && t < z.cells;
-                    v[j] = there ? v[j] *
-                            __ldg(
-                                tables.reciprocals + (t % z.length * y.length + j % y.length) * x.length + s % x.length)
-                                 : 0.0;
+                    v[j] = there ? v[j] * __ldg(reciprocals + j % y.length * x.length) : 0.0;
                 }
-            }
-            transform(v, axis == 0 ? z.length : axis == 1 ? x.length : y.length);
-            if (step != 2 && step != 5) {
-#pragma unroll
-                for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
-                __syncthreads();
-            }
-        }
-        if (tables.after) {
-#pragma unroll
-            for (int k = 0; k < 8; ++k) {
-                if (active >> k & 1) v[k] *= __ldg(tables.after + cell(k));
-            }
-        }
+            });
+        scale_by(v, tables.after, cell, active);
     }
     double *out = patch.u[a.to] + first;
 #pragma unroll
@@ -375,37 +378,21 @@ __device__ __forceinline__ void relax_tile(
     }
     __syncthreads();
     auto cell = [&](int k) { return (((k & (lz - 1)) << sy) + (t & (ly - 1)) << sx) + (s & (lx - 1)); };
-    if (tables.before) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.before + cell(k));
-    }
-#pragma unroll 1
-    for (int step = 0; step < 6; ++step) {
-        const int axis = step < 3 ? step : 5 - step;
-        auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
-        if (step != 0 && step != 3) {
-#pragma unroll
-            for (int q = 0; q < 8; ++q) v[q] = tile[at(q)];
-        }
-        if (step == 3) {
+    scale_by(v, tables.before, cell);
+    solve_lines(
+        tile, v,
+        [&](double (&v)[8], int axis) {
+            const int length = axis == 0 ? lz : axis == 1 ? lx : ly;
+            if (length == 8) transform8(v);
+            else if (length == 4) transforms<4>(v);
+            else if (length == 2) transforms<2>(v);
+        },
+        [&](double (&v)[8]) {
             const double *reciprocals = tables.reciprocals + ((t & (lz - 1)) << sx + sy) + (s & (lx - 1));
 #pragma unroll
             for (int j = 0; j < 8; ++j) v[j] *= __ldg(reciprocals + ((j & (ly - 1)) << sx));
-        }
-        const int length = axis == 0 ? lz : axis == 1 ? lx : ly;
-        if (length == 8) transform8(v);
-        else if (length == 4) transforms<4>(v);
-        else if (length == 2) transforms<2>(v);
-        if (step != 2 && step != 5) {
-#pragma unroll
-            for (int q = 0; q < 8; ++q) tile[at(q)] = v[q];
-            __syncthreads();
-        }
-    }
-    if (tables.after) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] *= __ldg(tables.after + cell(k));
-    }
+        });
+    scale_by(v, tables.after, cell);
     double *out = patch.u[a.to] + corner + t * row + s;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {

@@ -9,9 +9,3 @@ pub mod reference;
 pub mod residual;
 pub mod steps;
 pub mod storage;
-
-/// The decisions of an iteration as an emulated device takes them.
-#[cfg(test)]
-pub mod emulated {
-    pub use super::cuda::launch::{Scalars, code, emulated_iteration};
-}

@@ -23,10 +23,20 @@
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 double emulated_lanes[1024];
 
-// An iteration's decisions, for src/solver/krylov/decisions.rs.
-extern "C" void emulated_iteration(Scalars *s, double rho, double norm2, double sigma) {
-    update(*s, s->ring, rho, norm2, LOOP);
-    if (s->code == RUNNING) end_of_iteration(*s, sigma, LOOP);
+// What an iteration decides on, for the tests of src/solver/krylov/decisions.rs.
+struct Decided {
+    double threshold, vanishing, rho, sigma, alpha, beta, norm2, norm;
+    int64_t iterations, max_iter;
+    int32_t preconditioned, code;
+};
+extern "C" void emulated_iteration(Decided *d, double rho, double norm2, double sigma) {
+    Standing s{};
+    s.threshold = d->threshold, s.vanishing = d->vanishing, s.preconditioned = d->preconditioned;
+    s.iterations = d->iterations, s.max_iter = d->max_iter, s.pause_at = INT64_MAX;
+    s.rho = d->rho, s.alpha = d->alpha, s.beta = d->beta;
+    update(s, nullptr, rho, norm2, LOOP);
+    if (s.code == RUNNING) end_of_iteration(s, sigma, LOOP);
+    *d = {s.threshold, s.vanishing, s.rho, s.sigma, s.alpha, s.beta, s.norm2, s.norm, s.iterations, s.max_iter, s.preconditioned, s.code};
 }
 
 // Coroutines.

@@ -1,8 +1,9 @@
 //! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
-//! ahead of time into the library), `staging` the copies of arrays of the host.
+//! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families have of a device.
 
 pub mod driver;
-pub(super) mod launch;
+mod launch;
 pub mod rrb;
+mod session;
 pub mod smoother;
 mod staging;

@@ -58,6 +58,17 @@ impl<'a> Job<'a> {
         Self { host, ..Job::read(values, (ld, nx, rows), device) }
     }
 
+    /// All of an array, to the device.
+    pub fn all(values: &'a [f64], device: u64) -> Self {
+        Self::read(values, (values.len(), values.len(), 1), device)
+    }
+
+    /// All of an array, to the host.
+    pub fn all_to(values: &'a mut [f64], device: u64) -> Self {
+        let len = values.len();
+        Self::write(values, (len, len, 1), device)
+    }
+
     /// Values that go through the buffers.
     fn staged(&self) -> usize {
         if self.locked { 0 } else { self.count }

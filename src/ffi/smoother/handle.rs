@@ -314,7 +314,7 @@ fn make_backend(machine: Machine) -> Result<Box<dyn BlockBackend>> {
     let Machine { backend, threads, device } = machine;
     Ok(match backend {
         Backend::Reference => boxed(backend::reference::smoother::ReferenceBlocks::default(), BACKEND)?,
-        Backend::Cuda => boxed(backend::cuda::smoother::CudaBlocks::new(device)?, BACKEND)?,
+        Backend::Cuda => boxed(backend::cuda::smoother::CudaBlocks::new(device, threads)?, BACKEND)?,
         Backend::Cpu | Backend::Auto => boxed(backend::cpu::smoother::CpuBlocks::new(threads)?, BACKEND)?,
     })
 }

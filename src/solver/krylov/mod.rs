@@ -1,7 +1,7 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1), for any family that has the steps.
 //!
-//! The loop is [`pcg`], its decisions are those of `decisions`. Beside it stand its policies, each in a file of its own:
-//! residual replacement, restarts, confirmation, the best iterate, and which squares are rounding.
+//! The loop is [`pcg`], its decisions are those of `decisions`. Beside it stand its policies, each in a file of its
+//! own: residual replacement, restarts, confirmation, the best iterate, and which squares are rounding.
 
 mod best;
 mod confirmation;

@@ -72,11 +72,3 @@ pub fn device_count() -> i32 {
     static COUNT: OnceLock<i32> = OnceLock::new();
     if HAS_KERNELS { *COUNT.get_or_init(|| driver().unwrap_or(0)) } else { 0 }
 }
-
-/// A function that the emulated driver has beside CUDA's.
-#[cfg(test)]
-pub fn emulated<F: Copy>(name: &[u8]) -> Option<F> {
-    driver().ok()?;
-    // SAFETY: the library is there; the type is that of tests/emulator/driver.cpp.
-    unsafe { sys::culib().get::<F>(name) }.ok().map(|function| *function)
-}

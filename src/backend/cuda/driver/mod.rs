@@ -17,8 +17,6 @@ mod transfers;
 pub use device::Device;
 pub use graph::Loop;
 pub use kernels::Together;
-#[cfg(test)]
-pub use library::emulated;
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{Locked, Memory, Pinned, Space, is_page_locked, space_of};
 pub(super) use module::Argument;

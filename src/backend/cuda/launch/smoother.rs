@@ -1,6 +1,6 @@
 //! The kernels of block smoothers: what they take, and their launches.
 
-use super::{Address, THREADS};
+use super::declare::{Address, THREADS};
 use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};

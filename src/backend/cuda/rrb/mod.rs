@@ -1,9 +1,9 @@
 //! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
 //!
-//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection` has
-//! the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule` says
-//! which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps, and
-//! `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
+//! `packed` has the data of a factorization, `setup` makes it, `components` counts connected components, `projection`
+//! has the means of singular components. The preconditioner is a list of kernels: `program` writes it down, `schedule`
+//! says which of them go together, `launches` runs them, `estimates` chooses the cycle. A solve is a `run`: its steps,
+//! and `start` and `looping`, what is done in bulk; `textbook` has each step by itself. Where the levels fill no grid
 //! (`levels` below 2, a grid of three nodes) the host's reference does the work.
 
 mod components;
@@ -19,23 +19,22 @@ mod setup;
 mod start;
 mod textbook;
 
-use super::staging::Copies;
-use crate::backend::cuda::driver::{self, Device, Stream};
+use super::launch;
+use super::session::Session;
+use crate::backend::cuda::driver::{self, Stream};
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::rrb::{Arrays, Look, Program, RrbBackend, Setup};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
-use crate::grid::levels::Grid;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 use crate::runtime::heap::boxed;
-use packed::{Packed, Shape, Source, SourceShape};
+use packed::{Packed, Shape, Source, SourceShape, staging_bytes};
 use run::Run;
 use setup::Fetched;
-use std::sync::Arc;
 
 /// For errors.
 const SOLVER: &str = "a solver's lists";
@@ -46,13 +45,9 @@ pub struct Cuda {
     solver: Solver,
     source: Option<Source>,
     staging: Option<driver::Memory>,
-    copies: Copies,
-    own: Stream,
-    caller: Option<(usize, Stream)>,
-    device: Arc<Device>,
-    seconds_transfer: f64,
     /// Scale of b in the last solve.
     expected: Option<f64>,
+    session: Session,
 }
 
 enum Solver {
@@ -67,52 +62,30 @@ enum Solver {
 impl Cuda {
     /// On the device with this ordinal; `threads` at most copy arrays of the host.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        let device = Packed::open(ordinal)?;
-        let own = Stream::new(&device)?;
-        Ok(Self {
-            solver: Solver::Empty,
-            source: None,
-            staging: None,
-            copies: Copies::new(threads),
-            own,
-            caller: None,
-            device,
-            seconds_transfer: 0.0,
-            expected: None,
-        })
+        Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?))
     }
-}
 
-/// The caller's stream, or our own.
-macro_rules! stream {
-    ($self:ident) => {
-        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
-    };
+    fn with(session: Session) -> Self {
+        Self { solver: Solver::Empty, source: None, staging: None, expected: None, session }
+    }
 }
 
 impl RrbBackend for Cuda {
     fn use_stream(&mut self, stream: usize) -> Result<()> {
-        if stream == 0 {
-            self.caller = None;
-        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
-            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
-        }
-        Ok(())
+        self.session.use_stream(stream)
     }
 
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
-        if self.device.was_reset() {
-            let caller = self.caller.as_ref().map(|(stream, _)| *stream);
-            *self = Self::new(i64::from(self.device.ordinal), self.copies.threads())?;
-            self.use_stream(caller.unwrap_or(0))?;
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session);
         }
-        let _entered = self.device.clone().enter()?;
+        let _entered = self.session.device.clone().enter()?;
         let shape = SourceShape::new(a, look.block);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // Their memory first.
             self.solver = Solver::Empty;
             self.source = None;
-            self.source = Some(Source::new(stream!(self), shape)?);
+            self.source = Some(Source::new(self.session.stream(), shape)?);
         }
         let on_host = a.center.device().is_none() || a.east.device().is_none() || a.north.device().is_none();
         let on_host = on_host || a.corners.is_some_and(|(ne, nw)| ne.device().is_none() || nw.device().is_none());
@@ -123,23 +96,24 @@ impl RrbBackend for Cuda {
             if self.staging.is_none() {
                 let bytes = staging_bytes(a.grid);
                 let what = "arrays that are on the host";
-                self.staging = Some(driver::Memory::zeroed(&self.device, stream!(self), bytes, what)?);
+                self.staging = Some(driver::Memory::zeroed(&self.session.device, self.session.stream(), bytes, what)?);
             }
         }
         // Vectors of a factorization that goes.
         let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
         let source = self.source.as_mut().ok_or_else(no_source)?;
-        source.examine(stream!(self), a, look, (self.staging.as_ref(), &mut self.copies), spare, inspection)
+        let (stream, copies, _) = self.session.parts();
+        source.examine(stream, a, look, (self.staging.as_ref(), copies), spare, inspection)
     }
 
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
-        let _entered = self.device.clone().enter()?;
-        self.source.as_ref().ok_or_else(no_source)?.outward(stream!(self), a)
+        let _entered = self.session.device.clone().enter()?;
+        self.source.as_ref().ok_or_else(no_source)?.outward(self.session.stream(), a)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        let _entered = self.device.clone().enter()?;
-        let stream = stream!(self);
+        let _entered = self.session.device.clone().enter()?;
+        let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.levels < 2 {
             let mut natural = match previous {
@@ -169,24 +143,24 @@ impl RrbBackend for Cuda {
             packed.staging = self.staging.take();
         }
         packed.factorize(stream, source, a, setup, components)?;
-        packed.record(&self.device, source)?;
+        packed.record(&self.session.device, source)?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
-        let _entered = self.device.clone().enter()?;
-        let stream = stream!(self);
-        self.seconds_transfer = 0.0;
+        let _entered = self.session.device.clone().enter()?;
+        let (stream, copies, seconds) = self.session.parts();
+        *seconds = 0.0;
         match &mut self.solver {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
             Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
             Solver::Packed(packed) => {
                 let source = self.source.as_ref().ok_or_else(no_source)?;
-                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, &mut self.copies)?;
+                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, copies)?;
                 let result = program(&mut run);
                 let failed = run.failed.take();
-                self.seconds_transfer = run.seconds_transfer;
+                *seconds = run.seconds_transfer;
                 let looping = run.is_looping();
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may be under way; that they fail too adds nothing.
@@ -220,7 +194,7 @@ impl RrbBackend for Cuda {
             Solver::Natural(natural) => natural.bytes(),
             Solver::Packed(packed) => packed.host_bytes(),
         };
-        natural + self.copies.bytes()
+        natural + self.session.bytes()
     }
 
     fn device_bytes(&self) -> usize {
@@ -230,11 +204,11 @@ impl RrbBackend for Cuda {
     }
 
     fn device(&self) -> Option<i32> {
-        Some(self.device.ordinal)
+        Some(self.session.device.ordinal)
     }
 
     fn seconds_transfer(&self) -> f64 {
-        self.seconds_transfer
+        self.session.seconds_transfer
     }
 
     fn grids(&self) -> usize {
@@ -251,11 +225,6 @@ impl RrbBackend for Cuda {
     fn threads(&self) -> usize {
         1
     }
-}
-
-/// Room for b and x, and for a row of every array of a matrix.
-fn staging_bytes(grid: Grid) -> usize {
-    (16 * grid.nodes()).max(40 * grid.nx)
 }
 
 fn no_source() -> Error {

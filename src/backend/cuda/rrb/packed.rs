@@ -5,7 +5,7 @@
 use super::program::Programs;
 use super::projection::Projection;
 use crate::backend::coarse::levels::NaturalLevels;
-use crate::backend::cuda::driver::{Device, Event, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::driver::{Event, Loop, Memory, Pinned, Stream, Watch};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, Findings, Format, Geometry, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Matrix, Op,
@@ -20,7 +20,6 @@ use crate::grid::levels;
 use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
-use std::sync::Arc;
 
 /// Hands out addresses one after the other, from a base that is not known at first.
 struct Plan {
@@ -329,14 +328,14 @@ struct Plans<'a> {
 }
 
 impl Plans<'_> {
-    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of their
-    /// array is that of planes that are not there.
+    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of
+    /// their array is that of planes that are not there.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { (size * 2 * self.source.layout.len()) as u64 } else { 0 }
     }
 
-    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1 has
-    /// for z of the plain steps, and for the other p of the fused ones.
+    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1
+    /// has for z of the plain steps, and for the other p of the fused ones.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
         let ((real, stored), len, g) = (shape.sizes(), layout.len(), geometry(&layout));
@@ -428,7 +427,7 @@ impl Plans<'_> {
                 inverse: plan.take(if here { n * n } else { 0 }),
                 narrow: if here && short { plan.bytes(4 * n * n) } else { 0 },
             },
-            slots: plan.bytes(2 * n * 2 * real),
+            slots: plan.bytes(2 * n * 16),
         }
     }
 }
@@ -610,7 +609,7 @@ impl Packed {
 
     /// Room for both arrays of a caller that has them on the host.
     pub fn stage(&mut self, stream: &Stream) -> Result<Address> {
-        let bytes = crate::backend::cuda::rrb::staging_bytes(self.shape.source.grid);
+        let bytes = staging_bytes(self.shape.source.grid);
         if self.staging.is_none() {
             self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
         }
@@ -672,9 +671,9 @@ impl Packed {
             Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
         }
     }
+}
 
-    /// Opens the device with all kernels.
-    pub fn open(ordinal: i64) -> Result<Arc<Device>> {
-        Device::open(ordinal, &launch::RRB)
-    }
+/// Room for b and x, and for a row of every array of a matrix.
+pub fn staging_bytes(grid: levels::Grid) -> usize {
+    (16 * grid.nodes()).max(40 * grid.nx)
 }

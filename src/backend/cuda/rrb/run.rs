@@ -1,6 +1,6 @@
-//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What follows
-//! for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of that is
-//! there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
+//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What
+//! follows for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of
+//! that is there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
 
 use super::packed::{Packed, Source};
 use super::projection::Nodes;
@@ -8,6 +8,7 @@ use super::textbook::product;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
@@ -160,14 +161,6 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Does `f` unless something failed before; keeps its failure.
-    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        if self.failed.is_some() {
-            return None;
-        }
-        f(self).map_err(|error| self.failed = Some(error)).ok()
-    }
-
     /// A step without result.
     fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
         self.stage = Stage::Idle;
@@ -219,6 +212,12 @@ impl<'a> Run<'a> {
 
     fn product(&self, v: Address, out: Address) -> ProductArgs {
         product(self.k, self.source, v, out)
+    }
+}
+
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
     }
 }
 

@@ -1,5 +1,5 @@
-//! How a solve begins: a look at the caller's arrays, or, scaled as in the last solve, all that comes before the loop in
-//! one go, with the loop behind it. And how arrays go to the device and back.
+//! How a solve begins: a look at the caller's arrays, or, scaled as in the last solve, all that comes before the loop
+//! in one go, with the loop behind it. And how arrays go to the device and back.
 
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::backend::cuda::launch;

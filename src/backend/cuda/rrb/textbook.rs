@@ -1,5 +1,5 @@
-//! The steps of PCG and of what surrounds it, one kernel or two for each: where stages are not fused (`fusion` off, nine
-//! points, singular components), and where a step is asked for alone.
+//! The steps of PCG and of what surrounds it, one kernel or two for each: where stages are not fused (`fusion` off,
+//! nine points, singular components), and where a step is asked for alone.
 
 use super::packed::{Packed, Source};
 use super::program::Part;

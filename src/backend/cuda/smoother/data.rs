@@ -150,6 +150,12 @@ pub(super) struct Data {
     pub(super) eigenvalues: [f64; 3 * TILE],
     pub(super) plans: Vec<Plan>,
     pub(super) groups: Vec<Range<usize>>,
+    pub(super) rooms: Rooms,
+}
+
+/// What lies on the device beside plans, and how much of it. Rooms of the patches before serve again.
+#[derive(Default)]
+pub(super) struct Rooms {
     pub(super) copies: Room,
     pub(super) copy_count: u32,
     pub(super) segments: Room,
@@ -158,7 +164,7 @@ pub(super) struct Data {
     pub(super) region_count: u32,
     pub(super) sums: Room,
     /// The first bad value, and a norm.
-    pub(super) answers: Memory,
+    pub(super) answers: Room,
     pub(super) table: Room,
     pub(super) rows: Vec<BlockPatch>,
     /// Faces between tiles: those of even sweeps, those of odd ones.
@@ -249,37 +255,15 @@ impl Data {
     pub(super) fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
         let list = blocks.list.clone();
         let patches = &list.patches;
-        // Rooms of the patches before serve again.
-        let mut data = match previous {
-            Some(old) => {
-                Self { eigenvalues: eigenvalues(&blocks.stencil), blocks, plans: Vec::new(), groups: Vec::new(), ..old }
-            }
-            None => Self {
-                eigenvalues: eigenvalues(&blocks.stencil),
-                blocks,
-                plans: Vec::new(),
-                groups: Vec::new(),
-                copies: Room::default(),
-                copy_count: 0,
-                segments: Room::default(),
-                segments_before: Vec::new(),
-                regions: Room::default(),
-                region_count: 0,
-                sums: Room::default(),
-                answers: Memory::zeroed(stream.device(), stream, 16, "results")?,
-                table: Room::default(),
-                rows: Vec::new(),
-                faces: Room::default(),
-                other: Arrays::default(),
-                staging: Arrays::default(),
-                kept: Arrays::default(),
-                residuals: Arrays::default(),
-            },
-        };
-        for arrays in [&mut data.other, &mut data.staging, &mut data.kept, &mut data.residuals] {
+        let eigenvalues = eigenvalues(&blocks.stencil);
+        let rooms = previous.map_or_else(Rooms::default, |old| old.rooms);
+        let mut data = Self { blocks, eigenvalues, plans: Vec::new(), groups: Vec::new(), rooms };
+        let rooms = &mut data.rooms;
+        for arrays in [&mut rooms.other, &mut rooms.staging, &mut rooms.kept, &mut rooms.residuals] {
             arrays.clear();
         }
-        data.rows.clear();
+        rooms.rows.clear();
+        rooms.answers.need(stream, 16, "results")?;
 
         let group_bytes = (16 * list.cells()).div_ceil(MOST_GROUPS).max(GROUP_BYTES);
         let mut start = 0;
@@ -290,10 +274,10 @@ impl Data {
             }
         }
         let copies = boxes_of(&list)?;
-        data.copies.put(stream, &copies, "the ghost copy plan")?;
-        data.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
+        rooms.copies.put(stream, &copies, "the ghost copy plan")?;
+        rooms.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
-        data.segments_before = zeroed(patches.len() + 1, PATCHES)?;
+        rooms.segments_before = zeroed(patches.len() + 1, PATCHES)?;
         let mut regions = Vec::new();
         for (p, patch) in patches.iter().enumerate() {
             let number = to_i32(p, "the number of patches")?;
@@ -302,34 +286,33 @@ impl Data {
                 let count = SEGMENT.min(len - first) as i32;
                 push(&mut segments, BlockSegment { first: first as i64, patch: number, count }, CELLS)?;
             }
-            data.segments_before[p + 1] = segments.len();
+            rooms.segments_before[p + 1] = segments.len();
             let [nx, ny, nz] = patch.size;
             to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
+            let first = 2 * list.cells_before[p] as i64;
             for z in (0..nz).step_by(TILE) {
                 for y in (0..ny).step_by(TILE) {
                     for x in (0..nx).step_by(TILE) {
                         let cell = [x as i32, y as i32, z as i32];
-                        let number_of_first = 2 * list.cells_before[p] as i64;
-                        push(&mut regions, BlockRegion { patch: number, cell, number: number_of_first }, CELLS)?;
+                        push(&mut regions, BlockRegion { patch: number, cell, number: first }, CELLS)?;
                     }
                 }
             }
         }
-        data.segments.put(stream, &segments, CELLS)?;
-        data.regions.put(stream, &regions, CELLS)?;
-        data.region_count = to_i32(regions.len(), "the number of cells")? as u32;
-        data.sums.need(stream, 8 * regions.len(), "sums")?;
-        data.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
+        rooms.segments.put(stream, &segments, CELLS)?;
+        rooms.regions.put(stream, &regions, CELLS)?;
+        rooms.region_count = to_i32(regions.len(), "the number of cells")? as u32;
+        rooms.sums.need(stream, 8 * regions.len(), "sums")?;
+        rooms.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
         Ok(data)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let rooms = [&self.copies, &self.segments, &self.regions, &self.sums, &self.table, &self.faces];
-        let arrays = [&self.other, &self.staging, &self.kept, &self.residuals];
-        rooms.iter().map(|r| r.bytes()).sum::<usize>()
-            + arrays.iter().map(|a| a.room.bytes()).sum::<usize>()
+        let r = &self.rooms;
+        let arrays = [&r.other, &r.staging, &r.kept, &r.residuals].map(|a| &a.room);
+        let rooms = [&r.copies, &r.segments, &r.regions, &r.sums, &r.answers, &r.table, &r.faces];
+        rooms.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
-            + self.answers.bytes
     }
 
     /// The plan of a call's sweeps with one of its cuts, and memory for the faces that these hand over.
@@ -342,8 +325,8 @@ impl Data {
         }
         let place = found.unwrap_or(self.plans.len() - 1);
         let bytes = 2 * 8 * FACE * self.plans[place].face_count;
-        if work.cuts[0] == work.cuts[1] && self.faces.bytes() < bytes {
-            self.faces.need(stream, bytes, "faces between patches")?;
+        if work.cuts[0] == work.cuts[1] && self.rooms.faces.bytes() < bytes {
+            self.rooms.faces.need(stream, bytes, "faces between patches")?;
             // The next call may use another stream.
             stream.wait()?;
         }

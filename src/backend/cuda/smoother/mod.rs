@@ -1,13 +1,14 @@
 //! Block relaxation on a CUDA device: kernels/smoother/smoother.cu has the tiles and the order in which they are done,
-//! `block_lists` the lists of them, `block_data` what stays on the device, `block_run` what a call does.
+//! `lists` the lists of them, `data` what stays on the device, `run` what a call does.
 
 mod data;
 mod lists;
 mod run;
 
-use super::driver::{Device, Memory, Stream};
+use super::driver::{Memory, Stream};
 use super::launch;
 use super::launch::{Address, BlockPatch, BlockTables};
+use super::session::Session;
 use crate::backend::steps::smoother::{
     BlockBackend, BlockProgram, Blocks, Inverse, Kept, Method, PatchArrays, Swept, Watcher, Work,
 };
@@ -16,7 +17,6 @@ use crate::grid::block_inverse::Shape;
 use data::{Data, kind_of};
 use lists::TILE;
 use run::Run;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// The `cuda` backend of block smoothers.
@@ -29,11 +29,8 @@ pub struct CudaBlocks {
     /// The device has room for the product of many blocks.
     batches: bool,
     tables: Memory,
-    own: Stream,
     second: Stream,
-    caller: Option<(usize, Stream)>,
-    device: Arc<Device>,
-    seconds_transfer: f64,
+    session: Session,
 }
 
 /// For errors.
@@ -55,36 +52,22 @@ fn no_patches() -> Error {
 }
 
 impl CudaBlocks {
-    /// On the device with this ordinal.
-    pub fn new(ordinal: i64) -> Result<Self> {
-        let device = Device::open(ordinal, &launch::SMOOTHER)?;
-        let (own, second) = (Stream::new(&device)?, Stream::new(&device)?);
+    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        Self::with(Session::open(ordinal, &launch::SMOOTHER, threads)?)
+    }
+
+    fn with(session: Session) -> Result<Self> {
+        let device = &session.device;
+        let second = Stream::new(device)?;
         let entered = device.enter()?;
         let bytes = TILE.pow(3) * size_of::<BlockTables>();
-        let tables = Memory::zeroed(&device, &own, bytes, "tables of blocks")?;
-        let batches = launch::allow_dense(&device);
+        let tables = Memory::zeroed(device, session.stream(), bytes, "tables of blocks")?;
+        let batches = launch::allow_dense(device);
         drop(entered);
         let inverses = collected((0..TILE.pow(3)).map(|_| None), INVERSE)?;
-        Ok(Self {
-            data: None,
-            inverses,
-            dense: false,
-            batches,
-            tables,
-            own,
-            second,
-            caller: None,
-            device,
-            seconds_transfer: 0.0,
-        })
+        Ok(Self { data: None, inverses, dense: false, batches, tables, second, session })
     }
-}
-
-/// The caller's stream, or our own.
-macro_rules! stream {
-    ($self:ident) => {
-        $self.caller.as_ref().map_or(&$self.own, |(_, s)| s)
-    };
 }
 
 impl BlockBackend for CudaBlocks {
@@ -93,9 +76,9 @@ impl BlockBackend for CudaBlocks {
     }
 
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
-        let device = Arc::clone(&self.device);
+        let device = self.session.device.clone();
         let _entered = device.enter()?;
-        let stream = stream!(self);
+        let stream = self.session.stream();
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
             // By columns, so that threads of neighbouring rows read neighbouring values; and as lanes of a product read
@@ -132,22 +115,25 @@ impl BlockBackend for CudaBlocks {
     }
 
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
-        let _entered = self.device.clone().enter()?;
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session)?;
+        }
+        let _entered = self.session.device.clone().enter()?;
         let previous = self.data.take();
-        self.data = Some(Data::new(stream!(self), blocks, previous)?);
+        self.data = Some(Data::new(self.session.stream(), blocks, previous)?);
         Ok(())
     }
 
     fn prepare(&mut self, work: &Work) -> Result<()> {
-        let _entered = self.device.clone().enter()?;
+        let _entered = self.session.device.clone().enter()?;
         let Some(data) = &mut self.data else { return Ok(()) };
-        let stream = stream!(self);
+        let stream = self.session.stream();
         for cut in work.cuts {
             data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
         }
-        if work.method == Method::Jacobi && data.other.u.len() != data.blocks.list.patches.len() {
+        if work.method == Method::Jacobi && data.rooms.other.u.len() != data.blocks.list.patches.len() {
             let list = data.blocks.list.clone();
-            data.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            data.rooms.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
         Ok(())
@@ -164,13 +150,15 @@ impl BlockBackend for CudaBlocks {
         work: &Work,
         program: BlockProgram,
     ) -> Result<Swept> {
-        let _entered = self.device.clone().enter()?;
-        let streams = [stream!(self), &self.second];
+        let _entered = self.session.device.clone().enter()?;
+        let (stream, copies, seconds) = self.session.parts();
+        let streams = [stream, &self.second];
         let data = self.data.as_mut().ok_or_else(no_patches)?;
         let on_device = arrays.on_device();
         let mut run = Run {
             data,
             streams,
+            copies,
             tables: self.tables.address,
             transforms: !self.dense,
             batches: self.batches,
@@ -196,15 +184,16 @@ impl BlockBackend for CudaBlocks {
         } else {
             swept = program(&mut run, work);
         }
-        let (failed, seconds) = (run.failed.take(), run.seconds_transfer);
-        self.seconds_transfer = seconds;
+        let failed = run.failed.take();
+        *seconds = run.seconds_transfer;
         // Nothing that was borrowed is used after this, even after an error.
         let waited = streams[0].wait().and(streams[1].wait());
         failed.map_or(waited.map(|()| swept), Err)
     }
 
     fn bytes(&self) -> usize {
-        self.data.as_ref().map_or(0, |d| d.blocks.list.bytes() + d.rows.len() * size_of::<BlockPatch>())
+        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
+        self.data.as_ref().map_or(0, lists) + self.session.bytes()
     }
 
     fn threads(&self) -> usize {
@@ -212,7 +201,7 @@ impl BlockBackend for CudaBlocks {
     }
 
     fn device(&self) -> Option<i32> {
-        Some(self.device.ordinal)
+        Some(self.session.device.ordinal)
     }
 
     fn device_bytes(&self) -> usize {
@@ -222,40 +211,35 @@ impl BlockBackend for CudaBlocks {
     }
 
     fn seconds_transfer(&self) -> f64 {
-        self.seconds_transfer
+        self.session.seconds_transfer
     }
 
     fn use_stream(&mut self, stream: usize) -> Result<()> {
-        if stream == 0 {
-            self.caller = None;
-        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
-            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
-        }
-        Ok(())
+        self.session.use_stream(stream)
     }
 
     fn keep_arrays(&mut self) -> Result<Kept> {
-        let _entered = self.device.clone().enter()?;
+        let _entered = self.session.device.clone().enter()?;
         let data = self.data.as_mut().ok_or_else(no_patches)?;
         let list = data.blocks.list.clone();
-        let stream = stream!(self);
-        data.kept.lay_out(stream, &list.patches, true, "patches")?;
-        stream.fill(data.kept.room.address(), 0, data.kept.room.bytes())?;
+        let stream = self.session.stream();
+        data.rooms.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.rooms.kept.room.address(), 0, data.rooms.kept.room.bytes())?;
         stream.wait()?;
         let pointers =
             |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
-        Ok(Kept { u: pointers(&data.kept.u)?, f: pointers(&data.kept.f)? })
+        Ok(Kept { u: pointers(&data.rooms.kept.u)?, f: pointers(&data.rooms.kept.f)? })
     }
 
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
-        let _entered = self.device.clone().enter()?;
-        let stream = stream!(self);
+        let _entered = self.session.device.clone().enter()?;
+        let stream = self.session.stream();
         let start = Instant::now();
         for &(to, from, count) in copies.iter().filter(|c| !std::ptr::eq(c.0, c.1)) {
             stream.copy_values(to as u64, from as u64, count)?;
         }
         stream.wait()?;
-        self.seconds_transfer = start.elapsed().as_secs_f64();
+        self.session.seconds_transfer = start.elapsed().as_secs_f64();
         Ok(())
     }
 }

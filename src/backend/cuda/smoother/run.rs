@@ -14,6 +14,8 @@ use crate::backend::cuda::launch::{
     Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
     RelaxLaunch,
 };
+use crate::backend::cuda::session::Attempts;
+use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::smoother::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
 use crate::error::{Error, Result, collected, reserve};
 use crate::grid::patches::{Cut, PatchList};
@@ -37,6 +39,7 @@ pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
     /// The one that all work goes to; another for copies beside it.
     pub(super) streams: [&'a Stream; 2],
+    pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
     /// Blocks are diagonalized; or they have dense inverses, and those of 8^3 can be done in stages.
     pub(super) transforms: bool,
@@ -66,15 +69,9 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs `f` unless something failed before.
-    fn attempt<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> T {
-        if self.failed.is_some() {
-            return T::default();
-        }
-        f(self).unwrap_or_else(|error| {
-            self.failed = Some(error);
-            T::default()
-        })
+    /// A step without result.
+    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        let _ = self.attempt(f);
     }
 
     fn list(&self) -> Counted<PatchList> {
@@ -87,52 +84,55 @@ impl Run<'_> {
         let given = self.arrays.pointers();
         let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
         if !self.on_device {
-            if data.staging.u.len() != patches.len() {
-                data.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+            if data.rooms.staging.u.len() != patches.len() {
+                data.rooms.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
             }
-            if !given.r.is_empty() && data.residuals.u.len() != patches.len() {
-                data.residuals.lay_out(stream, patches, false, "residuals")?;
+            if !given.r.is_empty() && data.rooms.residuals.u.len() != patches.len() {
+                data.rooms.residuals.lay_out(stream, patches, false, "residuals")?;
             }
         }
-        let mut rows = std::mem::take(&mut data.rows);
+        let mut rows = std::mem::take(&mut data.rooms.rows);
         let mut changed = rows.len() != patches.len();
         let more = patches.len().saturating_sub(rows.len());
         reserve(&mut rows, more, "lists of patches")?;
         rows.resize(patches.len(), BlockPatch::default());
         for (p, row) in rows.iter_mut().enumerate() {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
-            let other = data.other.u.get(p).copied().unwrap_or(0);
+            let other = data.rooms.other.u.get(p).copied().unwrap_or(0);
             let (u, f, r) = if self.on_device {
                 let f = given.f.get(p).map_or(0, |f| *f as u64);
                 (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
             } else {
-                let r = if given.r.is_empty() { 0 } else { data.residuals.u[p] };
-                (data.staging.u[p], data.staging.f[p], r)
+                let r = if given.r.is_empty() { 0 } else { data.rooms.residuals.u[p] };
+                (data.rooms.staging.u[p], data.rooms.staging.f[p], r)
             };
             let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
             changed |= *row != new;
             *row = new;
         }
         if changed && !rows.is_empty() {
-            stream.send(data.table.address(), &rows)?;
+            stream.send(data.rooms.table.address(), &rows)?;
             stream.wait()?;
         }
-        data.rows = rows;
+        data.rooms.rows = rows;
         Ok(())
     }
 
     fn all(&self) -> Range<usize> {
-        0..self.data.rows.len()
+        0..self.data.rooms.rows.len()
     }
 
     /// Copies patches of the host to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
-        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        let start = Instant::now();
+        let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
-            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            self.streams[stream].copy_values(row.u[self.which], given.u[p] as u64, patch.ghosted())?;
-            if let (true, Some(f)) = (with_f, given.f.get(p)) {
-                self.streams[stream].copy_values(row.f, *f as u64, patch.cells())?;
+            let (row, u) = (&self.data.rooms.rows[p], self.arrays.u(p));
+            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.which]));
+            if with_f {
+                self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
+            } else {
+                self.copies.send(stream, &[u])?;
             }
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -141,10 +141,10 @@ impl Run<'_> {
 
     /// The reverse, u only.
     fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
-        let (list, start, given) = (self.list(), Instant::now(), self.arrays.pointers());
+        let start = Instant::now();
         for p in patches {
-            let (row, patch) = (&self.data.rows[p], &list.patches[p]);
-            self.streams[stream].copy_values(given.u[p] as u64, row.u[which], patch.ghosted())?;
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.rooms.rows[p].u[which]);
+            self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
         Ok(())
@@ -177,13 +177,13 @@ impl Run<'_> {
 
     fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
         let data = &*self.data;
-        let (first, last) = (data.segments_before[patches.start], data.segments_before[patches.end]);
+        let (first, last) = (data.rooms.segments_before[patches.start], data.rooms.segments_before[patches.end]);
         if first == last {
             return Ok(());
         }
         let arguments = BlockCopyArgs {
-            patches: data.table.address(),
-            segments: data.segments.address() + (first * size_of::<BlockSegment>()) as u64,
+            patches: data.rooms.table.address(),
+            segments: data.rooms.segments.address() + (first * size_of::<BlockSegment>()) as u64,
             from: from as i32,
             to: to as i32,
             ghosts: i32::from(ghosts),
@@ -200,7 +200,7 @@ impl Run<'_> {
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
-        let faces = data.faces.address();
+        let faces = data.rooms.faces.address();
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
         let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
@@ -211,7 +211,7 @@ impl Run<'_> {
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
         let place = (4 * launch.progress.start) as u64;
         let mut arguments = RelaxArgs {
-            patches: data.table.address(),
+            patches: data.rooms.table.address(),
             items: 0,
             tables: self.tables,
             progress: progress + place,
@@ -307,7 +307,7 @@ impl Run<'_> {
             return Ok(());
         }
         // Patches that need nothing from each other do all their sweeps while they are there.
-        let alone = first && !watched && !self.watcher.fills() && self.data.copy_count == 0;
+        let alone = first && !watched && !self.watcher.fills() && self.data.rooms.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
         let leave = last || alone;
@@ -356,24 +356,24 @@ impl Run<'_> {
     fn look(&self) -> LookArgs {
         let data = &*self.data;
         LookArgs {
-            patches: data.table.address(),
-            regions: data.regions.address(),
+            patches: data.rooms.table.address(),
+            regions: data.rooms.regions.address(),
             which: self.which as i32,
-            sums: data.sums.address(),
-            bad: data.answers.address,
+            sums: data.rooms.sums.address(),
+            bad: data.rooms.answers.address(),
             legs: data.blocks.stencil.legs,
             scale: 1.0,
         }
     }
 
     fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
-        if self.data.region_count == 0 {
+        if self.data.rooms.region_count == 0 {
             return Ok(None);
         }
         self.ensure_uploaded()?;
-        let (stream, answers) = (self.streams[0], self.data.answers.address);
+        let (stream, answers) = (self.streams[0], self.data.rooms.answers.address());
         stream.fill(answers, 0xff, 8)?;
-        launch::inspect_patches(stream, &self.look(), self.data.region_count)?;
+        launch::inspect_patches(stream, &self.look(), self.data.rooms.region_count)?;
         let mut number = [u64::MAX];
         stream.fetch(&mut number, answers)?;
         stream.wait()?;
@@ -383,7 +383,7 @@ impl Run<'_> {
         }
         let list = self.list();
         let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
-        let (patch, row) = (&list.patches[p], &self.data.rows[p]);
+        let (patch, row) = (&list.patches[p], &self.data.rooms.rows[p]);
         let inside = number - 2 * list.cells_before[p];
         let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
         let [nx, ny, _] = patch.size;
@@ -405,7 +405,7 @@ impl Run<'_> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
         }
-        self.exchange_boxes(self.data.copies.address(), self.data.copy_count, both)
+        self.exchange_boxes(self.data.rooms.copies.address(), self.data.rooms.copy_count, both)
     }
 
     fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
@@ -413,7 +413,7 @@ impl Run<'_> {
             return Ok(());
         }
         let arguments = ExchangeArgs {
-            patches: self.data.table.address(),
+            patches: self.data.rooms.table.address(),
             copies,
             which: self.which as i32,
             both: i32::from(both),
@@ -445,13 +445,19 @@ impl Run<'_> {
     }
 }
 
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
+    }
+}
+
 impl BlockSteps for Run<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
-        self.attempt(Self::find_bad_cell)
+        self.attempt(Self::find_bad_cell).flatten()
     }
 
     fn exchange(&mut self) {
-        if self.data.copy_count == 0 || self.ahead > 0 {
+        if self.data.rooms.copy_count == 0 || self.ahead > 0 {
             return;
         }
         if !self.uploaded {
@@ -460,7 +466,7 @@ impl BlockSteps for Run<'_> {
         }
         self.pending = true;
         if self.watcher.fills() || self.work.sweeps == self.done {
-            self.attempt(|run| run.exchange_now(run.to_both()));
+            self.step(|run| run.exchange_now(run.to_both()));
         }
     }
 
@@ -468,12 +474,12 @@ impl BlockSteps for Run<'_> {
         if !self.watcher.fills() {
             return self.failed.is_some();
         }
-        self.attempt(|run| {
+        let stop = self.attempt(|run| {
             run.join()?;
             // What it starts may come before what we start next.
             run.behind = false;
             if run.on_device {
-                let current = run.data.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = run.data.rooms.rows.iter().map(|r| r.u[run.which] as *mut f64);
                 let current = collected(current, "addresses of patches")?;
                 return Ok(run.watcher.fill(sweep, &current));
             }
@@ -487,7 +493,8 @@ impl BlockSteps for Run<'_> {
                 run.join()?;
             }
             Ok(stop)
-        }) || self.failed.is_some()
+        });
+        stop.unwrap_or(true)
     }
 
     fn colours(&self) -> usize {
@@ -495,7 +502,7 @@ impl BlockSteps for Run<'_> {
     }
 
     fn jacobi(&mut self, cut: &Cut, _: f64) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn colour(&mut self, _: &Cut, _: f64, _: usize) {
@@ -503,37 +510,40 @@ impl BlockSteps for Run<'_> {
     }
 
     fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.attempt(|run| run.sweep(cut));
+        self.step(|run| run.sweep(cut));
     }
 
     fn residual(&mut self, scale: f64) -> f64 {
         self.attempt(|run| {
-            if run.data.region_count == 0 {
+            if run.data.rooms.region_count == 0 {
                 return Ok(0.0);
             }
             run.ensure_uploaded()?;
             run.exchange_now(false)?;
-            let (stream, answers) = (run.streams[0], run.data.answers.address);
-            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.region_count)?;
-            let count = i64::from(run.data.region_count);
+            let (stream, answers) = (run.streams[0], run.data.rooms.answers.address());
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.rooms.region_count)?;
+            let count = i64::from(run.data.rooms.region_count);
             let norm = answers + 8;
-            launch::norm_patches(stream, &NormArgs { sums: run.data.sums.address(), count, norm })?;
+            launch::norm_patches(stream, &NormArgs { sums: run.data.rooms.sums.address(), count, norm })?;
             let mut value = [0.0f64];
             stream.fetch(&mut value, norm)?;
             if !run.on_device {
-                let (list, start) = (run.list(), Instant::now());
-                for (p, r) in run.arrays.pointers().r.iter().enumerate() {
-                    stream.copy_values(*r as u64, run.data.rows[p].r, list.patches[p].cells())?;
+                let start = Instant::now();
+                for p in run.all() {
+                    if let Some(r) = run.arrays.r_mut(p) {
+                        run.copies.fetch(stream, &[Job::all_to(r, run.data.rooms.rows[p].r)])?;
+                    }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
             stream.wait()?;
             Ok(value[0])
         })
+        .unwrap_or_default()
     }
 
     fn watched(&self) -> bool {
@@ -545,7 +555,7 @@ impl BlockSteps for Run<'_> {
     }
 
     fn settle(&mut self) {
-        self.attempt(|run| {
+        self.step(|run| {
             run.exchange_now(false)?;
             if run.on_device {
                 if run.which == 1 {

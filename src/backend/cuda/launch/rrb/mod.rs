@@ -1,6 +1,6 @@
 //! The kernels of `rrb`: what they take, by what they are for, and their launches.
 
-use super::{THREADS, TILE};
+use super::declare::{THREADS, TILE};
 use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::backend::storage::Storage;
 use crate::error::Result;

@@ -55,19 +55,6 @@ impl Scalars {
     }
 }
 
-/// An iteration's decisions by the emulated device (tests/emulator): <r, M^-1 r>, <r, r> and <p, A p> are known. False
-/// where there is none.
-#[cfg(test)]
-pub fn emulated_iteration(s: &mut Scalars, rho: f64, norm2: f64, sigma: f64) -> bool {
-    type Iteration = unsafe extern "C" fn(*mut Scalars, f64, f64, f64);
-    let Some(iteration) = crate::backend::cuda::driver::emulated::<Iteration>(b"emulated_iteration\0") else {
-        return false;
-    };
-    // SAFETY: the function of tests/emulator/driver.cpp, which changes the scalars alone.
-    unsafe { iteration(s, rho, norm2, sigma) };
-    true
-}
-
 /// How the loop stands: `Scalars::code`.
 pub mod code {
     pub const RUNNING: i32 = 0;
