@@ -224,7 +224,7 @@ pub trait RrbSteps: PcgSteps {
     fn inspect(&mut self, guess: bool) -> Inputs;
     /// The scale to load with, where the largest entry of b would come to between one and two with `nearest`, a power
     /// of two. A larger power leaves the same iterates: a backend may stay with what it has begun with.
-    fn scale(&self, nearest: f64, _guess: bool) -> f64 {
+    fn scale(&self, nearest: f64) -> f64 {
         nearest
     }
     /// b = input * scale and, with `guess`, x = output * scale; else x = 0. Returns <b, b> on the whole grid.

@@ -40,7 +40,7 @@ impl<'c> Given<'c> {
     pub fn load(s: &mut dyn RrbSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
         // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
         let guess = inputs.guess_max != 0.0;
-        let scale = s.scale(power_of_two_below(inputs.rhs_max).recip(), guess);
+        let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
         if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
             let allowed = format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess");
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));

@@ -374,7 +374,7 @@ impl RrbSteps for Run<'_> {
         self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    fn scale(&self, nearest: f64, _guess: bool) -> f64 {
+    fn scale(&self, nearest: f64) -> f64 {
         let begun = self.started().and_then(|start| start.begun).map(|begun| begun.scale);
         begun.filter(|scale| (nearest..=NEAR_SCALE * nearest).contains(scale)).unwrap_or(nearest)
     }
