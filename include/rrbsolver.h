@@ -8,8 +8,8 @@
  * thread, read by rrbsolver_last_error.
  *
  * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and
- * sets the pointer to NULL.
+ * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one,
+ * X_destroy frees it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -220,15 +220,15 @@ typedef int32_t rrb_status;
 typedef void (*rrb_log_fn)(void *user, int32_t level, const char *message);
 
 /**
- * Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
- */
-typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
-
-/**
  * Called before each sweep with its number and the arrays of all patches: fills the ghost cells that no patch covers;
  * nonzero stops.
  */
 typedef int32_t (*smoother_ghost_fn)(void *user, int32_t sweep, double *const *u);
+
+/**
+ * Called after every iteration with the tested relative residual, from iteration 0; nonzero stops.
+ */
+typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative_residual);
 
 #ifdef __cplusplus
 extern "C" {
@@ -249,21 +249,24 @@ const char *rrbsolver_status_string(rrb_status status);
  * bytes, always ended by NUL if `capacity` > 0, and returns the bytes needed, NUL included; 1 means that no
  * call failed. `buffer` may be NULL with `capacity` 0.
  *
- * Required: `buffer` must have room for `capacity` bytes.
+ * Required:
+ * `buffer` must have room for `capacity` bytes.
  */
 int64_t rrbsolver_last_error(char *buffer, int64_t capacity);
 
 /**
  * As `rrbsolver_last_error`, with node indices counted from `index_base`: 1 for Fortran.
  *
- * Required: `buffer` must have room for `capacity` bytes.
+ * Required:
+ * `buffer` must have room for `capacity` bytes.
  */
 int64_t rrbsolver_last_error_based(int32_t index_base, char *buffer, int64_t capacity);
 
 /**
  * Number of CUDA devices; 0 without a driver, and in a build without kernels. Errors: `RRB_ERR_NULL`.
  *
- * Required: `count` must be NULL or point to an `int32_t`.
+ * Required:
+ * `count` must be NULL or point to an `int32_t`.
  */
 rrb_status rrbsolver_cuda_device_count(int32_t *count);
 
@@ -282,7 +285,8 @@ rrb_status rrbsolver_set_log(rrb_log_fn callback, void *user);
  * Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the
  * matrix is taken at `rrb_factorize`.
  *
- * Required: `out` must be NULL or point to a pointer.
+ * Required:
+ * `out` must be NULL or point to a pointer.
  */
 rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
 
@@ -309,7 +313,8 @@ rrb_status rrb_create(int64_t nx, int64_t ny, rrb_handle **out);
  * comes for which it takes v, the levels and the exact factor of v are made anew, once. Source: report 16-06, section
  * 2.2.
  *
- * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
+ * Required:
+ * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or have the size named.
  */
 rrb_status rrb_factorize(rrb_handle *h,
                          const double *center,
@@ -332,7 +337,8 @@ rrb_status rrb_factorize(rrb_handle *h,
  * 122 bytes of memory traffic per unknown with 5 points and fused stages (docs/performance.md has the counts), two
  * waits for all threads and two per shared grid, more with recursion. Source: report 16-06, algorithms 1 and 3.
  *
- * Required: `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
+ * Required:
+ * `h` must be NULL or come from `rrb_create`; the arrays must be NULL or hold (ny - 1) * ld + nx values.
  */
 rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
 
@@ -343,30 +349,26 @@ rrb_status rrb_solve(rrb_handle *h, const double *b, double *x);
  * only. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `rrb_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`,
  * `RRB_ERR_RANGE` (z too small for a double). Source: report 16-06, section 2.6.
  *
- * Required: As for `rrb_solve`.
+ * Required:
+ * As for `rrb_solve`.
  */
 rrb_status rrb_apply(rrb_handle *h, const double *r, double *z);
 
 /**
  * y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
  *
- * Required: As for `rrb_solve`.
+ * Required:
+ * As for `rrb_solve`.
  */
 rrb_status rrb_multiply(rrb_handle *h, const double *x, double *y);
-
-/**
- * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
- *
- * Required: `h` must be NULL or point to NULL or to a pointer from `rrb_create` that no other thread uses.
- */
-rrb_status rrb_destroy(rrb_handle **h);
 
 /**
  * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
  * iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and
  * errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
  *
- * Required: As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
+ * Required:
+ * As for `rrb_factorize` and `rrb_solve`; `iterations` must be NULL or point to an `int64_t`.
  */
 rrb_status rrb_solve_once(int64_t nx,
                           int64_t ny,
@@ -382,78 +384,14 @@ rrb_status rrb_solve_once(int64_t nx,
                           int64_t *iterations);
 
 /**
- * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
- * `RRB_ERR_ARGUMENT` (out of range).
- *
- * Required: `h` must be NULL or come from `rrb_create`.
- */
-rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
-
-/**
- * Sets a real option. Errors as for `rrb_set_int`.
- *
- * Required: `h` must be NULL or come from `rrb_create`.
- */
-rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
-
-/**
- * Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none. Errors: as
- * for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
- * be opened.
- *
- * Required: `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
- */
-rrb_status rrb_set_options(rrb_handle *h, const char *text);
-
-/**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
- * solve that was not done are 0.
- *
- * Required: `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to an `int64_t`.
- */
-rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
-
-/**
- * Reads a real option or result; whole numbers are converted. Errors as for `rrb_get_int`.
- *
- * Required: `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to a `double`.
- */
-rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
-
-/**
- * The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
- *
- * Required: `h` must be NULL or come from `rrb_create`.
- */
-rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
-
-/**
- * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration 0, between
- * iterations. It must not use this handle, and should not unwind; a C++ exception must not leave it.
- * Errors: `RRB_ERR_NULL`.
- *
- * Required: `h` must be NULL or come from `rrb_create`; `callback` must accept `user` until it is replaced.
- */
-rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
-
-/**
- * Tested relative residuals of the last solve, from iteration 0: writes at most `capacity` of them, and their
- * number (at most `max_iter` + 1 and 1,000,000 are kept) to `count`. `residuals` may be NULL with `capacity` 0.
- * Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
- *
- * Required: `h` must be NULL or come from `rrb_create`; `residuals` must have room for `capacity` values; `count` must
- * be NULL or point to an `int64_t`.
- */
-rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capacity, int64_t *count);
-
-/**
  * Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
  * fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
  * The values are copied. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (other point counts, blocks above 8),
  * `RRB_ERR_DIMENSION` (a block side below 1), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. Cost: none worth naming; blocks
  * are inverted at `smoother_set_patches`.
  *
- * Required: `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
+ * Required:
+ * `stencil` must be NULL or hold `stencil_points` values; `out` must be NULL or point to a pointer.
  */
 rrb_status smoother_create(int32_t stencil_points,
                            const double *stencil,
@@ -472,7 +410,8 @@ rrb_status smoother_create(int32_t stencil_points,
  * `RRB_ERR_NO_DEVICE`, `RRB_ERR_MEMORY`. After an error the handle has no patches. Cost: for dense blocks 2 n^3 flops
  * per shape of n cells.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
+ * Required:
+ * `h` must be NULL or come from `smoother_create`; `lower` and `size` must be NULL or hold `count` triples.
  */
 rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t (*lower)[3], const int64_t (*size)[3]);
 
@@ -492,7 +431,8 @@ rrb_status smoother_set_patches(smoother_handle *h, int64_t count, const int64_t
  * x 8 x 8 blocks about 35 flops a cell. 0 sweeps check the input and call the monitor once. Source: Rodriguez et al.,
  * algorithms 1 to 3.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
+ * Required:
+ * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or hold a pointer per patch, each NULL or
  * to (nx+2)(ny+2)(nz+2) and nx*ny*nz values.
  */
 rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *const *f, int32_t sweeps);
@@ -501,7 +441,8 @@ rrb_status smoother_apply(smoother_handle *h, double *const *u, const double *co
  * Ghost cells of u that another patch of the list covers are read from it; nothing else is written. With u NULL the
  * patches of `smoother_upload`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap), `RRB_ERR_STATE`.
  *
- * Required: As for `smoother_apply`.
+ * Required:
+ * As for `smoother_apply`.
  */
 rrb_status smoother_exchange(smoother_handle *h, double *const *u);
 
@@ -514,7 +455,8 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  * instead of a sweep, the number is -1. It must write ghost cells only and must not use this handle. Errors:
  * `RRB_ERR_NULL`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+ * Required:
+ * `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
  */
 rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
@@ -527,7 +469,8 @@ rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callbac
  * `check_input` also NaN and infinity in u and f, by their place). Returns `RRB_STOPPED` where the ghost function
  * asked. Cost: 16 bytes a cell, 24 with r.
  *
- * Required: As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
+ * Required:
+ * As for `smoother_apply`; `r` must be NULL or hold a pointer per patch to nx*ny*nz values, `norm2` be NULL or point
  * to a `double`.
  */
 rrb_status smoother_residual(smoother_handle *h,
@@ -542,14 +485,16 @@ rrb_status smoother_residual(smoother_handle *h,
  * NULL to leave what is there. u and f are only read: patches may share an array. The copies end with
  * `smoother_set_patches`. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`, `RRB_ERR_MEMORY`.
  *
- * Required: As for `smoother_apply`.
+ * Required:
+ * As for `smoother_apply`.
  */
 rrb_status smoother_upload(smoother_handle *h, const double *const *u, const double *const *f);
 
 /**
  * Copies the library's u, ghost cells included, into the caller's. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
- * Required: As for `smoother_apply`.
+ * Required:
+ * As for `smoother_apply`.
  */
 rrb_status smoother_download(smoother_handle *h, double *const *u);
 
@@ -558,88 +503,194 @@ rrb_status smoother_download(smoother_handle *h, double *const *u);
  * pointers with a CPU backend. They live until the next `smoother_set_patches` or `smoother_destroy`. u or f may be
  * NULL. Errors: `RRB_ERR_NULL`, `RRB_ERR_STATE`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
+ * Required:
+ * `h` must be NULL or come from `smoother_create`; `u` and `f` must be NULL or have room for a pointer per patch.
  */
 rrb_status smoother_device_pointers(smoother_handle *h, double **u, double **f);
 
 /**
  * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
  *
- * Required: `h` must be NULL or point to NULL or to a pointer from `smoother_create` that no other thread uses.
+ * Required:
+ * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
+ */
+rrb_status rrb_destroy(rrb_handle **h);
+
+/**
+ * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
+ * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
+ * `RRB_ERR_ARGUMENT` (out of range).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status rrb_set_int(rrb_handle *h, int32_t key, int64_t value);
+
+/**
+ * Sets a real option. Errors as for whole-number options.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status rrb_set_real(rrb_handle *h, int32_t key, double value);
+
+/**
+ * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
+ * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
+ * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
+ */
+rrb_status rrb_set_options(rrb_handle *h, const char *text);
+
+/**
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
+ * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
+ * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
+ */
+rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
+
+/**
+ * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
+ */
+rrb_status rrb_get_real(const rrb_handle *h, int32_t key, double *value);
+
+/**
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
+ * arrays that other streams (the default one too) still write must be synchronized by the caller before a
+ * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
+ * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
+
+/**
+ * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
+ * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
+ * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
+ * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
+ * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
+ */
+rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
+
+/**
+ * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
+ * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
+ * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
+ * must be NULL or point to an `int64_t`.
+ */
+rrb_status rrb_get_history(const rrb_handle *h, double *residuals, int64_t capacity, int64_t *count);
+
+/**
+ * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ *
+ * Required:
+ * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
  */
 rrb_status smoother_destroy(smoother_handle **h);
 
 /**
- * Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
- * smoothers do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device,
- * threads, block_solver and remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers
- * `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of `block_jacobi`) is made here,
- * with the errors of `smoother_set_patches`.
+ * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
+ * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
+ * `RRB_ERR_ARGUMENT` (out of range).
  *
- * Required: `h` must be NULL or come from `smoother_create`.
+ * Required:
+ * `h` must be NULL or a handle of this family.
  */
 rrb_status smoother_set_int(smoother_handle *h, int32_t key, int64_t value);
 
 /**
- * Sets a real option. Errors as for `smoother_set_int`.
+ * Sets a real option. Errors as for whole-number options.
  *
- * Required: `h` must be NULL or come from `smoother_create`.
+ * Required:
+ * `h` must be NULL or a handle of this family.
  */
 rrb_status smoother_set_real(smoother_handle *h, int32_t key, double value);
 
 /**
- * Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none. Errors: as for
- * `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
- * be opened.
+ * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
+ * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
+ * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
+ * Required:
+ * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
  */
 rrb_status smoother_set_options(smoother_handle *h, const char *text);
 
 /**
- * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
- * made are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a
- * monitor (or `verbosity=2`): nothing else computes them.
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
+ * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
+ * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
  */
 rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *value);
 
 /**
- * Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
+ * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to a `double`.
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
  */
 rrb_status smoother_get_real(const smoother_handle *h, int32_t key, double *value);
 
 /**
- * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
- * that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
- * replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
- * or context; the one before stays).
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
+ * arrays that other streams (the default one too) still write must be synchronized by the caller before a
+ * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
+ * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
  *
- * Required: `h` must be NULL or come from `smoother_create`.
+ * Required:
+ * `h` must be NULL or a handle of this family.
  */
 rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
 
 /**
- * Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
- * ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
- * u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and without a
- * monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors:
+ * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
+ * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
+ * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
+ * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
+ * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
  * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
+ * Required:
+ * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
  */
 rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
 /**
- * Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
- * `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
+ * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
+ * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
  * `RRB_ERR_ARGUMENT`.
  *
- * Required: `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be
- * NULL or point to an `int64_t`.
+ * Required:
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
+ * must be NULL or point to an `int64_t`.
  */
 rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int64_t capacity, int64_t *count);
 

@@ -136,27 +136,28 @@ impl fmt::Display for Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     name: &'static str,
-    patch: Option<Place>,
+    patch: Option<usize>,
+    base: i64,
 }
 
 impl Name {
     /// The array of one patch.
     #[must_use]
     pub fn of_patch(name: &'static str, patch: usize) -> Self {
-        Self { name, patch: Some(Place::patch(patch)) }
+        Self { name, patch: Some(patch), base: 0 }
     }
 }
 
 impl From<&'static str> for Name {
     fn from(name: &'static str) -> Self {
-        Self { name, patch: None }
+        Self { name, patch: None, base: 0 }
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
-        self.patch.map_or(Ok(()), |patch| write!(f, " of {patch}"))
+        self.patch.map_or(Ok(()), |patch| write!(f, " of patch {}", patch as i64 + self.base))
     }
 }
 
@@ -294,14 +295,12 @@ impl Error {
 
     /// Says how the caller counts: indices begin with `base`, 0 in C, 1 in Fortran.
     pub fn set_base(&mut self, base: i64) {
-        let places = match self {
-            Self::Null(name) | Self::Alignment(name) | Self::Range { name, .. } => [name.patch.as_mut(), None],
-            Self::Overlap(first, second) => [first.patch.as_mut(), second.patch.as_mut()],
-            Self::At { place, .. } => [Some(place), None],
-            Self::Matrix { place, .. } => [place.as_mut(), None],
-            _ => [None, None],
-        };
-        places.into_iter().flatten().for_each(|place| place.base = base);
+        match self {
+            Self::Null(name) | Self::Alignment(name) | Self::Range { name, .. } => name.base = base,
+            Self::Overlap(first, second) => (first.base, second.base) = (base, base),
+            Self::At { place, .. } | Self::Matrix { place: Some(place), .. } => place.base = base,
+            _ => {}
+        }
     }
 
     /// The status that the C ABI answers.

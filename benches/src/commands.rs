@@ -373,7 +373,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
 pub fn execute_line(line: &str) -> Result<Record> {
     let words = split(line)?;
     let parsed = Line::try_parse_from(std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)))
-        .with_context(|| format!("{line}"))?;
+        .with_context(|| line.to_owned())?;
     execute(&words, &parsed.measurement)
 }
 

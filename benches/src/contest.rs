@@ -194,7 +194,7 @@ fn add(entry: &mut Entry, run: &Run, first: Option<(f64, f64)>) {
 
 fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) -> Result<Run> {
     match contender {
-        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).with_context(|| format!("{options}")),
+        Contender::Rrb(name, options) => run_rrb(problem, name, options, x).with_context(|| options.to_owned()),
         Contender::InHouse(pivots) => {
             let start = Instant::now();
             let mut solver = Iccg::factorize(&problem.a, *pivots)?;

@@ -39,7 +39,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
         match mark
             .split_once(": ")
             .with_context(|| format!("{mark} is not NAME: COMMAND"))
-            .and_then(|(name, line)| table(name, line, source).with_context(|| format!("{name}")))
+            .and_then(|(name, line)| table(name, line, source).with_context(|| name.to_owned()))
         {
             Ok(Some(text)) => filled += &format!("\n{text}"),
             Ok(None) => filled += &after[close + " -->".len()..end],

@@ -223,7 +223,7 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
     let mut one = |implementation: &str, grids: usize, levels: usize, text: &str| -> Result<()> {
         let text = format!("{options} {PAPERS_NORM} levels={levels} {text}");
         let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;
-        solver.factorize(&problem.a).with_context(|| format!("{text}"))?;
+        solver.factorize(&problem.a).with_context(|| text.to_owned())?;
         if solver.int(info::LEVELS) as usize != levels || solver.int(info::GRIDS) as usize != grids {
             // Not that many exist on this grid.
             return Ok(());

@@ -1,5 +1,5 @@
 // The first grid where CG runs on S1: the fused stages F0 and B0 (shared/design of the method;
-// src/backend/cpu/rrb/fused.rs) and the plain steps on b1 and b2.
+// src/backend/cpu/rrb/iteration/fused.rs) and the plain steps on b1 and b2.
 //
 // r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the
 // scalars says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and

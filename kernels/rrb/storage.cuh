@@ -54,12 +54,6 @@ struct Geometry {
         const int ii = i + shift_x, jj = j + shift_y;
         return colour_of(ii, jj) * plane + at(ii >> 1, jj >> 1);
     }
-    // The place where couplings of (i, j) and those around it are read: where rows are the same, one for all, which
-    // stays in a cache.
-    __device__ int64_t rows_at(int i, int j) const {
-        if (!uniform || !uniform[j / TILE_Y * ((cx + TILE_X - 1) / TILE_X) + i / TILE_X]) return at(i, j);
-        return at(i / TILE_X * TILE_X, j / TILE_Y * TILE_Y);
-    }
 };
 
 // Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The

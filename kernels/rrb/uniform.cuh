@@ -1,5 +1,5 @@
 // Where rows of the matrix are the same, colour by colour: sweeps and the ends of a solve read one of them there
-// (`Geometry::rows_at`). The factorization makes each number from rows of A nearby alone, by the same instructions
+// (`uniform_tiles`). The factorization makes each number from rows of A nearby alone, by the same instructions
 // wherever it is: where those are the same to the bit, so is it. On a grid a number comes from rows of the grid's
 // matrix at most three places away, couplings that the next grid has from at most four. So a look at A is enough; each
 // grid then takes it from the one before.

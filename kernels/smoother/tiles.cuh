@@ -205,6 +205,51 @@ struct Axis {
     __device__ __forceinline__ int at(int q) const { return q / length * pitch + q % length; }
 };
 
+// v = A_b^-1 v of the active cells of a line, by the dense inverse of its blocks, column by column.
+__device__ __forceinline__ void multiply_dense(
+    double *tile, double (&v)[8], const double *dense, const Axis &x, const Axis &y, const Axis &z, unsigned active) {
+    const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
+    const auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
+    put_line(tile, v, [=](int k) { return place(s, t, k); });
+    __syncthreads();
+    const int cells = x.length * y.length * z.length;
+    // First cell of this thread's block in the tile.
+    const int i0 = s - s % x.length, j0 = t - t % y.length;
+    if (z.length == z.cells) {
+        // All of the line in one block.
+        double sum[8] = {};
+        const double *column = dense + (active ? cell(0) : 0);
+        const int layer = x.length * y.length;
+        for (int kk = 0; kk < z.length; ++kk) {
+            for (int jj = 0; jj < y.length; ++jj) {
+                for (int ii = 0; ii < x.length; ++ii, column += cells) {
+                    const double r = tile[place(i0 + ii, j0 + jj, kk)];
+#pragma unroll
+                    for (int k = 0; k < 8; ++k) {
+                        if (active >> k & 1) sum[k] += __ldg(column + k * layer) * r;
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < 8; ++k) v[k] = sum[k];
+    } else {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            if (!(active >> k & 1)) continue;
+            const double *column = dense + cell(k);
+            double sum = 0.0;
+            for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
+                for (int jj = 0; jj < y.length; ++jj) {
+                    for (int ii = 0; ii < x.length; ++ii, column += cells)
+                        sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
+                }
+            }
+            v[k] = sum;
+        }
+    }
+}
+
 // Any shape, any stencil. RELAXED: neighbours may be written at the same time.
 template <int POINTS, bool RELAXED>
 __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
@@ -253,44 +298,7 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, 
     }
     auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
     if (tables.dense) {
-        put_line(tile, v, [=](int k) { return place(s, t, k); });
-        __syncthreads();
-        const int cells = x.length * y.length * z.length;
-        // First cell of this thread's block in the tile.
-        const int i0 = s - s % x.length, j0 = t - t % y.length;
-        if (z.length == z.cells) {
-            // All of the line in one block.
-            double sum[8] = {};
-            const double *column = tables.dense + (active ? cell(0) : 0);
-            const int layer = x.length * y.length;
-            for (int kk = 0; kk < z.length; ++kk) {
-                for (int jj = 0; jj < y.length; ++jj) {
-                    for (int ii = 0; ii < x.length; ++ii, column += cells) {
-                        const double r = tile[place(i0 + ii, j0 + jj, kk)];
-#pragma unroll
-                        for (int k = 0; k < 8; ++k) {
-                            if (active >> k & 1) sum[k] += __ldg(column + k * layer) * r;
-                        }
-                    }
-                }
-            }
-#pragma unroll
-            for (int k = 0; k < 8; ++k) v[k] = sum[k];
-        } else {
-#pragma unroll
-            for (int k = 0; k < 8; ++k) {
-                if (!(active >> k & 1)) continue;
-                const double *column = tables.dense + cell(k);
-                double sum = 0.0;
-                for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
-                    for (int jj = 0; jj < y.length; ++jj) {
-                        for (int ii = 0; ii < x.length; ++ii, column += cells)
-                            sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
-                    }
-                }
-                v[k] = sum;
-            }
-        }
+        multiply_dense(tile, v, tables.dense, x, y, z, active);
     } else {
         scale_by(v, tables.before, cell, active);
         solve_lines(

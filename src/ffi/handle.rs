@@ -2,31 +2,17 @@
 //! times, what must come before a call, and the process that made them; and the bodies of the entry points about these.
 
 use crate::backend::cuda::driver::HAS_KERNELS;
-use crate::error::{Error, Result};
+use crate::error::{Error, RRB_OK, Result};
 use crate::ffi::guard::{entry, entry_ok};
 use crate::ffi::log::Log;
-use crate::ffi::spaces::check_array;
-use crate::ffi::watch::Watch;
+use crate::ffi::watch::{Watch, Words};
 use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
-use crate::options::{Choice, Family, Options, ResultEntry, info, opt};
+use crate::options::{Choice, Options, ResultEntry, info, opt};
 use crate::report::History;
 use crate::runtime::heap::boxed;
 use crate::solver::machine::Core;
-use libc::{c_char, c_void};
-use std::ffi::CStr;
+use libc::c_void;
 use std::time::Instant;
-
-/// Words of a family in sentences and lines.
-pub struct Words {
-    pub family: Family,
-    /// As lines of the log begin.
-    pub name: &'static str,
-    /// The call that makes a core, as users write it, and where options say that they act.
-    pub setup: &'static str,
-    pub at: &'static str,
-    /// What a monitor is told about.
-    pub step: &'static str,
-}
 
 /// Why a call must wait for one that makes a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,8 +118,21 @@ impl<C: Core> Base<C> {
     }
 
     /// Whether this is the process that made the handle: the threads of its team are not there after a fork.
-    fn in_their_process(&self) -> bool {
+    pub fn in_their_process(&self) -> bool {
         self.process == std::process::id()
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.in_their_process() {
+            return Ok(());
+        }
+        let sentence = "the handle was made before a fork: make a new one in the child process";
+        Err(Error::Unsupported(sentence.to_owned()))
+    }
+
+    /// The monitor of calls to come.
+    pub fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) {
+        (self.monitor, self.monitor_user) = (callback, user);
     }
 
     fn state_error(&self, stale: Stale) -> Error {
@@ -227,6 +226,18 @@ pub trait Handle {
     /// Makes what new options need; `fresh`: the core is that of the new ones, too.
     fn prepare(&mut self, next: &Options, fresh: bool) -> Result<()>;
 
+    /// The caller's stream for calls to come.
+    fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
+        self.base_mut().stream = stream;
+        Ok(())
+    }
+
+    /// The monitor of calls to come.
+    fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
+        self.base_mut().set_monitor(callback, user);
+        Ok(())
+    }
+
     /// Bytes beside those of the core.
     fn bytes(&self) -> usize {
         0
@@ -269,48 +280,53 @@ pub trait Handle {
     }
 }
 
-fn check_process<H: Handle>(h: &H) -> Result<()> {
-    if h.base().in_their_process() {
-        Ok(())
-    } else {
-        Err(Error::Unsupported("the handle was made before a fork: make a new one in the child process".to_owned()))
-    }
-}
-
-/// # Safety
-/// `h` must be NULL or a live handle of this thread.
-pub unsafe fn checked<'a, H: Handle>(h: *mut H) -> Result<&'a mut H> {
-    // SAFETY: as our caller promised.
-    let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle".into()))?;
-    check_process(h)?;
-    Ok(h)
-}
-
-/// # Safety
-/// As for `checked`.
-pub unsafe fn checked_const<'a, H: Handle>(h: *const H) -> Result<&'a H> {
-    // SAFETY: as our caller promised.
-    let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle".into()))?;
-    check_process(h)?;
-    Ok(h)
-}
-
 /// The body of an entry point on a handle.
 ///
 /// # Safety
-/// As for `checked`.
+/// `h` must be NULL or a live handle of this thread.
 pub unsafe fn with<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<i32>) -> rrb_status {
-    // SAFETY: as our caller promised.
-    entry(|| unsafe { checked(h) }.and_then(body))
+    entry(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { h.as_mut() }.ok_or(Error::Null("handle".into()))?;
+        h.base().check_process()?;
+        body(h)
+    })
 }
 
 /// The same for calls whose only good end is `RRB_OK`.
 ///
 /// # Safety
-/// As for `checked`.
+/// As for `with`.
 pub unsafe fn with_ok<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<()>) -> rrb_status {
     // SAFETY: as our caller promised.
-    entry_ok(|| unsafe { checked(h) }.and_then(body))
+    unsafe { with(h, |h| body(h).map(|()| RRB_OK)) }
+}
+
+/// The same for calls that change nothing.
+///
+/// # Safety
+/// As for `with`.
+pub unsafe fn with_ref<H: Handle>(h: *const H, body: impl FnOnce(&H) -> Result<()>) -> rrb_status {
+    // SAFETY: as our caller promised; the body gets no more than a reference.
+    unsafe { with_ok(h.cast_mut(), |h| body(h)) }
+}
+
+/// A value that is read.
+///
+/// # Safety
+/// As for `with`; `value` must be NULL or point to a `T`.
+pub unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) -> Result<T>) -> rrb_status {
+    let read = |h: &H| {
+        if value.is_null() {
+            return Err(Error::Null("value".into()));
+        }
+        let found = of(h)?;
+        // SAFETY: not NULL, and the caller gave a T.
+        unsafe { *value = found };
+        Ok(())
+    };
+    // SAFETY: as our caller promised.
+    unsafe { with_ref(h, read) }
 }
 
 /// Hands a new handle to the caller.
@@ -329,140 +345,10 @@ pub unsafe fn create<H>(out: *mut *mut H, make: impl FnOnce() -> Result<H>) -> r
     })
 }
 
-/// # Safety
-/// `h` must be NULL or point to NULL or to a pointer from `create` that no other thread uses.
-pub unsafe fn destroy<H: Handle>(h: *mut *mut H) -> rrb_status {
-    entry_ok(|| {
-        if h.is_null() {
-            return Ok(());
-        }
-        // SAFETY: not NULL; what it points to is NULL or ours, and set to NULL so that it is freed once.
-        unsafe {
-            let inner = std::mem::replace(&mut *h, std::ptr::null_mut());
-            if !inner.is_null() {
-                let handle = Box::from_raw(inner);
-                if !handle.base().in_their_process() {
-                    // After a fork the threads of the team are not there to be joined.
-                    std::mem::forget(handle);
-                }
-            }
-        }
-        Ok(())
-    })
-}
-
-/// # Safety
-/// As for `checked`.
-pub unsafe fn set_int<H: Handle>(h: *mut H, key: i32, value: i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_int(key, value)))) }
-}
-
 /// A key that is read only.
-fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
+pub fn settable<H: Handle>(h: &H, key: i32) -> Result<()> {
     match h.result(key) {
         Some((result, _)) => Err(Error::Option(format!("{} is a result: it cannot be set", result.name))),
         None => Ok(()),
     }
-}
-
-/// # Safety
-/// As for `checked`.
-pub unsafe fn set_real<H: Handle>(h: *mut H, key: i32, value: f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, |h| settable(h, key).and_then(|()| h.set(|o| o.set_real(key, value)))) }
-}
-
-/// # Safety
-/// As for `checked`; `text` must be NULL or end with NUL.
-pub unsafe fn set_options<H: Handle>(h: *mut H, text: *const c_char) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked(h)? };
-        if text.is_null() {
-            return Err(Error::Null("text".into()));
-        }
-        // SAFETY: not NULL, and the caller promised NUL at the end.
-        let text = unsafe { CStr::from_ptr(text) };
-        // A path with other bytes in place of its own would be another path.
-        let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
-        let text = text.to_str().map_err(wrong)?;
-        h.set(|o| o.set_text(text))
-    })
-}
-
-/// # Safety
-/// As for `checked`; `value` must be NULL or point to an `int64_t`.
-pub unsafe fn get_int<H: Handle>(h: *const H, key: i32, value: *mut i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe {
-        get(h, value, |h| match h.result(key) {
-            Some((r, _)) if r.real => Err(Error::Option(format!("{} is real: use get_real", r.name))),
-            Some((_, v)) => v.map(|v| v as i64),
-            None => h.base().options.get_int(key),
-        })
-    }
-}
-
-/// # Safety
-/// As for `checked`; `value` must be NULL or point to a `double`.
-pub unsafe fn get_real<H: Handle>(h: *const H, key: i32, value: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { get(h, value, |h| h.result(key).map_or_else(|| h.base().options.get_real(key), |(_, v)| v)) }
-}
-
-/// # Safety
-/// As for `checked`; `value` must be NULL or point to a `T`.
-unsafe fn get<H: Handle, T>(h: *const H, value: *mut T, of: impl FnOnce(&H) -> Result<T>) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if value.is_null() {
-            return Err(Error::Null("value".into()));
-        }
-        let found = of(h)?;
-        // SAFETY: not NULL, and the caller gave a T.
-        unsafe { *value = found };
-        Ok(())
-    })
-}
-
-/// # Safety
-/// As for `checked`; `residuals` must have room for `capacity` values; `count` must be NULL or point to an `int64_t`.
-pub unsafe fn get_history<H: Handle>(h: *const H, residuals: *mut f64, capacity: i64, count: *mut i64) -> rrb_status {
-    entry_ok(|| {
-        // SAFETY: as our caller promised.
-        let h = unsafe { checked_const(h)? };
-        if count.is_null() {
-            return Err(Error::Null("count".into()));
-        }
-        if capacity < 0 {
-            return Err(Error::range("capacity", capacity, "be >= 0"));
-        }
-        if capacity > 0 {
-            check_array("residuals", residuals)?;
-        }
-        let kept = h.base().history.residuals();
-        let n = kept.len().min(capacity as usize);
-        // SAFETY: neither is NULL where written, n <= capacity, and the caller gave that much room.
-        unsafe {
-            if n > 0 {
-                std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
-            }
-            *count = kept.len() as i64;
-        }
-        Ok(())
-    })
-}
-
-/// # Safety
-/// As for `checked`; `callback` must accept `user` until it is replaced.
-pub unsafe fn set_monitor<H: Handle>(h: *mut H, callback: rrb_monitor_fn, user: *mut c_void) -> rrb_status {
-    let set = |h: &mut H| {
-        let base = h.base_mut();
-        (base.monitor, base.monitor_user) = (callback, user);
-        Ok(())
-    };
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, set) }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
+mod entries;
 mod environment;
 mod guard;
 mod handle;
@@ -13,6 +14,7 @@ mod smoother;
 mod spaces;
 mod watch;
 
+pub use crate::ffi::entries::*;
 pub use crate::ffi::library::*;
 pub use crate::ffi::rrb::*;
 pub use crate::ffi::smoother::*;

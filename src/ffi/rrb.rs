@@ -7,9 +7,10 @@ use crate::backend;
 use crate::backend::steps::rrb::{Arrays, RrbBackend};
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::ffi::guard::entry;
-use crate::ffi::handle::{self, Base, Handle, Words, with, with_ok};
+use crate::ffi::handle::{Base, Handle, create, with, with_ok};
 use crate::ffi::spaces::{Extent, check_array, on_device};
-use crate::ffi::{environment, rrb_monitor_fn, rrb_status};
+use crate::ffi::watch::Words;
+use crate::ffi::{environment, rrb_status};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
 use crate::options::{Backend, Choice, Family, Memory, Options, ResultEntry, info, opt};
@@ -18,7 +19,6 @@ use crate::runtime::heap::boxed;
 use crate::solver::machine::{Core, Machine};
 use crate::solver::rrb::{Rrb, machine};
 use crate::spectrum::lanczos_extremes;
-use libc::{c_char, c_void};
 
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
@@ -45,7 +45,7 @@ const MOST_NODES: i128 = u32::MAX as i128;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
     // SAFETY: as our caller promised.
-    unsafe { handle::create(out, || rrb_handle::new(nx, ny)) }
+    unsafe { create(out, || rrb_handle::new(nx, ny)) }
 }
 
 /// Copies the coefficients and factorizes M = L D L^T = A - R. With `northeast` and `northwest` NULL the stencil has 5
@@ -140,16 +140,6 @@ pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut
     unsafe { with_ok(h, multiply) }
 }
 
-/// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
-///
-/// # Safety
-/// `h` must be NULL or point to NULL or to a pointer from `rrb_create` that no other thread uses.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_destroy(h: *mut *mut rrb_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::destroy(h) }
-}
-
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
 /// iterations, frees. Arrays have ld = nx; x must overlap none of the others. `iterations` may be NULL. Statuses and
 /// errors of `rrb_create`, `rrb_factorize` and `rrb_solve`.
@@ -191,108 +181,6 @@ pub unsafe extern "C" fn rrb_solve_once(
         }
         Ok(status)
     })
-}
-
-/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key),
-/// `RRB_ERR_ARGUMENT` (out of range).
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_int(h: *mut rrb_handle, key: i32, value: i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::set_int(h, key, value) }
-}
-
-/// Sets a real option. Errors as for `rrb_set_int`.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_real(h: *mut rrb_handle, key: i32, value: f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::set_real(h, key, value) }
-}
-
-/// Sets options from text, such as "levels=12 rel_tol=1e-8 lumping=m1m"; all of them, or with an error none. Errors: as
-/// for `rrb_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
-/// be opened.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`; `text` must be NULL or end with NUL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_options(h: *mut rrb_handle, text: *const c_char) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::set_options(h, text) }
-}
-
-/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of a factorize or a
-/// solve that was not done are 0.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to an `int64_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_get_int(h: *const rrb_handle, key: i32, value: *mut i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::get_int(h, key, value) }
-}
-
-/// Reads a real option or result; whole numbers are converted. Errors as for `rrb_get_int`.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`; `value` must be NULL or point to a `double`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_get_real(h: *const rrb_handle, key: i32, value: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::get_real(h, key, value) }
-}
-
-/// The CUDA stream to work on; NULL: the handle's own. Without effect on the CPU. Errors: `RRB_ERR_NULL`.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_stream(h: *mut rrb_handle, cuda_stream: *mut c_void) -> rrb_status {
-    let set = |h: &mut rrb_handle| {
-        h.base.stream = cuda_stream;
-        Ok(())
-    };
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, set) }
-}
-
-/// Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration 0, between
-/// iterations. It must not use this handle, and should not unwind; a C++ exception must not leave it.
-/// Errors: `RRB_ERR_NULL`.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`; `callback` must accept `user` until it is replaced.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_set_monitor(
-    h: *mut rrb_handle,
-    callback: rrb_monitor_fn,
-    user: *mut c_void,
-) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::set_monitor(h, callback, user) }
-}
-
-/// Tested relative residuals of the last solve, from iteration 0: writes at most `capacity` of them, and their
-/// number (at most `max_iter` + 1 and 1,000,000 are kept) to `count`. `residuals` may be NULL with `capacity` 0.
-/// Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT`.
-///
-/// # Safety
-/// `h` must be NULL or come from `rrb_create`; `residuals` must have room for `capacity` values; `count` must
-/// be NULL or point to an `int64_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rrb_get_history(
-    h: *const rrb_handle,
-    residuals: *mut f64,
-    capacity: i64,
-    count: *mut i64,
-) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { handle::get_history(h, residuals, capacity, count) }
 }
 
 /// Both are arrays of doubles, and the one that is written overlaps the other nowhere.

@@ -36,6 +36,17 @@ pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into())) }
 }
 
+/// A list of the caller, checked as `check_array` does; empty where there is none.
+///
+/// # Safety
+/// It must be NULL or hold `count` values for as long as the call.
+pub unsafe fn list_of<'a, T>(name: &'static str, list: Option<*const T>, count: usize) -> Result<&'a [T]> {
+    let Some(list) = list else { return Ok(&[]) };
+    check_array(name, list)?;
+    // SAFETY: not NULL, aligned, and as our caller promised.
+    Ok(unsafe { std::slice::from_raw_parts(list, count) })
+}
+
 /// Addresses of one array.
 #[derive(Clone, Copy)]
 pub struct Extent {

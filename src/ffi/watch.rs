@@ -2,11 +2,23 @@
 
 use crate::error::{Error, Result};
 use crate::ffi::guard::callback;
-use crate::ffi::handle::Words;
 use crate::ffi::log::Log;
 use crate::ffi::rrb_monitor_fn;
+use crate::options::Family;
 use crate::report::{History, Observer};
 use libc::c_void;
+
+/// Words of a family in sentences and lines.
+pub struct Words {
+    pub family: Family,
+    /// As lines of the log begin.
+    pub name: &'static str,
+    /// The call that makes a core, as users write it, and where options say that they act.
+    pub setup: &'static str,
+    pub at: &'static str,
+    /// What a monitor is told about.
+    pub step: &'static str,
+}
 
 /// History, log and monitor of one call.
 pub struct Watch<'a> {

@@ -45,6 +45,12 @@ impl Options {
         C::of(self.int(key)).unwrap_or_default()
     }
 
+    /// Whether a choice is this one.
+    #[must_use]
+    pub fn is<C: Choice>(&self, key: i32, choice: C) -> bool {
+        self.int(key) == choice.number()
+    }
+
     /// Whether a switch is on.
     #[must_use]
     pub fn on(&self, key: i32) -> bool {

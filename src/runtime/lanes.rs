@@ -38,10 +38,17 @@ pub trait Lanes: Copy {
     fn sub(self, b: Self) -> Self;
     /// a b
     fn mul(self, b: Self) -> Self;
-    /// a b + c; rounded once where the machine can, so that its last bit depends on the instruction set.
-    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// a b + c; rounded once where the machine can, so that its last bit depends on the instruction set. (Machines with
+    /// 256-bit vectors and without fused operations exist.)
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        self.mul(b).add(c)
+    }
     /// a b - c, rounded as `mul_add`.
-    fn mul_sub(self, b: Self, c: Self) -> Self;
+    #[inline(always)]
+    fn mul_sub(self, b: Self, c: Self) -> Self {
+        self.mul(b).sub(c)
+    }
     /// rows[i][l] = rows[l][i]
     fn transpose(rows: &mut [Self; 8]);
     /// Asks for the cache line of `p`, which may be any address.
@@ -119,16 +126,6 @@ impl Lanes for Portable {
     #[inline(always)]
     fn mul(self, b: Self) -> Self {
         self.zip(b, |a, b| a * b)
-    }
-
-    #[inline(always)]
-    fn mul_add(self, b: Self, c: Self) -> Self {
-        self.mul(b).add(c)
-    }
-
-    #[inline(always)]
-    fn mul_sub(self, b: Self, c: Self) -> Self {
-        self.mul(b).sub(c)
     }
 
     #[inline(always)]
@@ -367,17 +364,6 @@ mod x86 {
         fn mul(self, b: Self) -> Self {
             // SAFETY: as above.
             self.zip(b, |a, b| unsafe { _mm256_mul_pd(a, b) })
-        }
-
-        #[inline(always)]
-        fn mul_add(self, b: Self, c: Self) -> Self {
-            // Machines with 256-bit vectors and without fused operations exist.
-            self.mul(b).add(c)
-        }
-
-        #[inline(always)]
-        fn mul_sub(self, b: Self, c: Self) -> Self {
-            self.mul(b).sub(c)
         }
 
         #[inline(always)]

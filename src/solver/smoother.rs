@@ -137,7 +137,7 @@ struct Made {
 /// the patches are there: for those of the host, copies cost more than a few sweeps, and nobody tells how many will
 /// come.
 pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, options.choice::<Memory>(opt::MEMORY) == Memory::Device)
+    Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
 }
 
 /// A list of patches with all that relaxing them needs.
@@ -190,7 +190,7 @@ impl Smoother {
             }
         };
         smoother.backend.use_stream(stream)?;
-        smoother.overlap = options.choice::<Remainder>(opt::REMAINDER) == Remainder::Overlap;
+        smoother.overlap = options.is(opt::REMAINDER, Remainder::Overlap);
         let plain = Cut::new(block);
         smoother.remainders =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
@@ -348,7 +348,7 @@ impl Smoother {
             options::Parallel::Nested => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
         };
         let (reverse, check_input) = (options.on(opt::REVERSE), options.on(opt::CHECK_INPUT));
-        let overlap_copies = options.choice::<Transfer>(opt::TRANSFER) != Transfer::BreadthFirst;
+        let overlap_copies = !options.is(opt::TRANSFER, Transfer::BreadthFirst);
         Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
     }
 
@@ -428,7 +428,7 @@ fn method(options: &Options) -> Method {
 }
 
 fn check_memory(options: &Options, machine: Machine) -> Result<()> {
-    if options.choice::<Memory>(opt::MEMORY) == Memory::Device && !machine.is_device() {
+    if options.is(opt::MEMORY, Memory::Device) && !machine.is_device() {
         return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
     }
     Ok(())

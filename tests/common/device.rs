@@ -40,9 +40,12 @@ impl Backend {
     }
 }
 
+/// A check of a suite, with its name.
+pub type Check = (&'static str, fn(&Backend));
+
 /// Each check on each backend.
-pub fn suite(backends: &'static [Backend], checks: &'static [(&'static str, fn(&Backend))]) -> Vec<Case> {
-    let case = |backend: &'static Backend, (name, check): (&str, fn(&Backend))| Case {
+pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case> {
+    let case = |backend: &'static Backend, (name, check): Check| Case {
         name: format!("{name} on {}", backend.name),
         needs_device: backend.on_device(),
         body: Box::new(move || check(backend)),

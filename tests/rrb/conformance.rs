@@ -16,7 +16,7 @@ use common::{
     CYCLES, EXTENTS, PAPERS_NORM, PRECISIONS, Run, Solver, assert_same_to_rounding, bits, count_is_right, devices,
     exact_norm, key, max_abs, max_difference, norm2, padded, plain_problems, run, status, unpadded,
 };
-use device::Backend;
+use device::{Backend, Check};
 
 const BACKENDS: &[Backend] = &[
     Backend { name: "the reference", options: "backend=reference" },
@@ -27,7 +27,7 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "a device, unfused", options: "backend=cuda fusion=off" },
 ];
 
-const CHECKS: &[(&str, fn(&Backend))] = &[
+const CHECKS: &[Check] = &[
     ("products_with_the_matrix", products_with_the_matrix),
     ("solutions", solutions),
     ("first_iterates", first_iterates),

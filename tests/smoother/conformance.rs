@@ -9,7 +9,7 @@ mod device;
 
 use common::smoother::*;
 use common::{devices, max_difference, outcome, status};
-use device::Backend;
+use device::{Backend, Check};
 use std::ffi::c_void;
 
 const BACKENDS: &[Backend] = &[
@@ -21,7 +21,7 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "a device, dense inverses", options: "backend=cuda block_solver=dense" },
 ];
 
-const CHECKS: &[(&str, fn(&Backend))] = &[
+const CHECKS: &[Check] = &[
     ("sweeps_of_every_method", sweeps_of_every_method),
     ("residuals", residuals),
     ("norms_at_any_scale", |on| check_scales(on.options)),

@@ -284,11 +284,6 @@ module rrbsolver_rrb_c
          real(c_double), intent(inout), optional :: y(*)
          integer(c_int32_t) :: c_multiply
       end function c_multiply
-      function c_destroy(h) bind(c, name="rrb_destroy")
-         import
-         type(c_ptr), intent(inout) :: h
-         integer(c_int32_t) :: c_destroy
-      end function c_destroy
       function c_solve_once(nx, ny, center, east, north, northeast, northwest, b, x, rel_tol, max_iter, &
          iterations) bind(c, name="rrb_solve_once")
          import
@@ -306,6 +301,11 @@ module rrbsolver_rrb_c
          integer(c_int64_t), intent(inout), optional :: iterations
          integer(c_int32_t) :: c_solve_once
       end function c_solve_once
+      function c_destroy(h) bind(c, name="rrb_destroy")
+         import
+         type(c_ptr), intent(inout) :: h
+         integer(c_int32_t) :: c_destroy
+      end function c_destroy
       function c_set_int(h, key, value) bind(c, name="rrb_set_int")
          import
          type(c_ptr), value :: h

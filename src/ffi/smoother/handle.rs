@@ -5,9 +5,10 @@ use super::watch::{GhostFill, Ghosts};
 use crate::backend;
 use crate::backend::steps::smoother::{BlockBackend, PatchArrays, Pointers, Swept, Watcher};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
-use crate::ffi::environment;
-use crate::ffi::handle::{Base, Handle, Words};
-use crate::ffi::spaces::{Extent, check_array};
+use crate::ffi::handle::{Base, Handle};
+use crate::ffi::spaces::{Extent, list_of};
+use crate::ffi::watch::Words;
+use crate::ffi::{environment, rrb_monitor_fn};
 use crate::grid::block_inverse::Stencil;
 use crate::grid::patches::{Patch, PatchList};
 use crate::options::{Backend, Choice, Family, Memory, Options, ResultEntry, info, opt};
@@ -15,6 +16,7 @@ use crate::report::StopReason;
 use crate::runtime::heap::{Counted, boxed};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::smoother::{Smoother, machine, relative};
+use libc::c_void;
 
 /// One stencil and block size, with patches. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
@@ -43,6 +45,9 @@ const WORDS: Words = Words {
 fn not_uploaded() -> Error {
     Error::State("u and f are NULL: smoother_upload must come before this call".to_owned())
 }
+
+/// Residuals kept of an apply.
+const HISTORY: usize = 100_000;
 
 /// For errors.
 const PATCHES: &str = "lists of patches";
@@ -91,17 +96,15 @@ impl smoother_handle {
         if count < 0 {
             return Err(Error::Dimension(format!("count must be at least 0, got {count}")));
         }
-        if count > 0 {
-            check_array("lower", lower)?;
-            check_array("size", size)?;
-        }
+        let given = |list| Some(list).filter(|_| count > 0);
+        // SAFETY: as our caller promised.
+        let (lower, size) =
+            unsafe { (list_of("lower", given(lower), count as usize)?, list_of("size", given(size), count as usize)?) };
         let mut patches: Vec<Patch> = Vec::new();
-        reserve(&mut patches, count as usize, PATCHES)?;
+        reserve(&mut patches, lower.len(), PATCHES)?;
         let mut cells = 0usize;
-        for p in 0..count as usize {
-            // SAFETY: neither is NULL, both are aligned, and p < count.
-            let (lower, size) = unsafe { (*lower.add(p), *size.add(p)) };
-            let patch = checked_patch(p, lower, size)?;
+        for (p, (lower, size)) in lower.iter().zip(size).enumerate() {
+            let patch = checked_patch(p, *lower, *size)?;
             cells = cells
                 .checked_add(patch.ghosted())
                 .filter(|&c| c <= isize::MAX as usize / 8)
@@ -176,24 +179,12 @@ impl smoother_handle {
                 None => return Err(not_uploaded()),
             }
         } else {
-            check_array("u", tables.u)?;
-            if let Some(f) = tables.f {
-                check_array("f", f)?;
-            }
-            // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
-            let u = unsafe { std::slice::from_raw_parts(tables.u, count) };
-            let f = match tables.f {
-                None => &[][..],
-                // SAFETY: as above.
-                Some(f) => unsafe { std::slice::from_raw_parts(f, count) },
-            };
+            // SAFETY: the caller gave a pointer per patch.
+            let (u, f) = unsafe { (list_of("u", Some(tables.u), count)?, list_of("f", tables.f, count)?) };
             Pointers { u, f, r: &[] }
         };
-        if let Some(r) = tables.r {
-            check_array("r", r)?;
-            // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
-            pointers.r = unsafe { std::slice::from_raw_parts(r, count) };
-        }
+        // SAFETY: as above.
+        pointers.r = unsafe { list_of("r", tables.r, count)? };
         check_arrays(patches, &pointers, true, &mut self.extents)?;
         let spaces = self.spaces();
         let on_device = if own {
@@ -214,20 +205,11 @@ impl smoother_handle {
     pub(super) unsafe fn upload(&mut self, u: *const *const f64, f: *const *const f64) -> Result<()> {
         let list = self.list()?;
         let patches = &list.patches[..];
-        if !u.is_null() {
-            check_array("u", u)?;
-        }
-        if !f.is_null() {
-            check_array("f", f)?;
-        }
-        // SAFETY: where not NULL, aligned, and the caller gave a pointer per patch; u is not written through the other
-        // type.
-        let (u, f) = unsafe {
-            (
-                if u.is_null() { &[][..] } else { std::slice::from_raw_parts(u.cast::<*mut f64>(), patches.len()) },
-                if f.is_null() { &[][..] } else { std::slice::from_raw_parts(f, patches.len()) },
-            )
-        };
+        let (u, f) = (Some(u.cast::<*mut f64>()), Some(f));
+        // SAFETY: the caller gave a pointer per patch; u is not written through the other type.
+        let u = unsafe { list_of("u", u.filter(|u| !u.is_null()), patches.len())? };
+        // SAFETY: as above.
+        let f = unsafe { list_of("f", f.filter(|f| !f.is_null()), patches.len())? };
         let given = Pointers { u, f, r: &[] };
         check_arrays(patches, &given, false, &mut self.extents)?;
         check_spaces(self.spaces(), &given, false, &mut self.known)?;
@@ -247,11 +229,10 @@ impl smoother_handle {
     /// The table must be NULL or hold a pointer per patch.
     pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
         let list = self.list()?;
-        check_array("u", u)?;
         let patches = &list.patches[..];
+        // SAFETY: the caller gave a pointer per patch.
+        let u = unsafe { list_of("u", Some(u), patches.len())? };
         self.resident()?;
-        // SAFETY: not NULL, aligned, and the caller gave a pointer per patch.
-        let u = unsafe { std::slice::from_raw_parts(u, patches.len()) };
         let given = Pointers { u, f: &[], r: &[] };
         check_arrays(patches, &given, true, &mut self.extents)?;
         check_spaces(self.spaces(), &given, false, &mut self.known)?;
@@ -281,6 +262,22 @@ impl Handle for smoother_handle {
             }
             _ => Ok(()),
         }
+    }
+
+    fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
+        let fresh = self.base.is_fresh();
+        if let Some(core) = &mut self.base.core {
+            // Before set_patches, which may be for another device, its own will do.
+            core.use_stream(if fresh { stream as usize } else { 0 })?;
+        }
+        self.base.stream = stream;
+        Ok(())
+    }
+
+    fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
+        self.base.history.reserve_residuals(HISTORY)?;
+        self.base.set_monitor(callback, user);
+        Ok(())
     }
 
     fn bytes(&self) -> usize {

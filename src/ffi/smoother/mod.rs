@@ -10,17 +10,12 @@ mod watch;
 pub use handle::smoother_handle;
 
 use crate::error::{Error, RRB_OK, RRB_STOPPED};
-use crate::ffi::handle as base;
-use crate::ffi::handle::{with, with_ok};
+use crate::ffi::handle::{create, with, with_ok};
 use crate::ffi::spaces::check_array;
-use crate::ffi::{rrb_monitor_fn, rrb_status, smoother_ghost_fn};
-use crate::solver::machine::Core;
+use crate::ffi::{rrb_status, smoother_ghost_fn};
 use arrays::Tables;
-use libc::{c_char, c_void};
+use libc::c_void;
 use watch::GhostFill;
-
-/// Residuals kept of an apply.
-const HISTORY: usize = 100_000;
 
 /// Makes a smoother for a stencil of 7 points (center, west, east, south, north, bottom, top) or 27 (the 3x3x3 cube, x
 /// fastest), (A u)[c] = sum over k of stencil[k] u[c + offset k], and blocks of bx x by x bz cells, 1 to 8 a side.
@@ -49,7 +44,7 @@ pub unsafe extern "C" fn smoother_create(
         smoother_handle::new(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
     // SAFETY: as our caller promised.
-    unsafe { base::create(out, make) }
+    unsafe { create(out, make) }
 }
 
 /// Takes a list of `count` patches, cells lower .. lower + size - 1 each, all of one level. Blocks are cut at multiples
@@ -226,134 +221,4 @@ pub unsafe extern "C" fn smoother_device_pointers(
     };
     // SAFETY: as our caller promised.
     unsafe { with_ok(h, pointers) }
-}
-
-/// Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
-///
-/// # Safety
-/// `h` must be NULL or point to NULL or to a pointer from `smoother_create` that no other thread uses.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_destroy(h: *mut *mut smoother_handle) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::destroy(h) }
-}
-
-/// Sets a whole-number option or a choice. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that
-/// smoothers do not have, such as `rel_tol` and `max_iter`), `RRB_ERR_ARGUMENT` (out of range). backend, device,
-/// threads, block_solver and remainder act at the next `smoother_set_patches`; until then `smoother_apply` answers
-/// `RRB_ERR_STATE`. What a value needs (block inverses of `stagger`, a second array of `block_jacobi`) is made here,
-/// with the errors of `smoother_set_patches`.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_set_int(h: *mut smoother_handle, key: i32, value: i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::set_int(h, key, value) }
-}
-
-/// Sets a real option. Errors as for `smoother_set_int`.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_set_real(h: *mut smoother_handle, key: i32, value: f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::set_real(h, key, value) }
-}
-
-/// Sets options from text, such as "method=block_jacobi omega=0.8"; all of them, or with an error none. Errors: as for
-/// `smoother_set_int`, `RRB_ERR_ARGUMENT` for a text that is not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot
-/// be opened.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`; `text` must be NULL or end with NUL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_set_options(h: *mut smoother_handle, text: *const c_char) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::set_options(h, text) }
-}
-
-/// Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that were not
-/// made are 0; `initial_residual` and `final_residual` are refused with `RRB_ERR_STATE` unless the last apply had a
-/// monitor (or `verbosity=2`): nothing else computes them.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to an `int64_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_get_int(h: *const smoother_handle, key: i32, value: *mut i64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::get_int(h, key, value) }
-}
-
-/// Reads a real option or result; whole numbers are converted. Errors as for `smoother_get_int`.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`; `value` must be NULL or point to a `double`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_get_real(h: *const smoother_handle, key: i32, value: *mut f64) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::get_real(h, key, value) }
-}
-
-/// The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device arrays
-/// that other streams (the default one too) still write must be synchronized by the caller before a call. A stream is
-/// replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, `RRB_ERR_DEVICE` (a stream of another device
-/// or context; the one before stays).
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_set_stream(h: *mut smoother_handle, cuda_stream: *mut c_void) -> rrb_status {
-    let set = |h: &mut smoother_handle| {
-        let fresh = h.base.is_fresh();
-        if let Some(core) = &mut h.base.core {
-            // Before set_patches, which may be for another device, its own will do.
-            core.use_stream(if fresh { cuda_stream as usize } else { 0 })?;
-        }
-        h.base.stream = cuda_stream;
-        Ok(())
-    };
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, set) }
-}
-
-/// Sets (or with NULL removes) the monitor: called on the calling thread before the first sweep and after each one with
-/// ||f - A u||_2 relative to its value before the first; nonzero ends the call with `RRB_STOPPED`. It costs a pass over
-/// u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last sweep, and without a
-/// monitor as the last sweep read them. An apply of no sweeps calls it once. It must not use this handle. Errors:
-/// `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`; `callback` must accept `user` until it is replaced.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_set_monitor(
-    h: *mut smoother_handle,
-    callback: rrb_monitor_fn,
-    user: *mut c_void,
-) -> rrb_status {
-    // SAFETY: as our caller promised.
-    match unsafe { with_ok(h, |h| h.base.history.reserve_residuals(HISTORY)) } {
-        // SAFETY: as our caller promised.
-        RRB_OK => unsafe { base::set_monitor(h, callback, user) },
-        failed => failed,
-    }
-}
-
-/// Relative residuals that the monitor was given in the last apply (the first 100,000 are kept): writes at most
-/// `capacity` of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
-/// `RRB_ERR_ARGUMENT`.
-///
-/// # Safety
-/// `h` must be NULL or come from `smoother_create`; `residuals` must have room for `capacity` values; `count` must be
-/// NULL or point to an `int64_t`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn smoother_get_history(
-    h: *const smoother_handle,
-    residuals: *mut f64,
-    capacity: i64,
-    count: *mut i64,
-) -> rrb_status {
-    // SAFETY: as our caller promised.
-    unsafe { base::get_history(h, residuals, capacity, count) }
 }

@@ -31,7 +31,7 @@ impl<'a> Control<'a> {
     pub fn new(options: &Options, inspection: &'a Inspection, short: bool, definite: bool, nodes: usize) -> Self {
         Self {
             norm: options.choice(opt::NORM),
-            reference_initial: options.choice::<Reference>(opt::REFERENCE) == Reference::Initial,
+            reference_initial: options.is(opt::REFERENCE, Reference::Initial),
             rel_tol: options.real(opt::REL_TOL),
             abs_tol: options.real(opt::ABS_TOL),
             max_iter: options.int(opt::MAX_ITER) as usize,

@@ -20,7 +20,7 @@ const WORTH_A_DEVICE: usize = 10_000;
 /// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
 /// the CPU.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && check_offered(options).is_ok())
+    Machine::new(options, threads, devices, grid.nodes() >= WORTH_A_DEVICE && !wants_k(options))
 }
 
 /// What is asked about a matrix.
@@ -59,13 +59,13 @@ impl<'a> Plan<'a> {
         look: &'a Look,
         Inspection { components, findings, .. }: &Inspection,
     ) -> Result<Self> {
-        if options.choice::<NullSpace>(opt::NULL_SPACE) == NullSpace::Constant {
+        if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components)?;
         }
         if machine.is_device() {
             check_offered(options)?;
         }
-        let compensate = options.choice::<options::Compensation>(opt::COMPENSATION) != options::Compensation::Never;
+        let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never);
         let singular = components.singular() > 0;
         Ok(Self {
             a,
@@ -88,7 +88,7 @@ impl<'a> Plan<'a> {
 
     /// The format is chosen here.
     pub fn automatic(&self) -> bool {
-        self.options.choice::<Precision>(opt::PRECISION) == Precision::Auto
+        self.options.is(opt::PRECISION, Precision::Auto)
     }
 
     /// How to factorize in this format with this cycle.
@@ -97,7 +97,7 @@ impl<'a> Plan<'a> {
         let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
         check_cost(a.grid, &cycle, levels)?;
         let grids = choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block);
-        let amli = options.choice::<options::Cycle>(opt::CYCLE) == options::Cycle::Amli;
+        let amli = options.is(opt::CYCLE, options::Cycle::Amli);
         let mut setup = Setup {
             levels,
             may_end: options.int(opt::LEVELS) == 0 && !amli,
@@ -110,22 +110,26 @@ impl<'a> Plan<'a> {
             grids,
             block,
             zero_row_sum: self.look.questions.zero_row_sum,
-            fused: options.on(opt::FUSION),
+            fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
             single: false,
             unit: if storage == Storage::F64 { 1.0 } else { power_of_two_below(self.largest) },
             cycle,
         };
         // On S1 of a regular matrix, whose first grid is not the last, and on the CPU.
-        let mixed = self.single && options.choice::<Precision>(opt::PRECISION) == Precision::Mixed;
+        let mixed = self.single && options.is(opt::PRECISION, Precision::Mixed);
         setup.single = mixed && storage == Storage::Bf16 && grids > 1 && !self.singular && setup.on_schur_complement(a);
         Ok(setup)
     }
 }
 
+fn wants_k(options: &Options) -> bool {
+    options.is(opt::CYCLE, options::Cycle::K)
+}
+
 /// What the device has not got.
 fn check_offered(options: &Options) -> Result<()> {
-    if options.choice::<options::Cycle>(opt::CYCLE) == options::Cycle::K {
+    if wants_k(options) {
         return Err(Error::Unsupported(
             "cycle=k is not offered on a device, where its inner products would stop the loop: use amli, or backend=cpu"
                 .to_owned(),
@@ -158,7 +162,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
 
 /// M1 with omega = 1: the only variant that is fast.
 fn papers_default(options: &Options) -> bool {
-    options.choice::<options::Lumping>(opt::LUMPING) == options::Lumping::M1 && options.real(opt::RELAXATION) == 1.0
+    options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
 
 /// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more

@@ -1,7 +1,7 @@
 //! Writes everything that is made from the functions in `src/ffi` and the table in `src/options/table.rs`: the C header, the
 //! Fortran modules of constants and C functions, and the tables of the documentation. `--check` compares instead.
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,6 +25,8 @@ struct Arguments {
 
 /// Wholly generated files.
 const HEADER: &str = "include/rrbsolver.h";
+/// Entry points of every family, as a macro.
+const ENTRIES: &str = "src/ffi/entries.rs";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
 const PAGES: [(&str, &[Table]); 1] = [("docs/c-api.md", &Table::ALL)];
@@ -127,8 +129,8 @@ const BANNER: &str = "\
  * thread, read by rrbsolver_last_error.
  *
  * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and
- * sets the pointer to NULL.
+ * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one,
+ * X_destroy frees it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -171,16 +173,34 @@ fn header(root: &Path) -> Result<String> {
     };
     config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems];
     let source = root.join("src/ffi/mod.rs");
-    let bindings = Builder::new()
-        .with_config(config)
-        .with_src(&source)
-        .generate()
-        .with_context(|| format!("cbindgen on {}", source.display()))?;
+    let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
+    let expansion = std::env::temp_dir().join(format!("rrbsolver-generate-{}.rs", std::process::id()));
+    std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
+    let bindings = Builder::new().with_config(config).with_src(&source).with_src(&expansion).generate();
+    let _ = std::fs::remove_file(&expansion);
+    let bindings = bindings.with_context(|| format!("cbindgen on {}", source.display()))?;
     let mut bytes = Vec::new();
     bindings.write(&mut bytes);
     let text = String::from_utf8(bytes).context("cbindgen wrote something else than text")?;
     // Rust's heading for what a caller must see to.
-    Ok(text.replace(" * # Safety\n * ", " * Required: "))
+    Ok(text.replace(" * # Safety\n", " * Required:\n"))
+}
+
+/// The macro of the entry points that every family has, expanded for each: cbindgen sees no macros.
+fn expanded(source: &str) -> Result<String> {
+    let (_, rules) = source.split_once("macro_rules! entries {").context("there is no macro")?;
+    let (parameters, rest) = rules.split_once(") => {").context("the macro has no parameters")?;
+    let (body, calls) = rest.split_once("\n    };\n}\n").context("the macro has no end")?;
+    let parameters = parameters.trim_start().trim_start_matches('(').split_whitespace();
+    let parameters: Vec<&str> = parameters.map(|word| word.trim_end_matches(":ident")).collect();
+    let mut text = String::new();
+    for call in calls.split("entries! {").skip(1) {
+        let names: Vec<&str> = call.split('}').next().unwrap_or_default().split_whitespace().collect();
+        ensure!(names.len() == parameters.len(), "{} names for {} parameters", names.len(), parameters.len());
+        let put = |text: String, (parameter, name): (&&str, &&str)| text.replace(*parameter, name);
+        text += &parameters.iter().zip(&names).fold(body.to_owned(), put);
+    }
+    Ok(text)
 }
 
 /// The constants, and for each family a module with the interfaces of its C functions, in which `rrb_solve` is

@@ -20,7 +20,7 @@ pub fn run(args: &BitsArgs) -> Result<bool> {
     let old = Build::load(&args.old, &args.options)?;
     let new = Build::load(&args.new, &format!("{} {}", args.options, args.new_options))?;
     for (build, name) in [(&old, &args.old), (&new, &args.new)] {
-        build.check(args.backend.name()).with_context(|| format!("{name}"))?;
+        build.check(args.backend.name()).with_context(|| name.to_owned())?;
     }
     if old.is(&new) {
         println!("OLD and NEW are one library");

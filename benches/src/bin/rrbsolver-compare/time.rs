@@ -202,7 +202,7 @@ fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pair
     for round in 0..=pairs {
         let order = if round % 2 == 0 { [0, 1, 2] } else { [2, 1, 0] };
         for k in order {
-            let sample = sample(builds[k], problem, &mut place).with_context(|| format!("{}", problem.name))?;
+            let sample = sample(builds[k], problem, &mut place).with_context(|| problem.name.clone())?;
             if round > 0 {
                 rows.iter_mut().zip(sample).for_each(|(row, seconds)| row.seconds[k].push(seconds));
             }

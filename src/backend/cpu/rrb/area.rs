@@ -41,6 +41,11 @@ impl<T: Number> Area<T> {
         Ok(Self { values, stride, block: layout.block, cx: layout.cx, slots: None })
     }
 
+    /// Zeros, or none.
+    pub fn made(layout: &Layout, present: bool) -> Result<Self> {
+        if present { Self::zeroed(layout) } else { Self::absent() }
+    }
+
     /// None, where a method does not need it.
     pub fn absent() -> Result<Self> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, slots: None })
@@ -170,6 +175,11 @@ impl Area {
     }
 }
 
+/// Four areas, one after the other.
+pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]> {
+    Ok([next()?, next()?, next()?, next()?])
+}
+
 /// A value per node, by colour; red areas may be absent.
 #[derive(Clone)]
 pub struct Four<T = f64> {
@@ -185,25 +195,26 @@ pub struct Four<T = f64> {
 
 impl<T: Number> Four<T> {
     /// In the order of colours.
-    pub fn of([r1, r2, b1, b2]: [Area<T>; 4]) -> Self {
-        Self { r1, r2, b1, b2 }
+    pub fn of(next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        let [r1, r2, b1, b2] = four(next)?;
+        Ok(Self { r1, r2, b1, b2 })
     }
 
     /// On all nodes, or on black ones alone.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        let red = || Area::made(layout, reds);
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
     }
 
     /// On the nodes that a grid eliminates: b1, and reds where they are wanted.
     pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || if reds { Area::zeroed(layout) } else { Area::absent() };
+        let red = || Area::made(layout, reds);
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
     }
 
     /// None.
     pub fn absent() -> Result<Self> {
-        Ok(Self { r1: Area::absent()?, r2: Area::absent()?, b1: Area::absent()?, b2: Area::absent()? })
+        Self::of(Area::absent)
     }
 
     /// All zero again, padding and border too.

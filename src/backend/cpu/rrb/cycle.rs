@@ -91,12 +91,13 @@ impl<'a, F: Format> Sections<'a, F> {
             k.descend_grid(q, me, stage, &mut self.buffers());
         } else {
             if !(k.shape.schur && q == 0) {
-                grid.forward_red(me);
+                grid.forward(me, true);
                 grid.refresh(me, &grid.z);
             }
-            grid.forward_dropped(me);
-            if let Some(coarse) = k.grids.get(q + 1) {
-                grid.send_down(me, coarse);
+            grid.forward(me, false);
+            for row in grid.rows(me) {
+                // SAFETY: a row of this member.
+                unsafe { k.send(q, row, row) };
             }
         }
         grid.refresh(me, &k.grids.get(q + 1).unwrap_or(grid).z);
@@ -120,10 +121,10 @@ impl<'a, F: Format> Sections<'a, F> {
             grid.bring_up(me, coarse);
             grid.refresh(me, &grid.z);
         }
-        grid.backward_dropped(me);
+        grid.backward(me, false);
         if !(k.shape.schur && q == 0) {
             grid.refresh(me, &grid.z);
-            grid.backward_red(me);
+            grid.backward(me, true);
         }
     }
 
@@ -213,10 +214,6 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         grid.refresh(self.me, &inner.d);
         let (straight, d) = (&grid.sweep.straight, &inner.d);
         self.each_row(k, |colour, row| {
-            let diagonal = match colour {
-                Colour::R1 | Colour::R2 => &inner.red_diagonal,
-                Colour::B1 | Colour::B2 => &inner.black_diagonal,
-            };
             // SAFETY: nobody writes the matrix or d in this step; q rows are this member's.
             unsafe {
                 difference_form::<F>(
@@ -225,7 +222,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
                     d[colour].row(row, 0),
                     straight.couplings(colour, row),
                     d.straight(colour, row),
-                    diagonal.couplings(colour, row),
+                    inner.corners.couplings(colour, row),
                     d.diagonal(colour, row),
                 );
             }
@@ -312,10 +309,6 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let layout = &grid.layout;
         let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
-            let diagonal = match colour {
-                Colour::R1 | Colour::R2 => &inner.red_diagonal,
-                Colour::B1 | Colour::B2 => &inner.black_diagonal,
-            };
             // SAFETY: rows of this member, which no other uses in this step; nobody writes the matrix.
             let (d, r, excess, near, corners) = unsafe {
                 (
@@ -323,7 +316,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
                     inner.r[colour].row_mut(row, 0),
                     inner.excess[colour].row(row, 0),
                     straight.couplings(colour, row),
-                    diagonal.couplings(colour, row),
+                    inner.corners.couplings(colour, row),
                 )
             };
             r.fill(F::Real::default());

@@ -1,12 +1,12 @@
 //! The grids of the preconditioner: their arrays, and the sweeps of their two levels, unfused.
 
-use super::area::{Area, Four, of_type};
+use super::area::{Area, Four, four, of_type};
 use super::loops::{scale_in_place, subtract, subtract_scaled};
-use super::neighbours::{Diagonal, Distant, Straight};
+use super::neighbours::{Corners, Diagonal, Distant, Rows, Straight};
 use super::number::Format;
-use super::spread::{collect, spread};
+use super::spread::collect;
 use super::system::Shape;
-use super::windows::{Part, Passing, four, slots};
+use super::windows::{Part, Passing, slots};
 use crate::error::{Result, collected, zeroed};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
@@ -46,8 +46,7 @@ pub struct PackedGrid<F: Format> {
 /// The matrix of a recursion grid before its levels change it, in excess form, and the vectors of the iteration.
 pub struct RecursionGrid<F: Format> {
     pub excess: Four<F::Stored>,
-    pub red_diagonal: Diagonal<F::Stored>,
-    pub black_diagonal: Diagonal<F::Stored>,
+    pub corners: Corners<F::Stored>,
     pub r: Four<F::Real>,
     pub d: Four<F::Real>,
     pub q: Four<F::Real>,
@@ -69,6 +68,23 @@ pub struct Sweep<T> {
     pub diagonal: Diagonal<T>,
     /// What [`Format::inverse`] takes, at r1, r2 and b1.
     pub pivot: Four<T>,
+}
+
+impl<T: Number> Sweep<T> {
+    /// Pivots of row J of an eliminated colour, and couplings: of red nodes to black ones, of b1 to b2.
+    ///
+    /// # Safety
+    /// Nobody may write the matrix meanwhile.
+    pub unsafe fn eliminated(&self, colour: Colour, row: usize) -> (&[T], Rows<'_, T>) {
+        // SAFETY: as the caller promised.
+        unsafe {
+            let couplings = match colour {
+                Colour::B1 => self.diagonal.couplings(colour, row),
+                _ => self.straight.couplings(colour, row),
+            };
+            (self.pivot[colour].row(row, 0), couplings)
+        }
+    }
 }
 
 impl<F: Format> PackedGrid<F> {
@@ -158,12 +174,12 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next one,
-    /// which gets its values from this one) and a step that reads rows of others. Then all rows are as their owners left
-    /// them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies beyond the
-    /// edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait. Periodic
-    /// edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour instead:
-    /// `sweeps::{next, previous}`, which are none at the edges.)
+    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next
+    /// one, which gets its values from this one) and a step that reads rows of others. Then all rows are as their
+    /// owners left them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies
+    /// beyond the edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait.
+    /// Periodic edges would be copied here, and rows of other ranks come. (Fused stages wait for one row of a neighbour
+    /// instead: `sweeps::{next, previous}`, which are none at the edges.)
     pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
         // SAFETY: nobody writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
@@ -189,8 +205,7 @@ impl<F: Format> RecursionGrid<F> {
         let vector = || Four::zeroed(layout, true);
         Ok(Self {
             excess: Four::zeroed(layout, true)?,
-            red_diagonal: Diagonal::zeroed(layout, true)?,
-            black_diagonal: Diagonal::zeroed(layout, true)?,
+            corners: Corners::zeroed(layout, true)?,
             r: vector()?,
             d: vector()?,
             q: vector()?,
@@ -200,10 +215,7 @@ impl<F: Format> RecursionGrid<F> {
 
     pub fn bytes(&self) -> usize {
         let vectors = [&self.r, &self.d, &self.q, &self.u];
-        self.excess.bytes()
-            + self.red_diagonal.bytes()
-            + self.black_diagonal.bytes()
-            + vectors.iter().map(|v| v.bytes()).sum::<usize>()
+        self.excess.bytes() + self.corners.bytes() + vectors.iter().map(|v| v.bytes()).sum::<usize>()
     }
 }
 
@@ -236,90 +248,65 @@ impl<R: Real + Number> Buffers<R> {
     }
 }
 
-const BLACK: [Colour; 2] = [Colour::B1, Colour::B2];
+/// Colours that a level eliminates, and those that are left: the odd level, and the even one.
+const LEVELS: [(&[Colour], &[Colour]); 2] =
+    [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
-    /// v = v / d on this member's rows of an eliminated colour.
-    fn scale(&self, me: Me, colour: Colour) {
-        let m = &self.sweep;
-        for row in self.rows(me) {
-            // SAFETY: rows of this member, which no other reads in this step.
-            unsafe {
-                let a = match colour {
-                    Colour::B1 => m.diagonal.couplings(colour, row),
-                    _ => m.straight.couplings(colour, row),
-                };
-                scale_in_place::<F>(self.z[colour].row_mut(row, 0), m.pivot[colour].row(row, 0), a);
+    /// Couplings of row J of a colour within a level, and values of z that they go with.
+    ///
+    /// # Safety
+    /// Nobody may write these rows of z meanwhile.
+    unsafe fn around(&self, odd: bool, colour: Colour, row: usize) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
+        let (m, z) = (&self.sweep, &self.z);
+        // SAFETY: as the caller promised.
+        unsafe {
+            if odd {
+                (m.straight.couplings(colour, row), z.straight(colour, row))
+            } else {
+                (m.diagonal.couplings(colour, row), z.diagonal(colour, row))
             }
         }
     }
 
-    /// The odd level: y_r = r_r / d_r, r_b -= A_br y_r.
-    pub fn forward_red(&self, me: Me) {
-        self.scale(me, Colour::R1);
-        self.scale(me, Colour::R2);
+    /// Of eliminated nodes y = r / d, and of those that are left r -= A y.
+    pub fn forward(&self, me: Me, odd: bool) {
+        let (eliminated, left) = LEVELS[usize::from(!odd)];
+        for row in self.rows(me) {
+            for &colour in eliminated {
+                // SAFETY: rows of this member, which no other reads in this step.
+                unsafe {
+                    let (pivot, a) = self.sweep.eliminated(colour, row);
+                    scale_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
+                }
+            }
+        }
         self.refresh(me, &self.z);
         for row in self.rows(me) {
-            for colour in BLACK {
-                // SAFETY: reads red rows, writes black rows of this member.
+            for &colour in left {
+                // SAFETY: reads eliminated rows, writes others of this member.
                 unsafe {
-                    let a = self.sweep.straight.couplings(colour, row);
-                    subtract::<F>(self.z[colour].row_mut(row, 0), a, self.z.straight(colour, row));
+                    let (a, y) = self.around(odd, colour, row);
+                    subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
                 }
             }
         }
     }
 
-    /// z_r = y_r - A_rb z_b / d_r.
-    pub fn backward_red(&self, me: Me) {
-        let m = &self.sweep;
+    /// Of eliminated nodes z = y - (A z of the others) / d.
+    pub fn backward(&self, me: Me, odd: bool) {
         for row in self.rows(me) {
-            for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: reads black rows, writes red rows of this member.
+            for &colour in LEVELS[usize::from(!odd)].0 {
+                // SAFETY: reads rows that are left, writes eliminated ones of this member.
                 unsafe {
-                    let (pivot, a) = (m.pivot[colour].row(row, 0), m.straight.couplings(colour, row));
-                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), pivot, a, self.z.straight(colour, row));
+                    let (a, z) = self.around(odd, colour, row);
+                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);
                 }
             }
         }
     }
 
-    /// The even level, from b1 to b2.
-    pub fn forward_dropped(&self, me: Me) {
-        self.scale(me, Colour::B1);
-        self.refresh(me, &self.z);
-        for row in self.rows(me) {
-            // SAFETY: reads b1, writes b2 rows of this member.
-            unsafe {
-                let (a, v) = (self.sweep.diagonal.couplings(Colour::B2, row), self.z.diagonal(Colour::B2, row));
-                subtract::<F>(self.z.b2.row_mut(row, 0), a, v);
-            }
-        }
-    }
-
-    /// The same backward.
-    pub fn backward_dropped(&self, me: Me) {
-        let m = &self.sweep;
-        for row in self.rows(me) {
-            // SAFETY: reads b2, writes b1 rows of this member.
-            unsafe {
-                let (a, v) = (m.diagonal.couplings(Colour::B1, row), self.z.diagonal(Colour::B1, row));
-                subtract_scaled::<F>(self.z.b1.row_mut(row, 0), m.pivot.b1.row(row, 0), a, v);
-            }
-        }
-    }
-
-    /// Kept values of this grid, spread over the colours of the next.
-    pub fn send_down(&self, me: Me, coarse: &Self) {
-        for row in self.rows(me) {
-            if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads b2 rows of this member; each row of the next grid gets values from one row.
-                unsafe { spread(&coarse.layout, row, &self.z.b2.row(row, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
-            }
-        }
-    }
-
-    /// And back.
+    /// Kept values of the next grid, back to this one.
     pub fn bring_up(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
@@ -368,20 +355,20 @@ impl<F: Format> PackedGrid<F> {
             passing.parts = Vec::new();
         }
         if excess {
-            self.excess = Four::of(four(window)?);
+            self.excess = Four::of(window)?;
         }
         if red_diagonal && self.corners {
             self.red_diagonal = Diagonal { of: four(window)? };
         }
         if straight {
-            self.straight = Straight { r1: four(window)?, r2: four(window)? };
+            self.straight = Straight::of(window)?;
             self.black_diagonal = Diagonal { of: four(window)? };
         }
         if inverse {
             self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
         }
-        self.b1_distant = Distant { east: window()?, north: window()? };
-        self.b2_distant = Distant { east: window()?, north: window()? };
+        self.b1_distant = Distant::of(window)?;
+        self.b2_distant = Distant::of(window)?;
         if let Some(passing) = self.passing.as_mut() {
             passing.parts = parts;
         }

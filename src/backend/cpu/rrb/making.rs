@@ -1,11 +1,11 @@
 //! Where a factorization makes the first grid of S1: in the arrays that stay, or in windows on the rows in work.
 
-use super::area::{Area, Four};
+use super::area::{Area, Four, four};
 use super::levels::PackedGrid;
 use super::neighbours::{Diagonal, Distant, Straight};
 use super::number::Format;
 use super::system::{Matrix, Schur};
-use super::windows::{WINDOWS, between, four, slots, slots_in_all, slots_of};
+use super::windows::{WINDOWS, between, slots, slots_in_all, slots_of};
 use crate::error::{Error, Result, push};
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::memory::{copies_are_done, copy_past_caches};
@@ -81,15 +81,12 @@ impl Making {
         let mut names = all.iter();
         let mut next =
             || names.next().map(Area::clone).ok_or_else(|| Error::Internal("a window is missing".to_owned()));
-        let excess = Four::of(four(&mut next)?);
+        let excess = Four::of(&mut next)?;
         let inverse = Four { r1: next()?, r2: next()?, b1: next()?, b2: Area::absent()? };
-        let b1_distant = Distant { east: next()?, north: next()? };
-        let b2_distant = Distant { east: next()?, north: next()? };
-        let (center, straight) = if of_a {
-            let center = Four::of(four(&mut next)?);
-            (center, Straight { r1: four(&mut next)?, r2: four(&mut next)? })
-        } else {
-            (m.center.clone(), m.straight.clone())
+        let (b1_distant, b2_distant) = (Distant::of(&mut next)?, Distant::of(&mut next)?);
+        let (center, straight) = match of_a {
+            true => (Four::of(&mut next)?, Straight::of(&mut next)?),
+            false => (m.center.clone(), m.straight.clone()),
         };
         let black_diagonal = Diagonal { of: if F::SHORT { four(Area::absent)? } else { four(&mut next)? } };
         Ok(Self {

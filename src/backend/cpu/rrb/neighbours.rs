@@ -8,7 +8,7 @@
 //!     b2(I,J): W r1(I,J)    E r1(I+1,J)  S r2(I,J)    N r2(I,J+1)   diagonals b1(I,J) .. b1(I+1,J+1)
 //! ```
 
-use super::area::{Area, Four};
+use super::area::{Area, Four, four};
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::shared::Number;
@@ -30,6 +30,13 @@ pub struct Diagonal<T = f64> {
     pub of: [Area<T>; 4],
 }
 
+/// All of them: r1 to r2, and b1 to b2.
+#[derive(Clone)]
+pub struct Corners<T = f64> {
+    pub red: Diagonal<T>,
+    pub black: Diagonal<T>,
+}
+
 /// Couplings at distance two between nodes of one colour, to the east and north.
 #[derive(Clone)]
 pub struct Distant<T = f64> {
@@ -46,11 +53,6 @@ pub const SOUTHEAST: usize = 1;
 pub const NORTHWEST: usize = 2;
 pub const NORTHEAST: usize = 3;
 
-fn four<T: Number>(layout: &Layout, present: bool) -> Result<[Area<T>; 4]> {
-    let area = || if present { Area::zeroed(layout) } else { Area::absent() };
-    Ok([area()?, area()?, area()?, area()?])
-}
-
 fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
     areas.iter().map(Area::bytes).sum()
 }
@@ -58,7 +60,12 @@ fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
 impl<T: Number> Straight<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { r1: four(layout, present)?, r2: four(layout, present)? })
+        Self::of(|| Area::made(layout, present))
+    }
+
+    /// Of areas one after the other.
+    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        Ok(Self { r1: four(&mut next)?, r2: four(&mut next)? })
     }
 
     /// Couplings of row J of a colour to its straight neighbours.
@@ -90,7 +97,7 @@ impl<T: Number> Straight<T> {
 impl<T: Number> Diagonal<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { of: four(layout, present)? })
+        Ok(Self { of: four(|| Area::made(layout, present))? })
     }
 
     /// Couplings of row J of a colour to its diagonal neighbours.
@@ -124,11 +131,36 @@ impl<T: Number> Diagonal<T> {
     }
 }
 
+impl<T: Number> Corners<T> {
+    /// All zero, or absent.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { red: Diagonal::zeroed(layout, present)?, black: Diagonal::zeroed(layout, present)? })
+    }
+
+    /// Couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let of = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
+        // SAFETY: as the caller promised.
+        unsafe { of.couplings(colour, row) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.red.bytes() + self.black.bytes()
+    }
+}
+
 impl<T: Number> Distant<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        let area = || if present { Area::zeroed(layout) } else { Area::absent() };
-        Ok(Self { east: area()?, north: area()? })
+        Self::of(|| Area::made(layout, present))
+    }
+
+    /// Of areas one after the other.
+    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        Ok(Self { east: next()?, north: next()? })
     }
 
     /// Couplings of row J to the nodes two to the west, east, south and north.

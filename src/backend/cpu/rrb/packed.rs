@@ -4,7 +4,7 @@
 use super::area::{Area, Four, of_type};
 use super::levels::{Buffers, PackedGrid, Vectors};
 use super::making::{Making, WORTH_WINDOWS};
-use super::neighbours::{Diagonal, Straight};
+use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
@@ -121,8 +121,7 @@ impl<F: Format> Packed<F> {
             matrix: Matrix {
                 center: Four::zeroed(&first, true)?,
                 straight: Straight::zeroed(&first, true)?,
-                red_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
-                black_diagonal: Diagonal::zeroed(&first, shape.nine_points)?,
+                corners: Corners::zeroed(&first, shape.nine_points)?,
                 nine_points: shape.nine_points,
             },
             making: None,
@@ -335,8 +334,7 @@ impl<F: Format> Packed<F> {
         [&m.center, &self.b, &self.x].iter().map(|v| v.bytes()).sum::<usize>()
             + [&self.r, &self.p, &self.q].iter().map(|v| v.bytes()).sum::<usize>()
             + m.straight.bytes()
-            + m.red_diagonal.bytes()
-            + m.black_diagonal.bytes()
+            + m.corners.bytes()
             + self.schur.bytes()
             + self.making.as_ref().map_or(0, |making| making.own_bytes)
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()

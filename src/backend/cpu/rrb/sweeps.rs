@@ -51,12 +51,8 @@ impl<F: Format> Packed<F> {
         // of b1 of the next member, which is read after that member has posted it.
         unsafe {
             let scaled = |colour: Colour, row: usize, out: &mut [F::Real]| {
-                let a = if colour == Colour::B1 {
-                    m.diagonal.couplings(colour, row)
-                } else {
-                    m.straight.couplings(colour, row)
-                };
-                scale::<F>(out, m.pivot[colour].row(row, 0), a, grid.z[colour].row(row, 0))
+                let (pivot, a) = m.eliminated(colour, row);
+                scale::<F>(out, pivot, a, grid.z[colour].row(row, 0))
             };
             match rows.start.checked_sub(1) {
                 Some(before) => {
@@ -157,24 +153,16 @@ impl<F: Format> Packed<F> {
                 self.fetch(q, row, KEPT + row % 2, t);
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
-                solve_in_place::<F>(
-                    grid.z.b1.row_mut(row, 0),
-                    m.pivot.b1.row(row, 0),
-                    m.diagonal.couplings(Colour::B1, row),
-                    v,
-                );
+                let (pivot, a) = m.eliminated(Colour::B1, row);
+                solve_in_place::<F>(grid.z.b1.row_mut(row, 0), pivot, a, v);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
                     self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
                 }
                 let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
-                solve_in_place::<F>(
-                    grid.z.r2.row_mut(row, 0),
-                    m.pivot.r2.row(row, 0),
-                    m.straight.couplings(Colour::R2, row),
-                    v,
-                );
+                let (pivot, a) = m.eliminated(Colour::R2, row);
+                solve_in_place::<F>(grid.z.r2.row_mut(row, 0), pivot, a, v);
                 if self.grids.len() > q + 1 {
                     grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(here, 0, n));
                 }
@@ -192,16 +180,12 @@ impl<F: Format> Packed<F> {
     /// # Safety
     /// Row J must be this member's, and b1 row J + 1 done.
     pub unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
-        let (grid, m) = (&self.grids[q], &self.grids[q].sweep);
+        let grid = &self.grids[q];
         // SAFETY: as the caller promised.
         unsafe {
             let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
-            solve_in_place::<F>(
-                grid.z.r1.row_mut(row, 0),
-                m.pivot.r1.row(row, 0),
-                m.straight.couplings(Colour::R1, row),
-                v,
-            );
+            let (pivot, a) = grid.sweep.eliminated(Colour::R1, row);
+            solve_in_place::<F>(grid.z.r1.row_mut(row, 0), pivot, a, v);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::area::{Area, Four, of_type};
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
-use super::neighbours::{Diagonal, Distant, Rows, Straight};
+use super::neighbours::{Corners, Diagonal, Distant, Straight};
 use super::number::Format;
 use crate::backend::steps::cycle::Cycle;
 use crate::backend::steps::rrb::Setup;
@@ -61,27 +61,12 @@ impl Shape {
 pub struct Matrix {
     pub center: Four,
     pub straight: Straight,
-    /// r1 to r2; absent with 5 points.
-    pub red_diagonal: Diagonal,
-    /// b1 to b2; absent with 5 points.
-    pub black_diagonal: Diagonal,
+    /// Absent with 5 points.
+    pub corners: Corners,
     pub nine_points: bool,
 }
 
 impl Matrix {
-    /// Couplings of row J of a colour to its diagonal neighbours.
-    ///
-    /// # Safety
-    /// Nobody may write A meanwhile.
-    pub unsafe fn corners(&self, colour: Colour, row: usize) -> Rows<'_> {
-        let diagonal = match colour {
-            Colour::R1 | Colour::R2 => &self.red_diagonal,
-            Colour::B1 | Colour::B2 => &self.black_diagonal,
-        };
-        // SAFETY: as the caller promised.
-        unsafe { diagonal.couplings(colour, row) }
-    }
-
     /// `out` = row J of A times v.
     ///
     /// # Safety
@@ -92,7 +77,7 @@ impl Matrix {
             let (center, own) = (self.center[colour].row(row, 0), v[colour].row(row, 0));
             let (a, w) = (self.straight.couplings(colour, row), v.straight(colour, row));
             if self.nine_points {
-                nine_points(out, center, own, a, w, self.corners(colour, row), v.diagonal(colour, row));
+                nine_points(out, center, own, a, w, self.corners.couplings(colour, row), v.diagonal(colour, row));
             } else {
                 five_points(out, center, own, a, w);
             }
@@ -109,7 +94,7 @@ impl Matrix {
             let (center, own) = (self.center[colour].row(row, 0), x[colour].row(row, 0));
             let (a, w) = (self.straight.couplings(colour, row), x.straight(colour, row));
             if self.nine_points {
-                let (e, u) = (self.corners(colour, row), x.diagonal(colour, row));
+                let (e, u) = (self.corners.couplings(colour, row), x.diagonal(colour, row));
                 nine_point_residual(out, b, center, own, a, w, e, u);
             } else {
                 five_point_residual(out, b, center, own, a, w);
@@ -132,7 +117,7 @@ pub struct Schur<F: Format> {
 impl<F: Format> Schur<F> {
     /// In the arrays of the factorization of the first grid where they are of this type.
     pub fn new(layout: &Layout, diagonal: &Diagonal, distant: [&Distant; 2], present: bool) -> Result<Self> {
-        let zeroed = || if present { Area::zeroed(layout) } else { Area::absent() };
+        let zeroed = || Area::made(layout, present);
         let area = |wide: &Area| of_type(wide).map_or_else(zeroed, |area: &Area<_>| Ok(area.clone()));
         let far = |wide: &Distant| -> Result<_> { Ok(Distant { east: area(&wide.east)?, north: area(&wide.north)? }) };
         let [southwest, southeast, northwest, northeast] = &diagonal.of;

@@ -14,7 +14,6 @@
 //! That is for rows that the member makes itself, and owns. The others, a few on either side of where members meet, are
 //! left until the first grid is done.
 
-use super::area::Area;
 use crate::error::{Result, reserve};
 use crate::grid::layout::Layout;
 use crate::runtime::heap::Counted;
@@ -77,11 +76,6 @@ pub fn slots(
     }
     of_row.resize(rows + 2, 0);
     Ok((Counted::new(of_row, WINDOWS)?, count))
-}
-
-/// Four areas, one after the other.
-pub fn four(mut next: impl FnMut() -> Result<Area>) -> Result<[Area; 4]> {
-    Ok([next()?, next()?, next()?, next()?])
 }
 
 /// From so many nodes on these grids keep no rows that nobody reads after their factorization. The last grids, which

@@ -8,6 +8,7 @@ use crate::grid::patches::{Cut, Patch};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -146,15 +147,15 @@ impl<'a, 'w> Member<'a, 'w> {
         }
     }
 
-    /// Calls `f` with the patches of a part of the work list and the rows of each that belong to it.
-    pub fn parts_of(&self, cut: &Cut, begin: Place, end: Place, mut f: impl FnMut(usize, std::ops::Range<usize>)) {
-        for patch in begin.patch..self.patches().len().min(end.patch + 1) {
+    /// Patches of part `part` of the work list, and the rows of each that belong to it.
+    pub fn parts(&self, cut: &Cut, part: usize, grain: Grain) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+        let (patches, cut) = (self.patches(), *cut);
+        let [begin, end] = [part, part + 1].map(|part| self.boundary(&cut, part, self.me.members, grain));
+        (begin.patch..patches.len().min(end.patch + 1)).filter_map(move |patch| {
             let first = if patch == begin.patch { begin.row } else { 0 };
-            let last = if patch == end.patch { end.row } else { rows(cut, &self.patches()[patch]).0 };
-            if first < last {
-                f(patch, first..last);
-            }
-        }
+            let last = if patch == end.patch { end.row } else { rows(&cut, &patches[patch]).0 };
+            (first < last).then_some((patch, first..last))
+        })
     }
 
     /// Runs `f` on this member's rows in the wanted parallel form; ends with a barrier.
@@ -163,14 +164,8 @@ impl<'a, 'w> Member<'a, 'w> {
         match self.call.work.parallel {
             Parallel::Flat | Parallel::Patches => {
                 let grain = if self.call.work.parallel == Parallel::Flat { Grain::Row } else { Grain::Patch };
-                let begin = self.boundary(cut, me.index, me.members, grain);
-                let end = self.boundary(cut, me.index + 1, me.members, grain);
-                for patch in begin.patch..count.min(end.patch + 1) {
-                    let first = if patch == begin.patch { begin.row } else { 0 };
-                    let last = if patch == end.patch { end.row } else { rows(cut, &self.patches()[patch]).0 };
-                    for row in first..last {
-                        f(self, patch, row);
-                    }
+                for (patch, part) in self.parts(cut, me.index, grain) {
+                    part.for_each(|row| f(self, patch, row));
                 }
                 self.flush();
             }
@@ -206,6 +201,19 @@ impl<'a, 'w> Member<'a, 'w> {
             }
         }
         me.barrier();
+    }
+
+    /// What member 0's watcher answers.
+    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Watcher) -> bool) -> bool {
+        let stop = &self.call.data.stop;
+        if let Some(watcher) = &mut self.watcher {
+            stop.store(question(*watcher), Ordering::Relaxed);
+        }
+        self.me.barrier();
+        let answer = stop.load(Ordering::Relaxed);
+        // Nobody asks again before all have read this answer.
+        self.me.barrier();
+        answer
     }
 
     /// Number of the fused coloured sweep that runs, over all calls.

@@ -13,10 +13,8 @@ impl BlockSteps for Member<'_, '_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         let whole = Cut::new([8; 3]);
         let arrays = &self.call.arrays;
-        let begin = self.boundary(&whole, self.me.index, self.me.members, Grain::Slab);
-        let end = self.boundary(&whole, self.me.index + 1, self.me.members, Grain::Slab);
         let mut found: Option<BadCell> = None;
-        self.parts_of(&whole, begin, end, |p, part| {
+        for (p, part) in self.parts(&whole, self.me.index, Grain::Slab) {
             let patch = &self.patches()[p];
             let [nx, ny, nz] = patch.size;
             let (row, plane) = patch.strides();
@@ -42,7 +40,7 @@ impl BlockSteps for Member<'_, '_> {
                     }
                 }
             }
-        });
+        }
         let lock = || self.call.data.bad.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bad) = found {
             earlier(&mut lock(), bad);
@@ -90,16 +88,8 @@ impl BlockSteps for Member<'_, '_> {
         if !self.call.fills {
             return false;
         }
-        let stop = &self.call.data.stop;
         let u = self.current();
-        if let Some(watcher) = &mut self.watcher {
-            stop.store(watcher.fill(sweep, u), Ordering::Relaxed);
-        }
-        self.me.barrier();
-        let answer = stop.load(Ordering::Relaxed);
-        // Nobody asks again before all have read this answer.
-        self.me.barrier();
-        answer
+        self.ask(|watcher| watcher.fill(sweep, u))
     }
 
     fn colours(&self) -> usize {
@@ -201,11 +191,9 @@ impl BlockSteps for Member<'_, '_> {
             fetch: if reverse { Fetch::Nothing } else { Fetch::Next },
         };
         if self.call.work.parallel == Parallel::Patches {
-            let begin = self.boundary(cut, self.me.index, self.me.members, Grain::Patch).patch;
-            let end = self.boundary(cut, self.me.index + 1, self.me.members, Grain::Patch).patch;
-            for p in begin..end {
-                let n = rows(cut, &self.patches()[p]).0;
-                for row in 0..n {
+            for (p, part) in self.parts(cut, self.me.index, Grain::Patch) {
+                let n = part.end;
+                for row in part {
                     // SAFETY: the patch is this member's alone.
                     unsafe { self.row(ways, p, if reverse { n - 1 - row } else { row }, Which::All) };
                 }
@@ -253,14 +241,7 @@ impl BlockSteps for Member<'_, '_> {
     }
 
     fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        let stop = &self.call.data.stop;
-        if let Some(watcher) = &mut self.watcher {
-            stop.store(watcher.show(sweep, relative_residual), Ordering::Relaxed);
-        }
-        self.me.barrier();
-        let answer = stop.load(Ordering::Relaxed);
-        self.me.barrier();
-        answer
+        self.ask(|watcher| watcher.show(sweep, relative_residual))
     }
 
     fn settle(&mut self) {

@@ -36,7 +36,7 @@ impl<'a, F: Format> Levels<'a, F> {
     pub(super) unsafe fn spread(&self, row: usize, watch: Option<InTurn>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let (diagonal, straight) = self.exact.map_or((&m.center, &m.straight), |e| (&e.center, &e.straight));
-        let corners = a.corners.map(|_| (&m.red_diagonal, &m.black_diagonal));
+        let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
         let target = Target { layout: &self.grid.layout, diagonal, straight, corners, far: false };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             if watch.is_some_and(|(watch, member)| !watch.admits(member, a, j)) {
@@ -64,7 +64,7 @@ impl<'a, F: Format> Levels<'a, F> {
             // SAFETY: as the caller promised.
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
-                let corners = nine_points.then(|| m.corners(colour, row));
+                let corners = nine_points.then(|| m.corners.couplings(colour, row));
                 row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
         }
@@ -86,8 +86,8 @@ impl<'a, F: Format> Levels<'a, F> {
         copy(&m.straight.r1, &grid.straight.r1, rounds);
         copy(&m.straight.r2, &grid.straight.r2, rounds);
         if nine_points {
-            copy(&m.red_diagonal.of, &grid.red_diagonal.of, false);
-            copy(&m.black_diagonal.of, &grid.black_diagonal.of, false);
+            copy(&m.corners.red.of, &grid.red_diagonal.of, false);
+            copy(&m.corners.black.of, &grid.black_diagonal.of, false);
         } else {
             for area in &grid.black_diagonal.of {
                 // A 5-point matrix couples no black nodes; what the last factorization left here is no input.
@@ -115,8 +115,8 @@ impl<'a, F: Format> Levels<'a, F> {
             for colour in Colour::ALL {
                 keep(&grid.excess[colour], &inner.excess[colour]);
             }
-            keep_all(&grid.red_diagonal.of, &inner.red_diagonal.of);
-            keep_all(&grid.black_diagonal.of, &inner.black_diagonal.of);
+            keep_all(&grid.red_diagonal.of, &inner.corners.red.of);
+            keep_all(&grid.black_diagonal.of, &inner.corners.black.of);
         }
         if let Some(short) = grid.short().filter(|short| short.straight.bytes() > 0) {
             // Rounded already.

@@ -250,29 +250,19 @@ impl<'a, F: Format> Levels<'a, F> {
     fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
         let grid = &k.grids[q];
         let exact = k.making.as_ref().filter(|_| q == 0);
-        let own = Self {
+        Self {
             k,
             q,
             grid,
             exact,
-            straight: &grid.straight,
-            excess: &grid.excess,
-            inverse: &grid.inverse,
-            black_diagonal: &grid.black_diagonal,
-            b1_distant: &grid.b1_distant,
-            b2_distant: &grid.b2_distant,
+            straight: exact.map_or(&grid.straight, |m| &m.straight),
+            excess: exact.map_or(&grid.excess, |m| &m.excess),
+            inverse: exact.map_or(&grid.inverse, |m| &m.inverse),
+            black_diagonal: exact.map_or(&grid.black_diagonal, |m| &m.black_diagonal),
+            b1_distant: exact.map_or(&grid.b1_distant, |m| &m.b1_distant),
+            b2_distant: exact.map_or(&grid.b2_distant, |m| &m.b2_distant),
             setup,
             context,
-        };
-        let Some(m) = exact else { return own };
-        Self {
-            straight: &m.straight,
-            excess: &m.excess,
-            inverse: &m.inverse,
-            black_diagonal: &m.black_diagonal,
-            b1_distant: &m.b1_distant,
-            b2_distant: &m.b2_distant,
-            ..own
         }
     }
 

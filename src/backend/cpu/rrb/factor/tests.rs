@@ -63,14 +63,25 @@ pub(in crate::backend::cpu) fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
     [center, east, north]
 }
 
-/// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
-/// nines in the vectors before.
-fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
+/// It as the solver gets it.
+pub(in crate::backend::cpu) fn five_points(grid: Grid, arrays: &[Vec<f64>; 3]) -> StencilView<'_> {
+    let [center, east, north] = arrays.each_ref().map(|values| View::new("an array", values, grid, grid.nx));
+    StencilView { grid, center, east, north, corners: None }
+}
+
+/// What is seen of a matrix before it is factorized.
+pub(in crate::backend::cpu) fn inspected(a: &StencilView) -> Inspection {
     let mut inspection = Inspection::default();
     inspection.start(1).unwrap();
     inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
     inspection.finish(a, true).unwrap();
-    let components = &inspection.components;
+    inspection
+}
+
+/// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
+/// nines in the vectors before.
+fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
+    let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup)).unwrap();
     k.prepare(setup, components, members).unwrap();
     k.making = Some(k.making_of(windows, members).unwrap());
@@ -146,15 +157,8 @@ fn rows_made_in_windows_are_the_same() {
         // Windows of doubles fit into the vectors, or are not wanted.
         let fits = ny >= 140;
         let grid = Grid { nx, ny };
-        let [center, east, north] = matrix(grid, (nx + ny) as u64);
-        let view = |name, values| View::new(name, values, grid, nx);
-        let a = StencilView {
-            grid,
-            center: view("center", &center),
-            east: view("east", &east),
-            north: view("north", &north),
-            corners: None,
-        };
+        let arrays = matrix(grid, (nx + ny) as u64);
+        let a = five_points(grid, &arrays);
         let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
         let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
         let alone = made::<Double>(&a, &f64, 1, false);
@@ -185,11 +189,7 @@ fn left_for_sweeps<F: Format>(
     follow: bool,
     mut see: impl FnMut(usize, Left),
 ) {
-    let mut inspection = Inspection::default();
-    inspection.start(1).unwrap();
-    inspection.look(0, a[1], 0..a[1].grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
-    inspection.finish(a[1], true).unwrap();
-    let components = &inspection.components;
+    let components = &inspected(a[1]).components;
     let worth = if follow { 0 } else { usize::MAX };
     let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth).unwrap();
     // The second grid follows, unless it is the last one.
@@ -218,8 +218,8 @@ fn left_for_sweeps<F: Format>(
         [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
         if let Some(inner) = &grid.recursion {
             Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
-            inner.red_diagonal.of.iter().for_each(|area| stored(Colour::R1, area));
-            inner.black_diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
+            inner.corners.red.of.iter().for_each(|area| stored(Colour::R1, area));
+            inner.corners.black.of.iter().for_each(|area| stored(Colour::B1, area));
         }
         if is_last {
             add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);

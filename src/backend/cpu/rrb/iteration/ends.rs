@@ -90,7 +90,7 @@ struct Start<'m, 'a, F: Format> {
     noted: Reduce<'a, 3>,
 }
 
-impl<F: Format> ThroughReds for Start<'_, '_, F> {
+impl<F: Format> Start<'_, '_, F> {
     /// y_r = D_r^-1 (b - A x)_r.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
@@ -163,12 +163,10 @@ impl<F: Format> Member<'_, F> {
             self.load_guess(rows.start..last.min(rows.start + 1), scale);
             self.load_guess(last..rows.end, scale);
         } else {
-            for row in rows {
-                for &colour in k.system() {
-                    // SAFETY: a row of this member, which nobody reads in this stage.
-                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
-                }
-            }
+            self.each_row(k.system(), |colour, row| {
+                // SAFETY: a row of this member, which nobody reads in this stage.
+                unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+            });
         }
         self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
         if guess {
@@ -179,7 +177,10 @@ impl<F: Format> Member<'_, F> {
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
         let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
-        self.through_reds(reds, &mut start);
+        self.through_reds(reds, |step| match step {
+            ThroughReds::Red(colour, row, y) => start.red(colour, row, y),
+            ThroughReds::Black(colour, row, y) => start.black(colour, row, y),
+        });
         drop(scratch);
         let [b, whole, residual] = noted.sum(Some(self.me));
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
@@ -259,16 +260,15 @@ impl<F: Format> Member<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::rrb::factor::tests::{matrix, random, setup};
+    use crate::backend::cpu::rrb::PackedSolver;
+    use crate::backend::cpu::rrb::factor::tests::{five_points, inspected, matrix, random, setup};
     use crate::backend::cpu::rrb::number::{Brain, Mixed, Single};
     use crate::backend::cpu::rrb::packed::Packed;
     use crate::backend::cpu::rrb::system::Shape;
     use crate::backend::steps::pcg::PcgSteps;
-    use crate::backend::steps::rrb::{Arrays, PivotContext, Setup};
+    use crate::backend::steps::rrb::{Arrays, Setup};
     use crate::backend::storage::Storage;
-    use crate::grid::inspection::{Inspection, Questions};
     use crate::grid::levels::Grid;
-    use crate::grid::stencil::{StencilView, View};
     use crate::runtime::number::Real;
     use crate::runtime::team::{Me, Team};
 
@@ -326,23 +326,13 @@ mod tests {
 
     fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage, single: bool) {
         let grid = Grid { nx, ny };
-        let [center, east, north] = matrix(grid, 3);
-        let view = |name, values| View::new(name, values, grid, nx);
-        let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
-        let a = StencilView { grid, center, east, north, corners: None };
-        let mut inspection = Inspection::default();
-        inspection.start(1).unwrap();
-        inspection.look(0, &a, 0..ny, &Questions { finite: true, zero_row_sum: 0.0 });
-        inspection.finish(&a, true).unwrap();
-        let components = &inspection.components;
+        let matrix = matrix(grid, 3);
+        let a = five_points(grid, &matrix);
         let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
         let mut k = Packed::<F>::new(Shape::new(&a, &setup)).unwrap();
-        k.prepare(&setup, components, members).unwrap();
         let mut team = Team::new(members).unwrap();
-        let context = PivotContext { a: &a, components };
+        k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
         let k = &k;
-        let share = |me: Me| k.factorize_share(me, &setup, &context, None);
-        team.run(|me| drop(share(me)), share).unwrap().unwrap();
         let mut state = 5;
         let mut numbers = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut state) - 0.3).collect() };
         let (input, mut output) = (numbers(), numbers());

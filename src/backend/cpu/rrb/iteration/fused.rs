@@ -112,7 +112,7 @@ impl<F: Format> Packed<F> {
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
                 let step = alpha.map(|alpha| (alpha, self.q.b1.row(row, 0)));
-                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
+                let (pivot, a) = m.eliminated(Colour::B1, row);
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
                 rhos.note(row, [rho]);
@@ -131,7 +131,7 @@ impl<F: Format> Packed<F> {
                     me.wait_for(member, Point::First, stage);
                     // SAFETY: the next member has posted this row.
                     unsafe {
-                        let (pivot, a) = (m.pivot.b1.row(rows.end, 0), m.diagonal.couplings(Colour::B1, rows.end));
+                        let (pivot, a) = m.eliminated(Colour::B1, rows.end);
                         narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                     }
                 }
@@ -186,7 +186,7 @@ impl<F: Format> Packed<F> {
                 let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
                 let x = self.x.b2.row_mut(row, 0);
                 step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
-                let (pivot, a) = (m.pivot.b1.row(row, 0), m.diagonal.couplings(Colour::B1, row));
+                let (pivot, a) = m.eliminated(Colour::B1, row);
                 let mut z = std::mem::take(&mut t.values);
                 {
                     let (rows, own) = z.split_at_mut(DROPPED * t.stride);

@@ -14,6 +14,7 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -74,36 +75,23 @@ pub struct Member<'a, F: Format> {
     /// On member 0.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Counts reductions.
-    pub(super) turn: usize,
+    turn: Cell<usize>,
     /// rho of the last fused descend.
     pub(super) rho: f64,
     pub(super) left_out: Option<LeftOut>,
 }
 
-/// What a pass over black rows makes of four red rows around each.
-pub(super) trait ThroughReds {
-    /// Makes red row J.
-    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]);
-    /// Takes the four around black row J. r1 of row J and r2 of row J + 1 were the last that were made.
-    fn black(&mut self, colour: Colour, row: usize, y: Rows);
-}
-
-/// By two closures.
-pub(super) struct Both<R, B>(pub R, pub B);
-
-impl<R: FnMut(Colour, usize, &mut [f64]), B: FnMut(Colour, usize, Rows)> ThroughReds for Both<R, B> {
-    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
-        (self.0)(colour, row, y);
-    }
-
-    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        (self.1)(colour, row, y);
-    }
+/// A step of a pass over black rows, each of which has four red rows around it.
+pub(super) enum ThroughReds<'a> {
+    /// Make red row J.
+    Red(Colour, usize, &'a mut [f64]),
+    /// Take the four around black row J. r1 of row J and r2 of row J + 1 were the last that were made.
+    Black(Colour, usize, Rows<'a>),
 }
 
 impl<'a, F: Format> Member<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: 0, rho: 0.0, left_out: None }
+        Self { k, me, sections: Sections::new(k, me), caller, observer, turn: Cell::new(0), rho: 0.0, left_out: None }
     }
 
     pub(super) fn first(&self) -> &'a PackedGrid<F> {
@@ -123,19 +111,15 @@ impl<'a, F: Format> Member<'a, F> {
         self.first().refresh(self.me, v);
     }
 
-    /// Calls `f` with each of this member's rows of A or S1.
-    pub(super) fn each_row(&self, mut f: impl FnMut(Colour, usize)) {
-        for row in self.rows() {
-            for &colour in self.k.system() {
-                f(colour, row);
-            }
-        }
+    /// Calls `f` with each of this member's rows of some colours.
+    pub(super) fn each_row(&self, colours: &[Colour], mut f: impl FnMut(Colour, usize)) {
+        self.rows().for_each(|row| colours.iter().for_each(|&colour| f(colour, row)));
     }
 
     /// Begins a reduction over the rows of the first grid.
-    pub(super) fn reduction<const N: usize>(&mut self) -> Reduce<'a, N> {
-        self.turn += 1;
-        self.k.noted.reduce(self.turn, self.layout().cy)
+    pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
+        self.turn.set(self.turn.get() + 1);
+        self.k.noted.reduce(self.turn.get(), self.layout().cy)
     }
 
     /// `of_row` of this member's rows, each noted.
@@ -146,29 +130,32 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// Sum of `of_row` over all rows.
-    pub(super) fn sum(&self, noted: Reduce<'a, 1>, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+    /// Sum of `of` over all rows of some colours.
+    pub(super) fn sum(&self, colours: &[Colour], mut of: impl FnMut(Colour, usize) -> f64) -> f64 {
+        self.sum_rows(|row| colours.iter().map(|&colour| of(colour, row)).sum())
+    }
+
+    pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let noted = self.reduction();
         self.note(noted, |row| [of_row(row)]);
         noted.sum(Some(self.me))[0]
     }
 
     /// The largest of all rows, which are not negative; NaN if one is.
-    pub(super) fn largest(&mut self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+    pub(super) fn largest(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
         self.note(noted, |row| [of_row(row)]);
         max_abs(noted.all(Some(self.me))[0])
     }
 
-    pub(super) fn dot<R: Real + Number>(&mut self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        let noted = self.reduction();
-        self.sum(noted, |row| {
-            // SAFETY: rows of this member, which only it writes.
-            colours.iter().map(|&c| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }).sum()
-        })
+    pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
+        // SAFETY: rows of this member, which only it writes.
+        self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
     /// Black rows of this member with four red rows around them, which stay in cache. `buffers`: room for these.
-    pub(super) fn through_reds(&self, buffers: &mut [f64], pass: &mut impl ThroughReds) {
+    pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
+        use ThroughReds::{Black, Red};
         let n = self.layout().cx;
         buffers.fill(0.0);
         let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
@@ -176,17 +163,17 @@ impl<'a, F: Format> Member<'a, F> {
         let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
         let all = self.rows();
         match all.start.checked_sub(1) {
-            Some(before) => pass.red(Colour::R1, before, &mut r1[BORDER..][..n]),
+            Some(before) => pass(Red(Colour::R1, before, &mut r1[BORDER..][..n])),
             None => r1.fill(0.0),
         }
-        pass.red(Colour::R2, all.start, &mut r2_above[BORDER..][..n]);
+        pass(Red(Colour::R2, all.start, &mut r2_above[BORDER..][..n]));
         for row in all {
             std::mem::swap(&mut r1_below, &mut r1);
             std::mem::swap(&mut r2, &mut r2_above);
-            pass.red(Colour::R1, row, &mut r1[BORDER..][..n]);
-            pass.red(Colour::R2, row + 1, &mut r2_above[BORDER..][..n]);
-            pass.black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]);
-            pass.black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]);
+            pass(Red(Colour::R1, row, &mut r1[BORDER..][..n]));
+            pass(Red(Colour::R2, row + 1, &mut r2_above[BORDER..][..n]));
+            pass(Black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]));
+            pass(Black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]));
         }
     }
 
@@ -199,22 +186,19 @@ impl<'a, F: Format> Member<'a, F> {
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
-        self.through_reds(
-            &mut self.scratch(),
-            &mut Both(
-                // SAFETY: nobody writes x or A in this step.
-                |colour: Colour, row, y: &mut [f64]| unsafe {
-                    let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
-                    sum_by_center(y, center, a, k.x.straight(colour, row));
-                },
-                // SAFETY: as above, nor b; writes black rows of r of this member.
-                |colour: Colour, row, y: Rows| unsafe {
-                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-                    let a = k.matrix.straight.couplings(colour, row);
-                    schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
-                },
-            ),
-        );
+        self.through_reds(&mut self.scratch(), |step| match step {
+            // SAFETY: nobody writes x or A in this step.
+            ThroughReds::Red(colour, row, y) => unsafe {
+                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                sum_by_center(y, center, a, k.x.straight(colour, row));
+            },
+            // SAFETY: as above, nor b; writes black rows of r of this member.
+            ThroughReds::Black(colour, row, y) => unsafe {
+                let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                let a = k.matrix.straight.couplings(colour, row);
+                schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
+            },
+        });
         self.dot(&k.r, &k.r, k.system())
     }
 

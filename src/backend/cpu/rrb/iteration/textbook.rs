@@ -3,13 +3,12 @@
 //! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
 //! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
-use super::member::{Both, Member};
+use super::member::{Member, ThroughReds};
 use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     add_direction, add_scaled, begin, convert, direct, dot, dot_mixed, largest_in, narrow, over_center, scale_row,
     solve_by_center, subtract, subtract_from, widen,
 };
-use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
@@ -28,41 +27,33 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if F::SINGLE {
             return self.residual_from_a();
         }
-        self.refresh(&self.k.x);
-        let noted = self.reduction();
         let k = self.k;
-        self.sum(noted, |row| {
-            let mut square = 0.0;
-            for &colour in k.system() {
-                // SAFETY: reads x and b, writes rows of r of this member.
-                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+        self.refresh(&k.x);
+        self.sum(k.system(), |colour, row| {
+            // SAFETY: reads x, b and the matrix, writes rows of r of this member.
+            unsafe {
+                let b = k.b[colour].row(row, 0);
                 if let (true, Some(x)) = (k.shape.schur, of_type(&k.x)) {
-                    // SAFETY: nobody writes S1 in this step.
-                    unsafe { k.schur.row(colour, row, x, r) };
+                    let r = k.r[colour].row_mut(row, 0);
+                    k.schur.row(colour, row, x, r);
                     subtract_from(r, b);
                 } else if let Some(r) = of_type::<_, Four>(&k.r) {
-                    // SAFETY: the same row as above.
-                    self.residual_of_row(colour, row, b, unsafe { r[colour].row_mut(row, 0) });
+                    self.residual_of_row(colour, row, b, r[colour].row_mut(row, 0));
                 }
-                square += dot(r, r);
+                let r = k.r[colour].row(row, 0);
+                dot(r, r)
             }
-            square
         })
     }
 
     fn residual_from_rhs(&mut self) -> f64 {
         self.fetch_rhs(false);
         let k = self.k;
-        let noted = self.reduction();
-        self.sum(noted, |row| {
-            let mut square = 0.0;
-            for &colour in k.system() {
-                // SAFETY: rows of this member, which no other reads in this step.
-                let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
-                convert(r, b);
-                square += dot(r, r);
-            }
-            square
+        self.sum(k.system(), |colour, row| {
+            // SAFETY: rows of this member, which no other reads in this step.
+            let (b, r) = unsafe { (k.b[colour].row(row, 0), k.r[colour].row_mut(row, 0)) };
+            convert(r, b);
+            dot(r, r)
         })
     }
 
@@ -72,7 +63,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
             unsafe { narrow::<F>(self.first().z[colour].row_mut(row, 0), k.r[colour].row(row, 0)) };
         });
@@ -81,17 +72,13 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         apply_section(&mut self.sections, 0, &k.recursion());
         k.projection.shift(me, self.rows(), Nodes::System, &self.first().z, false);
         let z = &self.first().z;
-        let noted = self.reduction();
-        let rho = self.sum(noted, |row| {
-            // SAFETY: rows of this member, which only it writes.
-            k.system().iter().map(|&c| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }).sum()
-        });
-        rho / k.unit
+        // SAFETY: rows of this member, which only it writes.
+        self.sum(k.system(), |c, row| unsafe { dot_mixed::<F>(k.r[c].row(row, 0), z[c].row(row, 0)) }) / k.unit
     }
 
     fn first_direction(&mut self) {
         let scale = self.k.scales().0;
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member; others read p only after the barrier of `multiply`.
             unsafe { begin::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
@@ -99,7 +86,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn next_direction(&mut self, beta: f64) {
         let scale = self.k.scales().0;
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: as in `first_direction`.
             unsafe { direct::<F>(self.k.p[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), beta, scale) };
         });
@@ -107,7 +94,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn multiply(&mut self) -> f64 {
         self.refresh(&self.k.p);
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: reads p, writes rows of q of this member.
             unsafe { self.row_of_system(colour, row, &self.k.p, &self.k.q) };
         });
@@ -116,7 +103,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn advance_solution(&mut self, alpha: f64) {
         let alpha = alpha * self.k.scales().1;
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
             let (x, p) = unsafe { (self.k.x[colour].row_mut(row, 0), self.k.p[colour].row(row, 0)) };
             add_direction(x, alpha, p);
@@ -124,7 +111,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn advance_residual(&mut self, alpha: f64) {
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
             let (r, q) = unsafe { (self.k.r[colour].row_mut(row, 0), self.k.q[colour].row(row, 0)) };
             add_scaled(r, -alpha, q);
@@ -133,13 +120,9 @@ impl<F: Format> PcgSteps for Member<'_, F> {
 
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         let k = self.k;
-        let noted = self.reduction();
-        self.sum(noted, |row| {
-            let square = |p: f64| (factor * p) * (factor * p);
-            // SAFETY: rows of this member, which only it writes.
-            let of = |&c: &Colour| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum::<f64>() };
-            k.system().iter().map(of).sum()
-        })
+        let square = |p: f64| (factor * p) * (factor * p);
+        // SAFETY: rows of this member, which only it writes.
+        self.sum(k.system(), |c, row| unsafe { k.p[c].row(row, 0).iter().map(|p| square(p.wide())).sum() })
     }
 
     fn replaces_residual(&self) -> bool {
@@ -229,8 +212,7 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.left_out = None;
-        let noted = self.reduction();
-        self.sum(noted, |row| {
+        self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: row j and its rows J are of this member's share.
                 unsafe {
@@ -291,17 +273,12 @@ impl<F: Format> RrbSteps for Member<'_, F> {
 
     fn whole_residual_norm2(&mut self) -> f64 {
         self.refresh(&self.k.x);
-        let noted = self.reduction();
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
-        self.sum(noted, |row| {
-            let mut square = 0.0;
-            for colour in Colour::ALL {
-                // SAFETY: nobody writes b in this step.
-                self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
-                square += dot(r, r);
-            }
-            square
+        self.sum(&Colour::ALL, |colour, row| {
+            // SAFETY: nobody writes b in this step.
+            self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+            dot(r, r)
         })
     }
 
@@ -309,13 +286,12 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         self.refresh(&self.k.x);
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         let n = layout.cx;
-        let noted = self.reduction();
         let mut scratch = self.scratch();
         scratch.fill(0.0);
         let (r, b) = scratch.split_at_mut(n);
         let (even, odd) = b.split_at_mut(n);
         let (even, odd) = (&mut even[..n], &mut odd[..n]);
-        self.sum(noted, |row| {
+        self.sum_rows(|row| {
             let mut squares = [0.0; 4];
             for j in natural_rows(layout, &(row..row + 1)) {
                 split((layout.shift_x, self.caller.input(j, nx)), even, odd);
@@ -333,25 +309,21 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn rhs_to_residual(&mut self) -> f64 {
-        self.refresh(&self.k.x);
-        let noted = self.reduction();
+        let k = self.k;
+        self.refresh(&k.x);
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
-        let k = self.k;
-        self.sum(noted, |row| {
-            let mut square = 0.0;
-            for colour in Colour::ALL {
-                // SAFETY: reads x and A, writes rows of b of this member.
-                let b = unsafe { k.b[colour].row_mut(row, 0) };
-                self.residual_of_row(colour, row, b, r);
-                b.copy_from_slice(r);
-                if matches!(colour, Colour::R1 | Colour::R2) {
-                    // SAFETY: nobody writes A in this step.
-                    over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
-                    square += dot(r, b);
-                }
+        self.sum(&Colour::ALL, |colour, row| {
+            // SAFETY: reads x and A, writes rows of b of this member.
+            let b = unsafe { k.b[colour].row_mut(row, 0) };
+            self.residual_of_row(colour, row, b, r);
+            b.copy_from_slice(r);
+            if matches!(colour, Colour::B1 | Colour::B2) {
+                return 0.0;
             }
-            square
+            // SAFETY: nobody writes A in this step.
+            over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
+            dot(r, b)
         })
     }
 
@@ -366,26 +338,23 @@ impl<F: Format> RrbSteps for Member<'_, F> {
         }
         let k = self.k;
         self.refresh(&self.k.b);
-        self.through_reds(
-            &mut self.scratch(),
-            &mut Both(
-                // y_r = b_r / d_r.
-                // SAFETY: nobody writes red b or A in this step.
-                |colour: Colour, row, y: &mut [f64]| unsafe {
-                    over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-                },
-                // SAFETY: writes black rows of this member.
-                |colour: Colour, row, y: Rows| unsafe {
-                    let a = k.matrix.straight.couplings(colour, row);
-                    subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
-                },
-            ),
-        );
+        self.through_reds(&mut self.scratch(), |step| match step {
+            // y_r = b_r / d_r.
+            // SAFETY: nobody writes red b or A in this step.
+            ThroughReds::Red(colour, row, y) => unsafe {
+                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+            },
+            // SAFETY: writes black rows of this member.
+            ThroughReds::Black(colour, row, y) => unsafe {
+                let a = k.matrix.straight.couplings(colour, row);
+                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+            },
+        });
     }
 
     fn take_z(&mut self) {
         let scale = self.k.unit.recip();
-        self.each_row(|colour, row| {
+        self.each_row(self.k.system(), |colour, row| {
             // SAFETY: rows of this member, which no other reads in this step.
             unsafe { widen(self.k.x[colour].row_mut(row, 0), self.first().z[colour].row(row, 0), scale) };
         });
@@ -418,12 +387,10 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn clear_solution(&mut self) {
-        for row in self.rows() {
-            for colour in Colour::ALL {
-                // SAFETY: a row of this member, which nobody reads in this step.
-                unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
-            }
-        }
+        self.each_row(&Colour::ALL, |colour, row| {
+            // SAFETY: a row of this member, which nobody reads in this step.
+            unsafe { self.k.x[colour].row_mut(row, 0).fill(0.0) };
+        });
         // Others read these rows next.
         self.refresh(&self.k.x);
     }
@@ -450,14 +417,12 @@ impl<F: Format> RrbSteps for Member<'_, F> {
     }
 
     fn multiply_rhs(&mut self) {
-        self.refresh(&self.k.b);
-        for row in self.rows() {
-            for colour in Colour::ALL {
-                // SAFETY: reads b, writes rows of x of this member.
-                let out = unsafe { self.k.x[colour].row_mut(row, 0) };
-                unsafe { self.k.matrix.row(colour, row, &self.k.b, out) };
-            }
-        }
+        let k = self.k;
+        self.refresh(&k.b);
+        self.each_row(&Colour::ALL, |colour, row| {
+            // SAFETY: reads b and A, writes rows of x of this member.
+            unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
+        });
     }
 
     fn store_zero(&mut self) {
