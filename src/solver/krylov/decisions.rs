@@ -149,7 +149,7 @@ mod tests {
         };
         let mut numbers = Numbers(1);
         for case in 0..100_000 {
-            let norm = if numbers.next() % 2 == 0 { Norm::True2 } else { Norm::Preconditioned };
+            let norm = if numbers.next().is_multiple_of(2) { Norm::True2 } else { Norm::Preconditioned };
             let test = Test {
                 norm,
                 threshold: numbers.size(),
