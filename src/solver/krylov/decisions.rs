@@ -142,11 +142,9 @@ mod tests {
 
     /// The device's text decides as ours, to the bit.
     #[test]
+    #[ignore = "needs an emulated device"]
     fn a_device_decides_alike() {
-        let Some(device) = emulated() else {
-            eprintln!("skipped: no emulated device");
-            return;
-        };
+        let device = emulated().expect("an emulated device (tests/emulator)");
         let mut numbers = Numbers(1);
         for case in 0..100_000 {
             let norm = if numbers.next().is_multiple_of(2) { Norm::True2 } else { Norm::Preconditioned };
