@@ -409,7 +409,8 @@ pub trait RrbBackend: Send {
 /// is the better pivot.
 const ROW_SUM_WORTH: f64 = 0.1;
 
-/// The pivot of a node that is eliminated (red, or b1) in excess form: after lumping, center = excess - sum of kept couplings.
+/// The pivot of a node that is eliminated (red, or b1) in excess form: after lumping, center = excess - sum of
+/// kept couplings.
 #[derive(Clone, Copy, Debug)]
 pub struct Pivot {
     /// d.

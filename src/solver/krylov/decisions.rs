@@ -1,6 +1,7 @@
 //! The decisions of an iteration. A device takes them by itself: kernels/rrb/scalars.cuh has the same functions.
 
-use super::{Iteration, Norm, Test};
+use super::state::{Iteration, Test};
+use crate::options::Norm;
 
 /// How the iteration stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

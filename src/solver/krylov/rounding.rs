@@ -1,6 +1,6 @@
 //! Squares that are not positive, and are rounding: no sign of an indefinite matrix.
 
-use super::{Iteration, Test};
+use super::state::{Iteration, Test};
 use crate::backend::steps::pcg::{ENERGY, PcgSteps};
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows
