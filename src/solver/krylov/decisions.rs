@@ -21,6 +21,11 @@ pub(super) enum Code {
     SigmaBad,
 }
 
+/// Whether a square is that of a definite matrix: NaN and infinity are not.
+pub(super) fn is_positive(square: f64) -> bool {
+    square > 0.0 && square.is_finite()
+}
+
 impl Iteration {
     /// The tested norm, of <r, r> and, in the papers' norm, of rho = <r, M^-1 r>.
     pub(super) fn take_norm(&mut self, test: &Test, rho: f64) -> Code {
@@ -46,7 +51,7 @@ impl Iteration {
         if self.vanished(test, rho) {
             return Code::Spent;
         }
-        if !(rho > 0.0 && rho.is_finite()) {
+        if !is_positive(rho) {
             return Code::RhoBad;
         }
         self.beta = beta(rho, self.rho);
@@ -60,7 +65,7 @@ impl Iteration {
         self.alpha = self.rho / sigma;
         if self.vanished(test, sigma) {
             Code::SigmaVanished
-        } else if !(sigma > 0.0 && sigma.is_finite()) {
+        } else if !is_positive(sigma) {
             Code::SigmaBad
         } else {
             Code::Running

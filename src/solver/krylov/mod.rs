@@ -21,7 +21,7 @@ pub use state::{PcgEnd, Start, Test};
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
-use decisions::Code;
+use decisions::{Code, is_positive};
 use replacement::{Direction, Replaced, Replacement};
 use state::Iteration;
 
@@ -193,7 +193,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         let LoopEnding::Broken { quantity, value } = end.ending else {
             return Ok(self.confirm(s, at, end.ending));
         };
-        if !rounding::vanished(self.test, value, f64::INFINITY, at.largest_rho)
+        if !rounding::negligible(self.test, value, f64::INFINITY, at.largest_rho)
             && !rounding::cancelled(s, self.test, quantity, value)
         {
             let iteration = at.iterations + usize::from(quantity == ENERGY);
@@ -286,7 +286,7 @@ pub fn done_before(quantity: &str, iteration: usize) -> usize {
 
 /// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.
 fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<()> {
-    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+    if is_positive(value) { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
 }
 
 /// The same for the square of a norm, which may have vanished.
