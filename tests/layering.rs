@@ -155,10 +155,23 @@ fn modules() -> Vec<(Vec<String>, String)> {
     files.iter().map(|file| (module(file), std::fs::read_to_string(file).expect("readable"))).collect()
 }
 
-/// A source without its own tests, which stand at its end and are no part of the library.
-fn library(text: &str) -> &str {
-    let ends = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub mod "].map(|end| text.find(end).unwrap_or(text.len()));
-    &text[..ends[0].min(ends[1])]
+/// A source without its own tests, which are no part of the library: a module of them ends it, one that lies in a file
+/// of its own is only declared, and what follows it counts.
+fn library(text: &str) -> String {
+    const OF_TESTS: &str = "#[cfg(test)]";
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(OF_TESTS) {
+        let item = &rest[at + OF_TESTS.len()..];
+        let head = item.find(['{', ';']).unwrap_or(item.len());
+        let words = tokens(&item[..head]);
+        let is_module = words.len() > 1 && words[words.len() - 2] == "mod";
+        kept.push_str(&rest[..at]);
+        if is_module && item[head..].starts_with('{') {
+            return kept;
+        }
+        rest = if is_module { item[head..].strip_prefix(';').unwrap_or_default() } else { item };
+    }
+    kept + rest
 }
 
 /// Why `from` must not use `to`, if it must not.
@@ -197,7 +210,7 @@ fn no_forbidden_edge() {
     let mut edges = 0;
     let mut wrong = Vec::new();
     for (module, text) in &modules {
-        for path in paths(library(text), module, &BTreeMap::new()) {
+        for path in paths(&library(text), module, &BTreeMap::new()) {
             edges += 1;
             if let Some(reason) = forbidden(module, &path) {
                 wrong.push(format!("{} uses {}: {reason}", module.join("::"), path.join("::")));
@@ -234,7 +247,7 @@ fn concrete_backends_are_named_once() {
 fn unsafe_threads_and_printing_stay_in_their_places() {
     let mut with_unsafe = 0;
     for (module, text) in modules() {
-        let tokens = tokens(library(&text));
+        let tokens = tokens(&library(&text));
         let has = |words: &[&str]| tokens.windows(words.len()).any(|w| w.iter().zip(words).all(|(a, b)| a == b));
         let name = module.join("::");
         let at = |prefix: &str| name.starts_with(prefix);
@@ -365,7 +378,7 @@ fn circles(modules: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
     let files: BTreeMap<Vec<String>, String> = modules
         .iter()
         .filter(|(module, _)| !module.is_empty() && module.last().is_none_or(|name| name != "tests"))
-        .map(|(module, text)| (module.clone(), library(text).to_owned()))
+        .map(|(module, text)| (module.clone(), library(text)))
         .collect();
     let children = |module: &[String]| -> BTreeMap<String, Vec<String>> {
         let of = |m: &&Vec<String>| m.len() == module.len() + 1 && m.starts_with(module);
@@ -419,6 +432,11 @@ fn circles_are_seen() {
     }
     let defines = module("a", "mod b; use b::B; pub struct E;");
     assert_eq!(circles(&[defines, module("a::b", "use super::E;")]), [["a", "a::b"]]);
+    // What follows a declaration of tests is part of the library, too.
+    for declared in ["#[cfg(test)]\nmod tests;", "#[cfg(test)]\npub(super) mod tests;", "#[cfg(test)]\nfn f() {}"] {
+        let defines = module("a", &format!("mod b; {declared}\nuse b::B; pub struct E; fn g() -> B {{}}"));
+        assert_eq!(circles(&[defines, module("a::b", "use super::E;")]), [["a", "a::b"]], "{declared}");
+    }
 }
 
 /// The reader itself: groups, `super`, inline modules, comments and strings.

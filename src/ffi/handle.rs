@@ -302,13 +302,17 @@ pub unsafe fn with_ok<H: Handle>(h: *mut H, body: impl FnOnce(&mut H) -> Result<
     unsafe { with(h, |h| body(h).map(|()| RRB_OK)) }
 }
 
-/// The same for calls that change nothing.
+/// The same for calls that change nothing: they share the handle, and none of them claims it for itself.
 ///
 /// # Safety
 /// As for `with`.
 pub unsafe fn with_ref<H: Handle>(h: *const H, body: impl FnOnce(&H) -> Result<()>) -> rrb_status {
-    // SAFETY: as our caller promised; the body gets no more than a reference.
-    unsafe { with_ok(h.cast_mut(), |h| body(h)) }
+    entry_ok(|| {
+        // SAFETY: as our caller promised.
+        let h = unsafe { h.as_ref() }.ok_or(Error::Null("handle".into()))?;
+        h.base().check_process()?;
+        body(h)
+    })
 }
 
 /// A value that is read.

@@ -37,6 +37,14 @@ impl Family {
         }
     }
 
+    /// What it does instead, where others have a common option or result that it has not.
+    fn instead(self) -> &'static str {
+        match self {
+            Self::Rrb => "it solves on 2D grids to a tolerance",
+            Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
+        }
+    }
+
     /// The family in whose block of numbers a key lies; none: it is common.
     #[must_use]
     pub fn home(key: i32) -> Option<Self> {
@@ -48,17 +56,16 @@ impl Family {
     }
 
     /// The error about an option or result (`what`) that others have.
-    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: Families) -> Error {
-        let reason = if Self::home(key).is_none() {
-            "it solves to no tolerance, but does the sweeps that smoother_apply is told".to_owned()
-        } else {
-            format!("it is one of {}", prefixes(others))
+    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: &[Self]) -> Error {
+        let reason = match Self::home(key) {
+            None => self.instead().to_owned(),
+            Some(_) => format!("it is one of {}", prefixes(others)),
         };
         Error::Option(format!("{} has no {what} {name}: {reason}", self.prefix()))
     }
 }
 
-fn prefixes(families: Families) -> String {
+fn prefixes(families: &[Family]) -> String {
     families.iter().map(|f| f.prefix()).collect::<Vec<_>>().join(" and ")
 }
 
@@ -158,8 +165,8 @@ impl OptionEntry {
     }
 
     /// The families that have it.
-    pub(super) fn families(&self) -> Families {
-        self.serves[0].0
+    pub(super) fn families(&self) -> Vec<Family> {
+        self.serves.iter().flat_map(|(families, _)| families.iter().copied()).collect()
     }
 
     /// Meaning, with the families that do not know it.
@@ -354,5 +361,40 @@ pub fn allowed_range(kind: &Kind) -> String {
         },
         Kind::Choice(names) => choice_list(names),
         Kind::Text(_) => "callback, stderr, or a path".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An option that two families have, each with a range of its own.
+    #[test]
+    fn an_option_of_two_families_names_both() {
+        const STEPS: OptionEntry = OptionEntry {
+            constant: "STEPS",
+            key: 250,
+            name: "steps",
+            effect: Effect::Now,
+            serves: &[(RRB, SWITCH_OFF), (SMOOTHER, int(1, 0, 2))],
+            doc: "steps",
+        };
+        assert_eq!(STEPS.families(), [Family::Rrb, Family::Smoother]);
+        assert_eq!(STEPS.kind(Family::Rrb), Some(SWITCH_OFF));
+        assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
+        assert_eq!(STEPS.meaning(), "steps (also smoother_)");
+        let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, &STEPS.families());
+        assert_eq!(error.to_string(), "smoother_ has no option steps: it is one of rrb_ and smoother_");
+    }
+
+    /// Why a family has no such common option is said of that family.
+    #[test]
+    fn each_family_has_its_own_reason() {
+        let said = |family: Family| family.foreign("option", "steps", 150, &[]).to_string();
+        assert_eq!(
+            said(Family::Smoother),
+            "smoother_ has no option steps: it solves to no tolerance, but does the sweeps that smoother_apply is told"
+        );
+        assert_eq!(said(Family::Rrb), "rrb_ has no option steps: it solves on 2D grids to a tolerance");
     }
 }

@@ -87,7 +87,7 @@ impl Options {
             let hint = nearest.map_or_else(String::new, |o| format!("RRB_OPT_{} = {}", o.constant, o.key));
             return Err(Error::Option(format!("unknown option key {key}; did you mean {hint}?")));
         };
-        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, o.families()))?;
+        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, &o.families()))?;
         Ok((p, o, kind))
     }
 

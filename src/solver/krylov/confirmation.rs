@@ -1,8 +1,9 @@
 //! Confirmation: what the recurred residual says of convergence is looked at on b - A x, from which it may have drifted
 //! away.
 
-use super::{Norm, Test};
+use super::state::Test;
 use crate::backend::steps::pcg::{LoopEnding, PcgSteps};
+use crate::options::Norm;
 use crate::report::StopReason;
 
 /// The tested norm and the reason with which a loop that ended so ends the solve; none where a start from a recomputed

@@ -1,6 +1,7 @@
 //! The decisions of an iteration. A device takes them by itself: kernels/rrb/scalars.cuh has the same functions.
 
-use super::{Iteration, Norm, Test};
+use super::state::{Iteration, Test};
+use crate::options::Norm;
 
 /// How the iteration stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,11 @@ pub(super) enum Code {
     RhoNegative,
     RhoBad,
     SigmaBad,
+}
+
+/// Whether a square is that of a definite matrix: NaN and infinity are not.
+pub(super) fn is_positive(square: f64) -> bool {
+    square > 0.0 && square.is_finite()
 }
 
 impl Iteration {
@@ -45,7 +51,7 @@ impl Iteration {
         if self.vanished(test, rho) {
             return Code::Spent;
         }
-        if !(rho > 0.0 && rho.is_finite()) {
+        if !is_positive(rho) {
             return Code::RhoBad;
         }
         self.beta = beta(rho, self.rho);
@@ -59,7 +65,7 @@ impl Iteration {
         self.alpha = self.rho / sigma;
         if self.vanished(test, sigma) {
             Code::SigmaVanished
-        } else if !(sigma > 0.0 && sigma.is_finite()) {
+        } else if !is_positive(sigma) {
             Code::SigmaBad
         } else {
             Code::Running

@@ -1,7 +1,8 @@
 //! Preconditioned conjugate gradients (report 16-06, algorithm 1), for any family that has the steps.
 //!
-//! The loop is [`pcg`], its decisions are those of `decisions`. Beside it stand its policies, each in a file of its
-//! own: residual replacement, restarts, confirmation, the best iterate, and which squares are rounding.
+//! The loop is [`pcg`], where it stands is in `state`, its decisions are those of `decisions`. Beside them stand its
+//! policies, each in a file of its own: residual replacement, restarts, confirmation, the best iterate, and which
+//! squares are rounding.
 
 mod best;
 mod confirmation;
@@ -9,97 +10,22 @@ mod decisions;
 mod replacement;
 mod restarts;
 mod rounding;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use best::BestIterate;
 pub use restarts::Restarts;
+pub use state::{PcgEnd, Start, Test};
 
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
-use decisions::Code;
+use decisions::{Code, is_positive};
 use replacement::{Direction, Replaced, Replacement};
+use state::Iteration;
 
 pub use crate::options::Norm;
-
-/// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
-#[derive(Clone, Copy, Debug)]
-pub struct Test {
-    /// Tested norm.
-    pub norm: Norm,
-    /// max(rel_tol * reference, abs_tol).
-    pub threshold: f64,
-    /// What residuals are reported relative to.
-    pub reference: f64,
-    /// Iterations at most.
-    pub max_iter: usize,
-    /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
-    pub rounding: f64,
-    /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
-    /// of an indefinite matrix.
-    pub vanishing: f64,
-    /// Largest center of A: what rounding leaves of p'Ap is relative to it.
-    pub center_max: f64,
-    /// M is definite: the V-cycle of pivots that are positive.
-    pub definite: bool,
-    /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
-    pub confirms: bool,
-}
-
-/// Where PCG begins: x, r = b - A x, and iterations done before.
-#[derive(Clone, Copy, Debug)]
-pub struct Start {
-    /// <r, r>.
-    pub norm2: f64,
-    /// Iterations done.
-    pub iterations: usize,
-}
-
-/// How PCG ended: iterations, the last residual norm and why.
-#[derive(Clone, Copy, Debug)]
-pub struct PcgEnd {
-    /// Iterations done.
-    pub iterations: usize,
-    /// Last norm.
-    pub norm: f64,
-    /// Why.
-    pub reason: StopReason,
-}
-
-/// Where the iteration is.
-struct Iteration {
-    /// Iterations done.
-    iterations: usize,
-    /// <r, r>.
-    norm2: f64,
-    /// The tested norm.
-    norm: f64,
-    /// <r, M^-1 r>.
-    rho: f64,
-    /// <p, A p>.
-    sigma: f64,
-    /// rho / sigma; zero where x has the step already.
-    alpha: f64,
-    /// Of the last direction; zero where that was p = z.
-    beta: f64,
-    /// The largest rho of all.
-    largest_rho: f64,
-    /// The observer asked to stop.
-    stopped: bool,
-}
-
-impl Iteration {
-    fn new(start: Start) -> Self {
-        let Start { norm2, iterations } = start;
-        let (norm, rho, sigma, alpha, beta) = (norm2.sqrt(), 0.0, 0.0, 0.0, 0.0);
-        Self { iterations, norm2, norm, rho, sigma, alpha, beta, largest_rho: 0.0, stopped: false }
-    }
-
-    fn ended(&self, reason: StopReason) -> PcgEnd {
-        PcgEnd { iterations: self.iterations, norm: self.norm, reason }
-    }
-}
 
 /// What comes next.
 enum Next {
@@ -267,7 +193,7 @@ impl<'p, 'k, S: PcgSteps + ?Sized> Policies<'p, 'k, S> {
         let LoopEnding::Broken { quantity, value } = end.ending else {
             return Ok(self.confirm(s, at, end.ending));
         };
-        if !rounding::vanished(self.test, value, f64::INFINITY, at.largest_rho)
+        if !rounding::negligible(self.test, value, f64::INFINITY, at.largest_rho)
             && !rounding::cancelled(s, self.test, quantity, value)
         {
             let iteration = at.iterations + usize::from(quantity == ENERGY);
@@ -360,7 +286,7 @@ pub fn done_before(quantity: &str, iteration: usize) -> usize {
 
 /// Definite matrices give positive numbers; anything else, NaN included, is a breakdown.
 fn positive(quantity: &'static str, value: f64, iteration: usize) -> Result<()> {
-    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+    if is_positive(value) { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration }) }
 }
 
 /// The same for the square of a norm, which may have vanished.

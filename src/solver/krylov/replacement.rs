@@ -1,7 +1,8 @@
 //! Residual replacement, where CG is in single precision: r = b - A x in double precision in place of r - alpha q.
 
-use super::{Iteration, Norm, Test};
+use super::state::{Iteration, Test};
 use crate::backend::steps::pcg::PcgSteps;
+use crate::options::Norm;
 
 /// When the residual is replaced, and where r was b - A x itself last.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,12 +1,12 @@
 //! Squares that are not positive, and are rounding: no sign of an indefinite matrix.
 
-use super::{Iteration, Test};
+use super::state::{Iteration, Test};
 use crate::backend::steps::pcg::{ENERGY, PcgSteps};
 
 /// A square that is not positive, this small against the largest r'M^-1 r, is rounding: an indefinite matrix shows
 /// before a residual has come down by five digits. On a singular system rounding also leaves r a constant, on which
 /// M^-1 is zero.
-pub(super) const VANISHED: f64 = 1e-10;
+pub(super) const NEGLIGIBLE: f64 = 1e-10;
 
 /// p'Ap that is not positive, of so many roundings of what its terms may be: of A nearly singular it says nothing more.
 pub(super) const ROUNDINGS: f64 = 64.0;
@@ -20,14 +20,14 @@ pub(super) fn explains<S: PcgSteps + ?Sized>(
     quantity: &str,
     square: f64,
 ) -> bool {
-    vanished(test, square, at.norm2, at.largest_rho)
+    negligible(test, square, at.norm2, at.largest_rho)
         || at.iterations > 0 && square <= 0.0 && s.replaces_residual()
         || cancelled(s, test, quantity, square)
 }
 
 /// The residual has vanished, <r, r> = `norm2`, or the square is small against the largest one.
-pub(super) fn vanished(test: &Test, square: f64, norm2: f64, largest_rho: f64) -> bool {
-    square <= 0.0 && (norm2.sqrt() <= test.vanishing || -square <= VANISHED * largest_rho)
+pub(super) fn negligible(test: &Test, square: f64, norm2: f64, largest_rho: f64) -> bool {
+    square <= 0.0 && (norm2.sqrt() <= test.vanishing || -square <= NEGLIGIBLE * largest_rho)
 }
 
 /// r'M^-1 r of a definite M; p'Ap where the terms of that sum, |p|'|A||p| <= 2 max center <p, p>, are large against it.

@@ -413,7 +413,7 @@ fn squares_that_are_rounding_are_no_breakdown() {
     let at = somewhere();
     let mut explains =
         |test: &Test, at: &Iteration, quantity, square| rounding::explains(&mut line, test, at, quantity, square);
-    let small = 0.9 * rounding::VANISHED;
+    let small = 0.9 * rounding::NEGLIGIBLE;
     assert!(explains(&test, &at, SQUARE, -small), "beside the largest");
     assert!(!explains(&test, &at, SQUARE, small), "positive");
     assert!(!explains(&test, &at, SQUARE, -2.0 * small));
