@@ -324,7 +324,7 @@ RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residu
 RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
-// output = x / scale where solver/rrb/mod.rs will find nothing to object to: the loop has met its test, on all nodes
+// output = x / scale where solver/rrb/solve.rs will find nothing to object to: the loop has met its test, on all nodes
 // too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;

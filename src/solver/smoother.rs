@@ -152,7 +152,6 @@ pub struct Smoother {
     overlap: bool,
     /// The staggered cut's inverses are there too.
     staggers: bool,
-    inverses: usize,
 }
 
 impl Smoother {
@@ -185,7 +184,6 @@ impl Smoother {
                     remainders: [None; 2],
                     overlap: false,
                     staggers: false,
-                    inverses: 0,
                 }
             }
         };
@@ -234,7 +232,6 @@ impl Smoother {
                 other => other,
             })?;
             self.backend.add_inverse(shape, inverse)?;
-            self.inverses += 1;
         }
         Ok(())
     }
@@ -385,7 +382,7 @@ impl Smoother {
 
     /// Different blocks whose inverses are held.
     pub fn inverses(&self) -> usize {
-        self.inverses
+        self.backend.inverses()
     }
 }
 

@@ -75,6 +75,31 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     libtest_mimic::run(&arguments, asked.into_iter().map(trial).collect()).exit()
 }
 
+/// A stream of the caller.
+pub struct Queue(pub cudarc::driver::sys::CUstream);
+
+impl Queue {
+    pub fn new() -> Queue {
+        use cudarc::driver::sys::*;
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: a device is there, and the driver was started by the library; pointers outlive the calls.
+        unsafe {
+            assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuStreamCreate(&mut stream, 1), CUresult::CUDA_SUCCESS);
+            assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
+        }
+        Queue(stream)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made above; nobody uses it any more, which is what is tested.
+        unsafe { cudarc::driver::sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
 /// The program of these functions, which all need a device; one that is left out is dead code, which the compiler
 /// tells.
 macro_rules! device_tests {

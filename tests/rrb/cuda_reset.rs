@@ -6,18 +6,31 @@ mod common;
 mod device;
 
 use common::problems::{poisson, random_rhs};
-use common::{Solver, bits, devices, status};
+use common::smoother::{Smoother, awkward, key, smoother_set_stream, stencil};
+use common::{Solver, bits, devices, outcome, rrb_set_stream, smoother, status};
 use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxReset_v2};
+use device::Queue;
+
+fn reset() {
+    // SAFETY: the driver was started by the library, whose handles take this.
+    assert_eq!(unsafe { cuDevicePrimaryCtxReset_v2(0) }, CUresult::CUDA_SUCCESS);
+}
+
+/// One after the other.
+fn a_reset_device_is_opened_again() {
+    solvers();
+    streams();
+    smoothers();
+}
 
 /// A handle from before says so; it can be destroyed, or factorized again, and new ones work, with kernels loaded anew.
-fn a_reset_device_is_opened_again() {
+fn solvers() {
     let (a, b) = (poisson(33, 20), random_rhs(660, 3));
     let (expected, _) = Solver::of(&a, "backend=cuda").solve_from_zero(&b);
     for _ in 0..2 {
         let old = Solver::of(&a, "backend=cuda");
         let idle = Solver::of(&a, "backend=cuda");
-        // SAFETY: the driver was started by the library, whose handles take this.
-        assert_eq!(unsafe { cuDevicePrimaryCtxReset_v2(0) }, CUresult::CUDA_SUCCESS);
+        reset();
         let mut x = vec![0.0; b.len()];
         old.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["reset device 0", "cudaDeviceReset"]);
         let new = Solver::of(&a, "backend=cuda");
@@ -29,6 +42,50 @@ fn a_reset_device_is_opened_again() {
             let (again, solved) = solver.solve_from_zero(&b);
             assert!(solved == status::OK && bits(&again) == bits(&expected));
         }
+    }
+}
+
+/// A caller's stream goes with its device; another one in its place, or none, is all that is needed.
+fn streams() {
+    let (a, b) = (poisson(33, 20), random_rhs(660, 3));
+    let (expected, _) = Solver::of(&a, "backend=cuda").solve_from_zero(&b);
+    let solver = Solver::new(33, 20, "backend=cuda");
+    let set = |queue: Option<&Queue>| {
+        // SAFETY: a live handle and stream.
+        outcome(unsafe { rrb_set_stream(solver.handle, queue.map_or(std::ptr::null_mut(), |q| q.0.cast())) }).unwrap();
+    };
+    for own in [false, false, true, false] {
+        let queue = (!own).then(Queue::new);
+        set(queue.as_ref());
+        solver.factorize(&a).unwrap();
+        let (again, solved) = solver.solve_from_zero(&b);
+        assert!(solved == status::OK && bits(&again) == bits(&expected));
+        reset();
+        std::mem::forget(queue);
+        let mut x = vec![0.0; b.len()];
+        solver.solve(&b, &mut x).unwrap_err().expect(status::DEVICE, &["factorize again"]);
+    }
+}
+
+/// Smoothers take new patches, with what belongs to them made anew, and on another stream.
+fn smoothers() {
+    let swept = |smoother: &Smoother| {
+        let mut level = awkward();
+        smoother.apply(&mut level, 2).unwrap();
+        (smoother::bits(&level), smoother.int(key::INFO_BLOCK_INVERSES))
+    };
+    let expected = swept(&Smoother::of(&stencil("poisson7"), [4; 3], "backend=cuda", &awkward()));
+    let smoother = Smoother::new(&stencil("poisson7"), [4; 3], "backend=cuda");
+    for _ in 0..2 {
+        let queue = Queue::new();
+        // SAFETY: a live handle and stream.
+        outcome(unsafe { smoother_set_stream(smoother.handle, queue.0.cast()) }).unwrap();
+        smoother.patches(&awkward()).unwrap();
+        assert_eq!(swept(&smoother), expected);
+        reset();
+        std::mem::forget(queue);
+        let failed = smoother.apply(&mut awkward(), 2).unwrap_err();
+        failed.expect(status::DEVICE, &["reset device 0"]);
     }
 }
 

@@ -8,6 +8,7 @@ mod device;
 
 use common::smoother::*;
 use common::{devices, outcome, status};
+use device::Queue;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
@@ -320,31 +321,6 @@ fn wrong_spaces() {
     smoother.options("memory=auto").unwrap();
     apply(&smoother, &host_u, &host_f).unwrap();
     apply(&smoother, &u, &read).unwrap();
-}
-
-/// A stream of the caller.
-struct Queue(cudarc::driver::sys::CUstream);
-
-impl Queue {
-    fn new() -> Queue {
-        use cudarc::driver::sys::*;
-        let (mut context, mut stream) = (null_mut(), null_mut());
-        // SAFETY: a device is there, and the driver was started by the library; pointers outlive the calls.
-        unsafe {
-            assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), CUresult::CUDA_SUCCESS);
-            assert_eq!(cuCtxPushCurrent_v2(context), CUresult::CUDA_SUCCESS);
-            assert_eq!(cuStreamCreate(&mut stream, 1), CUresult::CUDA_SUCCESS);
-            assert_eq!(cuCtxPopCurrent_v2(&mut context), CUresult::CUDA_SUCCESS);
-        }
-        Queue(stream)
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // SAFETY: made above; nobody uses it any more, which is what is tested.
-        unsafe { cudarc::driver::sys::cuStreamDestroy_v2(self.0) };
-    }
 }
 
 /// A stream that was replaced is not used any more: not when options need something new, nor by new patches.

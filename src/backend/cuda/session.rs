@@ -9,8 +9,9 @@ use std::sync::Arc;
 /// A device with the kernels of a family, in use by a handle.
 pub struct Session {
     own: Stream,
-    /// The caller's stream, by its number, where it has given one.
-    caller: Option<(usize, Stream)>,
+    /// The number of the caller's stream, 0 where it has given none; and the stream, unless the device was reset since.
+    number: usize,
+    caller: Option<Stream>,
     copies: Copies,
     family: &'static Module,
     // What lies on the device goes before it.
@@ -24,7 +25,7 @@ impl Session {
     pub fn open(ordinal: i64, family: &'static Module, threads: usize) -> Result<Self> {
         let device = Device::open(ordinal, family)?;
         let own = Stream::new(&device)?;
-        Ok(Self { own, caller: None, copies: Copies::new(threads), family, device, seconds_transfer: 0.0 })
+        Ok(Self { own, number: 0, caller: None, copies: Copies::new(threads), family, device, seconds_transfer: 0.0 })
     }
 
     /// The same anew, if the program has reset the device: what was there is gone.
@@ -33,28 +34,30 @@ impl Session {
             return Ok(None);
         }
         let mut session = Self::open(i64::from(self.device.ordinal), self.family, self.copies.threads())?;
-        session.use_stream(self.caller.as_ref().map_or(0, |(stream, _)| *stream))?;
+        session.use_stream(self.number)?;
         Ok(Some(session))
     }
 
-    /// Work goes to the caller's stream, or to our own (0).
+    /// Work goes to the caller's stream, or to our own (0). There is no work on a device that was reset, until it is
+    /// opened again (`after_reset`).
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
-        if stream == 0 {
+        if stream == 0 || self.device.was_reset() {
             self.caller = None;
-        } else if self.caller.as_ref().is_none_or(|(s, _)| *s != stream) {
-            self.caller = Some((stream, Stream::borrowed(&self.device, stream)?));
+        } else if self.caller.is_none() || self.number != stream {
+            self.caller = Some(Stream::borrowed(&self.device, stream)?);
         }
+        self.number = stream;
         Ok(())
     }
 
     /// The caller's stream, or our own.
     pub fn stream(&self) -> &Stream {
-        self.caller.as_ref().map_or(&self.own, |(_, s)| s)
+        self.caller.as_ref().unwrap_or(&self.own)
     }
 
     /// The same, who copies arrays of the host, and how long that takes.
     pub fn parts(&mut self) -> (&Stream, &mut Copies, &mut f64) {
-        (self.caller.as_ref().map_or(&self.own, |(_, s)| s), &mut self.copies, &mut self.seconds_transfer)
+        (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
     }
 
     /// Bytes of host memory.

@@ -22,6 +22,10 @@ impl BlockBackend for ReferenceBlocks {
         self.inverses.iter().any(|(s, _)| *s == shape)
     }
 
+    fn inverses(&self) -> usize {
+        self.inverses.len()
+    }
+
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
         let Inverse::Dense(values) = inverse else {
             return Err(Error::Internal("the reference backend has dense inverses only".to_owned()));

@@ -130,7 +130,7 @@ impl Inputs {
 }
 
 /// The larger of two magnitudes; NaN if either is, so that no NaN passes for zero. By bit patterns, see
-/// [`sums::max_abs`].
+/// [`crate::runtime::reduce::max_abs`].
 fn larger(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
 }

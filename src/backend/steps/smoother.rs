@@ -201,6 +201,8 @@ pub struct Blocks {
 pub trait BlockBackend {
     /// Whether the inverse for this shape is there.
     fn has_inverse(&self, shape: Shape) -> bool;
+    /// How many are there.
+    fn inverses(&self) -> usize;
     /// Keeps an inverse; it stays when patches change.
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
     /// New patches; memory grows only when it must.

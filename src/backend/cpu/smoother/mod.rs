@@ -73,6 +73,10 @@ impl BlockBackend for CpuBlocks {
         self.solvers[place_of(shape)].is_some()
     }
 
+    fn inverses(&self) -> usize {
+        self.solvers.iter().flatten().count()
+    }
+
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
         self.solvers[place_of(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
         self.make_scratch()

@@ -5,7 +5,7 @@
 
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
-use super::run::{Ended, Run, Stage, Start, Way};
+use super::run::{Ended, Run, Stage, Way};
 use crate::backend::cuda::driver::{Device, Loop};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
@@ -110,9 +110,13 @@ impl Run<'_> {
     }
 
     /// From p, q, rho and sigma to the end of the loop, and what most often follows it. A loop that the device has
-    /// begun already has its limits from there.
+    /// begun already has its limits from there, which are those of `test`, or it is not the loop that is wanted.
     pub fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
-        let mut begun = matches!(self.stage, Stage::Started(Start { looping: true, .. }));
+        let mut begun = self.is_looping();
+        if begun && !has_limits(&self.k.scalars, test) {
+            self.begin_again()?;
+            begun = false;
+        }
         self.stage = Stage::Idle;
         if !begun {
             set_limits(&mut self.k.scalars, test);
@@ -222,6 +226,13 @@ fn set_limits(s: &mut Scalars, test: &LoopTest) {
     (s.iterations, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
     s.preconditioned = i32::from(test.preconditioned);
     (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
+}
+
+/// A loop with these scalars ends as `test` says.
+fn has_limits(s: &Scalars, test: &LoopTest) -> bool {
+    (s.threshold.to_bits(), s.vanishing.to_bits()) == (test.threshold.to_bits(), test.vanishing.to_bits())
+        && (s.iterations, s.max_iter) == (test.iterations as i64, test.max_iter as i64)
+        && s.preconditioned == i32::from(test.preconditioned)
 }
 
 fn ending(s: &Scalars) -> Result<LoopEnding> {

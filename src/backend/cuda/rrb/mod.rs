@@ -163,7 +163,8 @@ impl RrbBackend for Cuda {
                 *seconds = run.seconds_transfer;
                 let looping = run.is_looping();
                 if let Some(error) = failed {
-                    // Copies of the caller's arrays may be under way; that they fail too adds nothing.
+                    // Copies of the caller's arrays may be under way; that these fail too adds nothing.
+                    let _ = packed.forget_seen(stream);
                     let _ = stream.wait();
                     return Err(error);
                 }

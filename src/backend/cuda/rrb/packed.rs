@@ -20,6 +20,7 @@ use crate::grid::levels;
 use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
+use std::mem::offset_of;
 
 /// Hands out addresses one after the other, from a base that is not known at first.
 struct Plan {
@@ -623,6 +624,12 @@ impl Packed {
             stream.fill(address, 0, bytes)?;
         }
         Ok(())
+    }
+
+    /// After a run that failed: what it saw of arrays, and nobody was told, is not what the next one sees.
+    pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
+        let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
+        stream.fill(self.scalars_at + start as u64, 0, end - start)
     }
 
     /// Before and after a factorization: borders of vectors and of what lies there are zero.

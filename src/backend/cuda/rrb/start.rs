@@ -101,8 +101,18 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The start anew, from the caller's arrays, which are as they were: a loop that went on from it is in the way.
+    pub fn begin_again(&mut self) -> Result<()> {
+        self.stream.wait()?;
+        let criterion = self.criterion.take();
+        let begun = self.begin_at(self.scale);
+        self.criterion = criterion;
+        begun
+    }
+
     /// Waits for a start, and launches the loop behind it where the device can decide upon it (`rrb_set_out`). Whether
-    /// it has begun.
+    /// it has begun. Not by a load that comes late, where the guess is completed (`complete_guess` of
+    /// solver/rrb/returned.rs): that is so in the papers' norm alone, in which no loop begins from a guess.
     fn set_out(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch().map(|_| false);

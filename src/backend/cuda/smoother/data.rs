@@ -1,4 +1,4 @@
-//! What the `cuda` backend of block smoothers keeps on the device between calls: lists of work (`block_lists`), tables,
+//! What the `cuda` backend of block smoothers keeps on the device between calls: lists of work (`lists`), tables,
 //! arrays.
 
 use super::lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};

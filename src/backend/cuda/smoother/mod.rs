@@ -75,6 +75,10 @@ impl BlockBackend for CudaBlocks {
         self.inverses[place_of(shape)].is_some()
     }
 
+    fn inverses(&self) -> usize {
+        self.inverses.iter().flatten().count()
+    }
+
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
         let device = self.session.device.clone();
         let _entered = device.enter()?;

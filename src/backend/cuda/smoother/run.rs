@@ -529,8 +529,6 @@ impl BlockSteps for Run<'_> {
             let count = i64::from(run.data.rooms.region_count);
             let norm = answers + 8;
             launch::norm_patches(stream, &NormArgs { sums: run.data.rooms.sums.address(), count, norm })?;
-            let mut value = [0.0f64];
-            stream.fetch(&mut value, norm)?;
             if !run.on_device {
                 let start = Instant::now();
                 for p in run.all() {
@@ -540,6 +538,9 @@ impl BlockSteps for Run<'_> {
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
+            // Nothing comes between this and the wait.
+            let mut value = [0.0f64];
+            stream.fetch(&mut value, norm)?;
             stream.wait()?;
             Ok(value[0])
         })
