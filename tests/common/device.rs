@@ -56,8 +56,10 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
 /// Runs what the arguments of the program ask for.
 pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let (arguments, names) = arguments();
-    let asked =
-        |test: &str| names.iter().any(|name| if arguments.exact { name == test } else { test.contains(&**name) });
+    let has = |test: &str, name: &str| if arguments.exact { name == test } else { test.contains(name) };
+    // One that is misspelt among several would run nothing, and nobody would know.
+    let nobodys: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
+    assert!(nobodys.is_empty(), "no test has a name with {nobodys:?}");
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
     let trial = |Case { name, needs_device, body }: Case| {
         let missing = needs_device && devices == 0;
@@ -70,9 +72,9 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
         };
         Trial::test(name, body).with_ignored_flag(missing && !required)
     };
-    let asked: Vec<_> = tests.into_iter().filter(|test| names.is_empty() || asked(&test.name)).collect();
-    assert!(names.is_empty() || !asked.is_empty(), "no test has a name with {names:?}");
-    libtest_mimic::run(&arguments, asked.into_iter().map(trial).collect()).exit()
+    let is_asked = |test: &Case| names.is_empty() || names.iter().any(|name| has(&test.name, name));
+    let asked = tests.into_iter().filter(is_asked);
+    libtest_mimic::run(&arguments, asked.map(trial).collect()).exit()
 }
 
 /// The program of these functions, which all need a device; one that is left out is dead code, which the compiler
