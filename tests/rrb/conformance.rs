@@ -34,9 +34,11 @@ const CHECKS: &[Check] = &[
     ("sweeps_of_every_format_and_cycle", sweeps_of_every_format_and_cycle),
     ("norms_that_are_told", norms_that_are_told),
     ("variants", variants),
+    ("lumpings", lumpings),
     ("singular_systems", singular_systems),
     ("padded_rows", padded_rows),
     ("same_bits_again", same_bits_again),
+    ("same_bits_of_every_team", same_bits_of_every_team),
     ("powers_of_four", powers_of_four),
     ("extreme_scales", extreme_scales),
 ];
@@ -141,8 +143,9 @@ fn varied(k: usize) -> String {
 
 /// Storage and sweeps of the format against natural storage with sweeps in double precision: the same numbers are
 /// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its own:
-/// Ritz values of a few Lanczos steps, which small connected components may end at a step that rounding decides. M^-1 follows
-/// the bounds by less than they move, and counts of iterations stay (seen on an H100: 1.8e-3, 128 x 63 with land).
+/// Ritz values of a few Lanczos steps, which small connected components may end at a step that rounding decides. M^-1
+/// follows the bounds by less than they move: below 1e-3 where all nodes are connected; among the many ponds of `land`
+/// 1.8e-3 were seen (on an H100, 128 x 63). Counts of iterations stay.
 fn sweeps_of_every_format_and_cycle(on: &Backend) {
     let mut k = 0;
     for (nx, ny) in EXTENTS {
@@ -156,9 +159,18 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                 let options = format!("precision={precision} cycle={cycle} rel_tol=1e-9 {}", varied(k));
                 let what = format!("{name} {nx}x{ny} {options}");
                 let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
+                assert_eq!(found.int(key::INFO_CYCLE), oracle.int(key::INFO_CYCLE), "{what}: cycle");
+                // The oracle's CG is in double precision always, and mixed is bf16 there.
+                if precision != "mixed" {
+                    assert_eq!(found.int(key::INFO_PRECISION), oracle.int(key::INFO_PRECISION), "{what}: precision");
+                }
                 let expected = oracle.apply(&b);
                 let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
-                let allowed = if on.on_device() && cycle == "amli" { 1e-2 } else { sweep_error(precision) };
+                let allowed = match on.on_device() && cycle == "amli" {
+                    true if name == "land" => 1e-2,
+                    true => 1e-3,
+                    false => sweep_error(precision),
+                };
                 assert!(error <= allowed, "{what}: M^-1 differs by {error:e}");
 
                 let ((x, result), (_, other)) = (found.solve_from_zero(&b), oracle.solve_from_zero(&b));
@@ -195,6 +207,15 @@ fn norms_that_are_told(on: &Backend) {
     }
 }
 
+/// What a solve from a guess gives.
+fn run_from(solver: &Solver, b: &[f64], guess: &[f64]) -> Run {
+    let mut x = guess.to_vec();
+    let status = solver.solve(b, &mut x).expect("solve");
+    let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
+    let (iterations, history) = (solver.iterations(), solver.history());
+    Run { status, iterations, lambda_min, lambda_max, levels: solver.int(key::INFO_LEVELS) as usize, history, x }
+}
+
 /// Variants of the method, norms, references, guesses, remainders of all kinds, singular and compensated systems.
 fn variants(on: &Backend) {
     let problems: Vec<(&str, Stencil)> = vec![
@@ -221,15 +242,11 @@ fn variants(on: &Backend) {
             "levels=6 max_iter=3",
         ] {
             let what = format!("{name} {more}");
-            let solve = |on: &str, guess: Option<&[f64]>| {
-                let solver = Solver::of(a, &format!("{on} {PLAIN} rel_tol=1e-6 {more}"));
-                let mut x = guess.map_or_else(|| vec![0.0; a.len()], <[f64]>::to_vec);
-                let status = solver.solve(&b, &mut x).expect("solve");
-                let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
-                let (iterations, history) = (solver.iterations(), solver.history());
-                Run { status, iterations, lambda_min, lambda_max, levels: 0, history, x }
+            let zero = vec![0.0; a.len()];
+            let solve = |on: &str, guess: &[f64]| {
+                run_from(&Solver::of(a, &format!("{on} {PLAIN} rel_tol=1e-6 {more}")), &b, guess)
             };
-            let (oracle, found) = (solve(ORACLE, None), solve(on.options, None));
+            let (oracle, found) = (solve(ORACLE, &zero), solve(on.options, &zero));
             assert_same_to_rounding(&oracle, &found, 1e-6, &what);
             let close = |u: f64, v: f64| (u - v).abs() <= 1e-6 * u.abs();
             assert!(
@@ -240,8 +257,39 @@ fn variants(on: &Backend) {
                 found.lambda_min,
                 found.lambda_max
             );
-            let (oracle, found) = (solve(ORACLE, Some(&guess)), solve(on.options, Some(&guess)));
+            let (oracle, found) = (solve(ORACLE, &guess), solve(on.options, &guess));
             assert_same_to_rounding(&oracle, &found, 1e-6, &format!("{what}, from a guess"));
+        }
+    }
+}
+
+/// Every lumping in every norm, to convergence; the same bits with one thread and with as many as are asked for.
+fn lumpings(on: &Backend) {
+    let (nx, ny) = (61, 47);
+    for (name, a, b) in plain_problems(nx, ny) {
+        let guess = random_rhs(nx * ny, 5);
+        for lumping in ["m1m", "m1u", "m2m", "m2u", "m1 relaxation=0.7", "m2 relaxation=0.9"] {
+            for norm in ["norm=true2", PAPERS_NORM, "norm=preconditioned reference=rhs", "norm=true2 reference=initial"]
+            {
+                let what = format!("{name} lumping={lumping} {norm}");
+                let solve = |on: &str| {
+                    let options = format!("{PLAIN} lumping={lumping} {norm} rel_tol=1e-8 {on}");
+                    run_from(&Solver::of(&a, &options), &b, &guess)
+                };
+                let (oracle, found) = (solve(ORACLE), solve(on.options));
+                assert_eq!((oracle.status, found.status), (status::OK, status::OK), "{what}");
+                // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding
+                // says.
+                if lumping == "m2m" {
+                    let counts = (found.iterations, oracle.iterations);
+                    assert!(counts.0.abs_diff(counts.1) <= counts.1.div_ceil(20), "{what}: {counts:?} iterations");
+                } else {
+                    assert_same_to_rounding(&oracle, &found, 1e-8, &what);
+                }
+                if on.options.contains("threads=3") {
+                    assert_same_bits(&solve(&format!("{} threads=1", on.options)), &found, &what);
+                }
+            }
         }
     }
 }
@@ -350,6 +398,47 @@ fn same_bits_again(on: &Backend) {
         if on.options.contains("cpu") {
             for threads in [1, 2, 3, 7] {
                 same(&Solver::of(&a, &format!("{} threads={threads}", on.options)), &format!("{threads} threads"));
+            }
+        }
+    }
+}
+
+/// Same bits in everything that a solve gives.
+#[track_caller]
+fn assert_same_bits(one: &Run, other: &Run, what: &str) {
+    assert_eq!((one.status, one.iterations), (other.status, other.iterations), "{what}");
+    assert!(bits(&one.history) == bits(&other.history), "{what}: histories differ");
+    assert!(bits(&one.x) == bits(&other.x), "{what}: x differs by {:e}", max_difference(&one.x, &other.x));
+    let lambda = |run: &Run| [run.lambda_min, run.lambda_max].map(f64::to_bits);
+    assert_eq!(lambda(one), lambda(other), "{what}: bounds of eigenvalues");
+}
+
+/// Any number of threads gives the same bits, where shares end anywhere, on any number of levels.
+fn same_bits_of_every_team(on: &Backend) {
+    // The backend with one thread would compare the same teams.
+    if !on.options.contains("threads=3") {
+        return;
+    }
+    for (nx, ny) in EXTENTS {
+        let mut problems = plain_problems(nx, ny);
+        if nx * ny > 1 {
+            problems.push(("closed", neumann_const(nx, ny), random_rhs(nx * ny, 2)));
+        }
+        for (name, a, b) in problems {
+            let zero = vec![0.0; a.len()];
+            for levels in [0, 1, 2, 3, 4, 40] {
+                let solve = |threads: usize| {
+                    let options = format!("{} levels={levels} rel_tol=1e-9 threads={threads}", on.options);
+                    let solver = Solver::of(&a, &options);
+                    (run_from(&solver, &b, &zero), [solver.apply(&b), solver.multiply(&b)].map(|v| bits(&v)))
+                };
+                let (one, operators) = solve(1);
+                for threads in [2, 3, 7] {
+                    let what = format!("{name} {nx}x{ny} levels={levels} threads={threads}");
+                    let (other, others) = solve(threads);
+                    assert_same_bits(&one, &other, &what);
+                    assert!(operators == others, "{what}: M^-1 or A");
+                }
             }
         }
     }
