@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use libtest_mimic::{Arguments, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Arguments of `libtest_mimic` that take a value.
 const VALUED: [&str; 5] = ["--color", "--format", "--logfile", "--skip", "--test-threads"];
@@ -51,6 +52,30 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
         body: Box::new(move || check(backend)),
     };
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
+}
+
+/// The rows of a table: each is tried, and those that failed are told together.
+#[derive(Default)]
+pub struct Rows {
+    failed: Vec<String>,
+}
+
+impl Rows {
+    /// Tries a row of this name.
+    pub fn row(&mut self, name: &str, body: impl FnOnce()) {
+        // What a failed row leaves half done is its own: rows share what they only read, or set anew.
+        if let Err(thrown) = catch_unwind(AssertUnwindSafe(body)) {
+            let text = thrown.downcast_ref::<String>().map(|text| &**text);
+            let text = text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("no words");
+            self.failed.push(format!("{name}: {text}"));
+        }
+    }
+
+    /// Fails where a row did.
+    #[track_caller]
+    pub fn end(self) {
+        assert!(self.failed.is_empty(), "{} rows failed\n{}", self.failed.len(), self.failed.join("\n"));
+    }
 }
 
 /// Runs what the arguments of the program ask for.
