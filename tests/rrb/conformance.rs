@@ -173,7 +173,12 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                 let what = format!("{name} {nx}x{ny} {options}");
                 rows.row(&what, || {
                     let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
-                    assert_eq!(found.int(key::INFO_CYCLE), oracle.int(key::INFO_CYCLE), "{what}: cycle");
+                    // A device says v where its only recursion would be onto the last grid, above an odd number of
+                    // levels, and among ponds, where couplings may be weak before there is one.
+                    let cycles = [&found, &oracle].map(|solver| solver.int(key::INFO_CYCLE));
+                    let recurses = oracle.int(key::INFO_LEVELS) / 2 > oracle.int(key::CYCLE_SPACING) / 2;
+                    let left_out = on.on_device() && cycles[0] == 1 && (!recurses || name == "land");
+                    assert!(left_out || cycles[0] == cycles[1], "{what}: cycles {cycles:?}");
                     // The oracle's CG is in double precision always, and mixed is bf16 there.
                     if precision != "mixed" {
                         assert_eq!(
