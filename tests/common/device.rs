@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use libtest_mimic::{Arguments, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Arguments of `libtest_mimic` that take a value.
 const VALUED: [&str; 5] = ["--color", "--format", "--logfile", "--skip", "--test-threads"];
@@ -53,11 +54,37 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
 }
 
+/// The rows of a table: each is tried, and those that failed are told together.
+#[derive(Default)]
+pub struct Rows {
+    failed: Vec<String>,
+}
+
+impl Rows {
+    /// Tries a row of this name.
+    pub fn row(&mut self, name: &str, body: impl FnOnce()) {
+        // What a failed row leaves half done is its own: rows share what they only read, or set anew.
+        if let Err(thrown) = catch_unwind(AssertUnwindSafe(body)) {
+            let text = thrown.downcast_ref::<String>().map(|text| &**text);
+            let text = text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or("no words");
+            self.failed.push(format!("{name}: {text}"));
+        }
+    }
+
+    /// Fails where a row did.
+    #[track_caller]
+    pub fn end(self) {
+        assert!(self.failed.is_empty(), "{} rows failed\n{}", self.failed.len(), self.failed.join("\n"));
+    }
+}
+
 /// Runs what the arguments of the program ask for.
 pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let (arguments, names) = arguments();
-    let asked =
-        |test: &str| names.iter().any(|name| if arguments.exact { name == test } else { test.contains(&**name) });
+    let has = |test: &str, name: &str| if arguments.exact { name == test } else { test.contains(name) };
+    // One that is misspelt among several would run nothing, and nobody would know.
+    let nobodys: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
+    assert!(nobodys.is_empty(), "no test has a name with {nobodys:?}");
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
     let trial = |Case { name, needs_device, body }: Case| {
         let missing = needs_device && devices == 0;
@@ -70,9 +97,9 @@ pub fn run(devices: i32, tests: Vec<Case>) -> ! {
         };
         Trial::test(name, body).with_ignored_flag(missing && !required)
     };
-    let asked: Vec<_> = tests.into_iter().filter(|test| names.is_empty() || asked(&test.name)).collect();
-    assert!(names.is_empty() || !asked.is_empty(), "no test has a name with {names:?}");
-    libtest_mimic::run(&arguments, asked.into_iter().map(trial).collect()).exit()
+    let is_asked = |test: &Case| names.is_empty() || names.iter().any(|name| has(&test.name, name));
+    let asked = tests.into_iter().filter(is_asked);
+    libtest_mimic::run(&arguments, asked.map(trial).collect()).exit()
 }
 
 /// A stream of the caller.

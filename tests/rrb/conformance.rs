@@ -16,7 +16,7 @@ use common::{
     CYCLES, EXTENTS, PAPERS_NORM, PRECISIONS, Run, Solver, assert_same_to_rounding, bits, count_is_right, devices,
     exact_norm, key, max_abs, max_difference, norm2, padded, plain_problems, run, status, unpadded,
 };
-use device::{Backend, Check};
+use device::{Backend, Check, Rows};
 
 const BACKENDS: &[Backend] = &[
     Backend { name: "the reference", options: "backend=reference" },
@@ -34,9 +34,11 @@ const CHECKS: &[Check] = &[
     ("sweeps_of_every_format_and_cycle", sweeps_of_every_format_and_cycle),
     ("norms_that_are_told", norms_that_are_told),
     ("variants", variants),
+    ("lumpings", lumpings),
     ("singular_systems", singular_systems),
     ("padded_rows", padded_rows),
     ("same_bits_again", same_bits_again),
+    ("same_bits_of_every_team", same_bits_of_every_team),
     ("powers_of_four", powers_of_four),
     ("extreme_scales", extreme_scales),
 ];
@@ -51,61 +53,73 @@ const ORACLE: &str = "backend=reference";
 
 /// y = A x. Two sums of nine products each, and the couplings of a row are at most its center: below 1e-14 of y.
 fn products_with_the_matrix(on: &Backend) {
+    let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
         for (name, a, x) in plain_problems(nx, ny) {
-            let y = Solver::of(&a, &format!("{} {PLAIN}", on.options)).multiply(&x);
-            let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&x);
-            assert!(max_difference(&y, &a.multiply(&x)) <= allowed, "{name} {nx}x{ny}");
+            rows.row(&format!("{name} {nx}x{ny}"), || {
+                let y = Solver::of(&a, &format!("{} {PLAIN}", on.options)).multiply(&x);
+                let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&x);
+                assert!(max_difference(&y, &a.multiply(&x)) <= allowed, "{name} {nx}x{ny}");
+            });
         }
     }
+    rows.end();
 }
 
 /// Residuals of solutions, and counts, histories and x of the reference.
 fn solutions(on: &Backend) {
+    let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
         for (name, a, b) in plain_problems(nx, ny) {
             for levels in [0, 1, 2, 3, 4, 40] {
-                let what = format!("{name} {nx}x{ny} levels={levels}");
-                let found = run(&a, &b, &format!("{} {PLAIN} levels={levels} rel_tol=1e-9", on.options));
-                assert_eq!(found.status, status::OK, "{what}");
-                let residual = norm2(&a.residual(&b, &found.x)) / norm2(&b);
-                // The reported residual is that of x, up to the rounding of b - A x.
-                assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
-                // By default a device takes other levels; none at all is not to be asked for.
-                let levels = if levels == 0 { found.levels } else { levels };
-                if levels == 0 && nx * ny > 1 {
-                    continue;
-                }
-                let oracle = run(&a, &b, &format!("{ORACLE} {PLAIN} levels={levels} rel_tol=1e-9"));
-                assert_same_to_rounding(&oracle, &found, 1e-9, &what);
-                assert_eq!(found.history.len(), found.iterations + 1, "{what}");
-                // Two solutions with residuals of 1e-9 |b|; the inverses are below 1/0.1 (Laplacian: ny^2/8).
-                let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
-                assert!(max_difference(&oracle.x, &found.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
+                rows.row(&format!("{name} {nx}x{ny} levels={levels}"), || {
+                    let what = format!("{name} {nx}x{ny} levels={levels}");
+                    let found = run(&a, &b, &format!("{} {PLAIN} levels={levels} rel_tol=1e-9", on.options));
+                    assert_eq!(found.status, status::OK, "{what}");
+                    let residual = norm2(&a.residual(&b, &found.x)) / norm2(&b);
+                    // The reported residual is that of x, up to the rounding of b - A x.
+                    assert!(residual <= 1e-9 * (1.0 + 1e-3), "{residual:e}: {what}");
+                    // By default a device takes other levels; none at all is not to be asked for.
+                    let levels = if levels == 0 { found.levels } else { levels };
+                    if levels == 0 && nx * ny > 1 {
+                        return;
+                    }
+                    let oracle = run(&a, &b, &format!("{ORACLE} {PLAIN} levels={levels} rel_tol=1e-9"));
+                    assert_same_to_rounding(&oracle, &found, 1e-9, &what);
+                    assert_eq!(found.history.len(), found.iterations + 1, "{what}");
+                    // Two solutions with residuals of 1e-9 |b|; the inverses are below 1/0.1 (Laplacian: ny^2/8).
+                    let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
+                    assert!(max_difference(&oracle.x, &found.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
+                });
             }
         }
     }
+    rows.end();
 }
 
 /// The first iterates themselves, before CG has amplified anything, and the preconditioner.
 fn first_iterates(on: &Backend) {
+    let mut rows = Rows::default();
     for (nx, ny) in [(5, 5), (17, 17), (64, 65), (1, 65), (97, 101)] {
         for (name, a, b) in plain_problems(nx, ny) {
             for more in ["", "lumping=m2u", "lumping=m2m relaxation=0.5", "relaxation=0.7"] {
                 for steps in [1, 3, 5] {
-                    let options = |on: &str| format!("{on} {PLAIN} levels=6 rel_tol=1e-15 max_iter={steps} {more}");
-                    let what = format!("{name} {nx}x{ny} {more} after {steps}");
-                    let (oracle, found) = (run(&a, &b, &options(ORACLE)), run(&a, &b, &options(on.options)));
-                    let error = max_difference(&oracle.x, &found.x) / max_abs(&oracle.x);
-                    // Rounding, 2^-52, times the condition, of A here and of M below: 4 / pi^2 (101 + 1)^2 = 4200 for
-                    // the Laplacian. Seen: 7e-15 here and 5e-16 there.
-                    assert!(error <= 1e-12, "{error:e}: {what}");
-                    let [z, w] = [ORACLE, on.options].map(|on| Solver::of(&a, &options(on)).apply(&b));
-                    assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
+                    rows.row(&format!("{name} {nx}x{ny} {more} after {steps}"), || {
+                        let options = |on: &str| format!("{on} {PLAIN} levels=6 rel_tol=1e-15 max_iter={steps} {more}");
+                        let what = format!("{name} {nx}x{ny} {more} after {steps}");
+                        let (oracle, found) = (run(&a, &b, &options(ORACLE)), run(&a, &b, &options(on.options)));
+                        let error = max_difference(&oracle.x, &found.x) / max_abs(&oracle.x);
+                        // Rounding, 2^-52, times the condition, of A here and of M below: 4 / pi^2 (101 + 1)^2 = 4200 for
+                        // the Laplacian. Seen: 7e-15 here and 5e-16 there.
+                        assert!(error <= 1e-12, "{error:e}: {what}");
+                        let [z, w] = [ORACLE, on.options].map(|on| Solver::of(&a, &options(on)).apply(&b));
+                        assert!(max_difference(&z, &w) <= 1e-12 * max_abs(&z), "M^-1: {what}");
+                    });
                 }
             }
         }
     }
+    rows.end();
 }
 
 /// What sweeps make of rounding: two of them through a dozen levels, some five operations each, in double or single
@@ -141,9 +155,11 @@ fn varied(k: usize) -> String {
 
 /// Storage and sweeps of the format against natural storage with sweeps in double precision: the same numbers are
 /// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its own:
-/// Ritz values of a few Lanczos steps, which small connected components may end at a step that rounding decides. M^-1 follows
-/// the bounds by less than they move, and counts of iterations stay (seen on an H100: 1.8e-3, 128 x 63 with land).
+/// Ritz values of a few Lanczos steps, which small connected components may end at a step that rounding decides. M^-1
+/// follows the bounds by less than they move: below 1e-3 where all nodes are connected; among the many ponds of `land`
+/// 1.8e-3 were seen (on an H100, 128 x 63). Counts of iterations stay.
 fn sweeps_of_every_format_and_cycle(on: &Backend) {
+    let mut rows = Rows::default();
     let mut k = 0;
     for (nx, ny) in EXTENTS {
         for (name, a) in all_problems(nx, ny) {
@@ -155,48 +171,83 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                 }
                 let options = format!("precision={precision} cycle={cycle} rel_tol=1e-9 {}", varied(k));
                 let what = format!("{name} {nx}x{ny} {options}");
-                let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
-                let expected = oracle.apply(&b);
-                let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
-                let allowed = if on.on_device() && cycle == "amli" { 1e-2 } else { sweep_error(precision) };
-                assert!(error <= allowed, "{what}: M^-1 differs by {error:e}");
+                rows.row(&what, || {
+                    let [oracle, found] = [ORACLE, on.options].map(|on| Solver::of(&a, &format!("{on} {options}")));
+                    // A device says v where its only recursion would be onto the last grid, above an odd number of
+                    // levels, and among ponds, where couplings may be weak before there is one.
+                    let cycles = [&found, &oracle].map(|solver| solver.int(key::INFO_CYCLE));
+                    let recurses = oracle.int(key::INFO_LEVELS) / 2 > oracle.int(key::CYCLE_SPACING) / 2;
+                    let left_out = on.on_device() && cycles[0] == 1 && (!recurses || name == "land");
+                    assert!(left_out || cycles[0] == cycles[1], "{what}: cycles {cycles:?}");
+                    // The oracle's CG is in double precision always, and mixed is bf16 there.
+                    if precision != "mixed" {
+                        assert_eq!(
+                            found.int(key::INFO_PRECISION),
+                            oracle.int(key::INFO_PRECISION),
+                            "{what}: precision"
+                        );
+                    }
+                    let expected = oracle.apply(&b);
+                    let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
+                    let allowed = match on.on_device() && cycle == "amli" {
+                        true if name == "land" => 1e-2,
+                        true => 1e-3,
+                        false => sweep_error(precision),
+                    };
+                    assert!(error <= allowed, "{what}: M^-1 differs by {error:e}");
 
-                let ((x, result), (_, other)) = (found.solve_from_zero(&b), oracle.solve_from_zero(&b));
-                assert_eq!((result, other), (status::OK, status::OK), "{what}");
-                let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
-                let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
-                // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
-                assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
-                // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
-                // over three decades (31 and 27 iterations, 46 and 41), never less.
-                let counts = (found.iterations(), oracle.iterations());
-                let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
-                let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
-                assert!(close, "{what}: {counts:?} iterations");
+                    let ((x, result), (_, other)) = (found.solve_from_zero(&b), oracle.solve_from_zero(&b));
+                    assert_eq!((result, other), (status::OK, status::OK), "{what}");
+                    let rhs = if name == "closed" { without_mean(b.clone()) } else { b.clone() };
+                    let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
+                    // Rounding of b - A x: 1e-16 |A| |x| / |b|, and x may be n^2 b / 8 times the contrast.
+                    assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
+                    // Single-precision z is not conjugate to the last digit: CG takes up to 15 % more on a closed basin
+                    // over three decades (31 and 27 iterations, 46 and 41), never less.
+                    let counts = (found.iterations(), oracle.iterations());
+                    let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
+                    let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
+                    assert!(close, "{what}: {counts:?} iterations");
+                });
             }
         }
     }
+    rows.end();
 }
 
 /// What is told of x is the tested norm of b - A x, in either norm, when a solve ends and where it is cut.
 fn norms_that_are_told(on: &Backend) {
+    let mut rows = Rows::default();
     for (nx, ny) in [(2, 2), (3, 5), (17, 17), (65, 64), (97, 101)] {
         for (name, a, b) in plain_problems(nx, ny) {
             for more in
                 ["rel_tol=1e-8", "max_iter=2", "rel_tol=1e-8 norm=preconditioned", "max_iter=3 norm=preconditioned"]
             {
-                let solver = Solver::of(&a, &format!("{} {PLAIN} {more}", on.options));
-                let (x, _) = solver.solve_from_zero(&b);
-                let told = solver.real(key::INFO_FINAL_RESIDUAL);
-                let (exact, allowed) = exact_norm(&solver, &a, &b, &x, more.contains("preconditioned"));
-                assert!((told - exact).abs() <= allowed, "{name} {nx}x{ny} {more}: {told:e}, {exact:e}");
+                rows.row(&format!("{name} {nx}x{ny} {more}"), || {
+                    let solver = Solver::of(&a, &format!("{} {PLAIN} {more}", on.options));
+                    let (x, _) = solver.solve_from_zero(&b);
+                    let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                    let (exact, allowed) = exact_norm(&solver, &a, &b, &x, more.contains("preconditioned"));
+                    assert!((told - exact).abs() <= allowed, "{name} {nx}x{ny} {more}: {told:e}, {exact:e}");
+                });
             }
         }
     }
+    rows.end();
+}
+
+/// What a solve from a guess gives.
+fn run_from(solver: &Solver, b: &[f64], guess: &[f64]) -> Run {
+    let mut x = guess.to_vec();
+    let status = solver.solve(b, &mut x).expect("solve");
+    let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
+    let (iterations, history) = (solver.iterations(), solver.history());
+    Run { status, iterations, lambda_min, lambda_max, levels: solver.int(key::INFO_LEVELS) as usize, history, x }
 }
 
 /// Variants of the method, norms, references, guesses, remainders of all kinds, singular and compensated systems.
 fn variants(on: &Backend) {
+    let mut rows = Rows::default();
     let problems: Vec<(&str, Stencil)> = vec![
         ("poisson", poisson(61, 70)),
         ("anisotropic", aniso(50, 10.0)),
@@ -220,34 +271,69 @@ fn variants(on: &Backend) {
             "levels=6 lumping=m1 relaxation=0.7 max_iter=20",
             "levels=6 max_iter=3",
         ] {
-            let what = format!("{name} {more}");
-            let solve = |on: &str, guess: Option<&[f64]>| {
-                let solver = Solver::of(a, &format!("{on} {PLAIN} rel_tol=1e-6 {more}"));
-                let mut x = guess.map_or_else(|| vec![0.0; a.len()], <[f64]>::to_vec);
-                let status = solver.solve(&b, &mut x).expect("solve");
-                let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
-                let (iterations, history) = (solver.iterations(), solver.history());
-                Run { status, iterations, lambda_min, lambda_max, levels: 0, history, x }
-            };
-            let (oracle, found) = (solve(ORACLE, None), solve(on.options, None));
-            assert_same_to_rounding(&oracle, &found, 1e-6, &what);
-            let close = |u: f64, v: f64| (u - v).abs() <= 1e-6 * u.abs();
-            assert!(
-                close(oracle.lambda_max, found.lambda_max) && close(oracle.lambda_min, found.lambda_min),
-                "{} {} and {} {}: {what}",
-                oracle.lambda_min,
-                oracle.lambda_max,
-                found.lambda_min,
-                found.lambda_max
-            );
-            let (oracle, found) = (solve(ORACLE, Some(&guess)), solve(on.options, Some(&guess)));
-            assert_same_to_rounding(&oracle, &found, 1e-6, &format!("{what}, from a guess"));
+            rows.row(&format!("{name} {more}"), || {
+                let what = format!("{name} {more}");
+                let zero = vec![0.0; a.len()];
+                let solve = |on: &str, guess: &[f64]| {
+                    run_from(&Solver::of(a, &format!("{on} {PLAIN} rel_tol=1e-6 {more}")), &b, guess)
+                };
+                let (oracle, found) = (solve(ORACLE, &zero), solve(on.options, &zero));
+                assert_same_to_rounding(&oracle, &found, 1e-6, &what);
+                let close = |u: f64, v: f64| (u - v).abs() <= 1e-6 * u.abs();
+                assert!(
+                    close(oracle.lambda_max, found.lambda_max) && close(oracle.lambda_min, found.lambda_min),
+                    "{} {} and {} {}: {what}",
+                    oracle.lambda_min,
+                    oracle.lambda_max,
+                    found.lambda_min,
+                    found.lambda_max
+                );
+                let (oracle, found) = (solve(ORACLE, &guess), solve(on.options, &guess));
+                assert_same_to_rounding(&oracle, &found, 1e-6, &format!("{what}, from a guess"));
+            });
         }
     }
+    rows.end();
+}
+
+/// Every lumping in every norm, to convergence; the same bits with one thread and with as many as are asked for.
+fn lumpings(on: &Backend) {
+    let mut rows = Rows::default();
+    let (nx, ny) = (61, 47);
+    for (name, a, b) in plain_problems(nx, ny) {
+        let guess = random_rhs(nx * ny, 5);
+        for lumping in ["m1m", "m1u", "m2m", "m2u", "m1 relaxation=0.7", "m2 relaxation=0.9"] {
+            for norm in ["norm=true2", PAPERS_NORM, "norm=preconditioned reference=rhs", "norm=true2 reference=initial"]
+            {
+                rows.row(&format!("{name} lumping={lumping} {norm}"), || {
+                    let what = format!("{name} lumping={lumping} {norm}");
+                    let solve = |on: &str| {
+                        let options = format!("{on} {PLAIN} levels=40 lumping={lumping} {norm} rel_tol=1e-8");
+                        run_from(&Solver::of(&a, &options), &b, &guess)
+                    };
+                    let (oracle, found) = (solve(ORACLE), solve(on.options));
+                    assert_eq!((oracle.status, found.status), (status::OK, status::OK), "{what}");
+                    // M2m leaves a few isolated large eigenvalues: CG meets them again and again, as often as rounding
+                    // says.
+                    if lumping == "m2m" {
+                        let counts = (found.iterations, oracle.iterations);
+                        assert!(counts.0.abs_diff(counts.1) <= counts.1.div_ceil(20), "{what}: {counts:?} iterations");
+                    } else {
+                        assert_same_to_rounding(&oracle, &found, 1e-8, &what);
+                    }
+                    if on.options.contains("threads=3") {
+                        assert_same_bits(&solve(&format!("{} threads=1", on.options)), &found, &what);
+                    }
+                });
+            }
+        }
+    }
+    rows.end();
 }
 
 /// All Neumann: x keeps the guess's mean, b is projected, the residual is that of the projected b.
 fn singular_systems(on: &Backend) {
+    let mut rows = Rows::default();
     for (nx, ny) in [(2, 1), (1, 2), (2, 2), (3, 5), (17, 17), (64, 65), (1, 40), (130, 33)] {
         let n = nx * ny;
         let mut nine = random_m_matrix(nx, ny, true, 31);
@@ -256,30 +342,34 @@ fn singular_systems(on: &Backend) {
             let b = random_rhs(n, 2);
             let projected = without_mean(b.clone());
             for levels in [0, 1, 2, 3, 40] {
-                let what = format!("{name} {nx}x{ny} levels={levels}");
-                let solver = Solver::of(&a, &format!("{} levels={levels} rel_tol=1e-8", on.options));
-                let found = (solver.int(key::INFO_COMPONENTS), solver.int(key::INFO_SINGULAR_COMPONENTS));
-                assert_eq!(found, (1, 1), "{what}");
-                let mut x = Random(4).vector(n);
-                x.iter_mut().for_each(|v| *v += 7.0);
-                let mean = x.iter().sum::<f64>() / n as f64;
-                assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
-                let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
-                // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
-                assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
-                let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
-                // The guess was below 8. Two sums are compared, each 2^-53 a term, and each iteration leaves a sum, its
-                // product, and a direction whose mean is zero to rounding: twice 2^-52 of the largest value.
-                let terms = (n + 2 * solver.iterations()) as f64;
-                let allowed = terms * f64::EPSILON * max_abs(&x).max(8.0);
-                assert!(shift <= allowed, "{what}: mean moved by {shift:e}");
+                rows.row(&format!("{name} {nx}x{ny} levels={levels}"), || {
+                    let what = format!("{name} {nx}x{ny} levels={levels}");
+                    let solver = Solver::of(&a, &format!("{} levels={levels} rel_tol=1e-8", on.options));
+                    let found = (solver.int(key::INFO_COMPONENTS), solver.int(key::INFO_SINGULAR_COMPONENTS));
+                    assert_eq!(found, (1, 1), "{what}");
+                    let mut x = Random(4).vector(n);
+                    x.iter_mut().for_each(|v| *v += 7.0);
+                    let mean = x.iter().sum::<f64>() / n as f64;
+                    assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
+                    let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
+                    // Rounding of b - A x: 1e-16 |A| |x|, and x is up to n |b| here.
+                    assert!(residual <= 1e-8 + 1e-13 * n as f64, "{what}: {residual:e}");
+                    let shift = (x.iter().sum::<f64>() / n as f64 - mean).abs();
+                    // The guess was below 8. Two sums are compared, each 2^-53 a term, and each iteration leaves a sum, its
+                    // product, and a direction whose mean is zero to rounding: twice 2^-52 of the largest value.
+                    let terms = (n + 2 * solver.iterations()) as f64;
+                    let allowed = terms * f64::EPSILON * max_abs(&x).max(8.0);
+                    assert!(shift <= allowed, "{what}: mean moved by {shift:e}");
+                });
             }
         }
     }
+    rows.end();
 }
 
 /// Rows may be longer than nx: what lies between is not read, and not written.
 fn padded_rows(on: &Backend) {
+    let mut rows = Rows::default();
     let mut every_format = vec![on.options.to_owned()];
     for (precision, cycle) in PRECISIONS.into_iter().flat_map(|p| CYCLES.map(|c| (p, c))) {
         if !on.on_device() || cycle != "k" {
@@ -291,32 +381,39 @@ fn padded_rows(on: &Backend) {
             for options in &every_format {
                 let plain = run(&a, &b, options);
                 for ld in [nx, nx + 1, nx + 7, 3 * nx + 16] {
-                    let wide = |v: &[f64]| padded(v, nx, ld, f64::NAN);
-                    let solver = Solver::new(nx, ny, &format!("{options} leading_dimension={ld}"));
-                    let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
-                    let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
-                    solver
-                        .factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
-                        .expect("factorize");
-                    let mut x = padded(&vec![0.0; nx * ny], nx, ld, f64::NAN);
-                    let pattern: Vec<bool> = x.iter().map(|v| v.is_nan()).collect();
-                    solver.solve(&wide(&b), &mut x).expect("solve");
-                    let what = format!("{name} {nx}x{ny} ld={ld} {options}");
-                    assert!(bits(&unpadded(&x, nx, ld)) == bits(&plain.x), "{what}");
-                    assert!(x.iter().map(|v| v.is_nan()).eq(pattern.iter().copied()), "padding was written: {what}");
-                    let (y, expected) = (solver.multiply(&wide(&plain.x)), a.multiply(&plain.x));
-                    // As for products with the matrix.
-                    let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&plain.x);
-                    assert!(max_difference(&unpadded(&y, nx, ld), &expected) <= allowed, "{what}");
+                    rows.row(&format!("{name} {nx}x{ny} ld={ld} {options}"), || {
+                        let wide = |v: &[f64]| padded(v, nx, ld, f64::NAN);
+                        let solver = Solver::new(nx, ny, &format!("{options} leading_dimension={ld}"));
+                        let corners = a.corners.as_ref().map(|(ne, nw)| (wide(ne), wide(nw)));
+                        let corners = corners.as_ref().map(|(ne, nw)| (&ne[..], &nw[..]));
+                        solver
+                            .factorize_arrays(&wide(&a.center), &wide(&a.east), &wide(&a.north), corners)
+                            .expect("factorize");
+                        let mut x = padded(&vec![0.0; nx * ny], nx, ld, f64::NAN);
+                        let pattern: Vec<bool> = x.iter().map(|v| v.is_nan()).collect();
+                        solver.solve(&wide(&b), &mut x).expect("solve");
+                        let what = format!("{name} {nx}x{ny} ld={ld} {options}");
+                        assert!(bits(&unpadded(&x, nx, ld)) == bits(&plain.x), "{what}");
+                        assert!(
+                            x.iter().map(|v| v.is_nan()).eq(pattern.iter().copied()),
+                            "padding was written: {what}"
+                        );
+                        let (y, expected) = (solver.multiply(&wide(&plain.x)), a.multiply(&plain.x));
+                        // As for products with the matrix.
+                        let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&plain.x);
+                        assert!(max_difference(&unpadded(&y, nx, ld), &expected) <= allowed, "{what}");
+                    });
                 }
             }
         }
     }
+    rows.end();
 }
 
 /// The same bits from run to run, from handle to handle, and after another matrix was in the handle; on the CPU for any
 /// number of threads, M^-1 r and A x too.
 fn same_bits_again(on: &Backend) {
+    let mut rows = Rows::default();
     let matrices = [
         ("five points", random_m_matrix(90, 77, false, 1)),
         ("nine points", random_m_matrix(61, 50, true, 1)),
@@ -325,34 +422,82 @@ fn same_bits_again(on: &Backend) {
         ("line", poisson(1, 40)),
     ];
     for (name, a) in matrices {
-        let b = random_rhs(a.len(), 1);
-        let first = run(&a, &b, on.options);
-        let solver = Solver::of(&a, on.options);
-        let (z, y) = (bits(&solver.apply(&b)), bits(&solver.multiply(&b)));
-        let same = |solver: &Solver, what: &str| {
-            let (x, result) = solver.solve_from_zero(&b);
-            assert_eq!((result, solver.iterations()), (status::OK, first.iterations), "{name}, {what}");
-            let far = max_difference(&x, &first.x) / max_abs(&x);
-            assert!(bits(&x) == bits(&first.x), "{name}, {what}: x differs by {far:e}");
-            assert!(bits(&solver.history()) == bits(&first.history), "{name}, {what}: histories differ");
-            assert!(bits(&solver.apply(&b)) == z && bits(&solver.multiply(&b)) == y, "{name}, {what}: operators");
-        };
-        for time in 0..3 {
-            same(&solver, &format!("solve {time}"));
-            let mut other = a.clone();
-            other.scale(4.0);
-            solver.factorize(&other).unwrap();
-            solver.solve_from_zero(&b);
-            let bytes = solver.int(key::INFO_BYTES_DEVICE);
-            solver.factorize(&a).unwrap();
-            assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "{name}, solve {time}: no memory is taken again");
+        rows.row(name, || {
+            let b = random_rhs(a.len(), 1);
+            let first = run(&a, &b, on.options);
+            let solver = Solver::of(&a, on.options);
+            let (z, y) = (bits(&solver.apply(&b)), bits(&solver.multiply(&b)));
+            let same = |solver: &Solver, what: &str| {
+                let (x, result) = solver.solve_from_zero(&b);
+                assert_eq!((result, solver.iterations()), (status::OK, first.iterations), "{name}, {what}");
+                let far = max_difference(&x, &first.x) / max_abs(&x);
+                assert!(bits(&x) == bits(&first.x), "{name}, {what}: x differs by {far:e}");
+                assert!(bits(&solver.history()) == bits(&first.history), "{name}, {what}: histories differ");
+                assert!(bits(&solver.apply(&b)) == z && bits(&solver.multiply(&b)) == y, "{name}, {what}: operators");
+            };
+            for time in 0..3 {
+                same(&solver, &format!("solve {time}"));
+                let mut other = a.clone();
+                other.scale(4.0);
+                solver.factorize(&other).unwrap();
+                solver.solve_from_zero(&b);
+                let bytes = solver.int(key::INFO_BYTES_DEVICE);
+                solver.factorize(&a).unwrap();
+                assert_eq!(solver.int(key::INFO_BYTES_DEVICE), bytes, "{name}, solve {time}: no memory is taken again");
+            }
+            if on.options.contains("cpu") {
+                for threads in [1, 2, 3, 7] {
+                    same(&Solver::of(&a, &format!("{} threads={threads}", on.options)), &format!("{threads} threads"));
+                }
+            }
+        });
+    }
+    rows.end();
+}
+
+/// Same bits in everything that a solve gives.
+#[track_caller]
+fn assert_same_bits(one: &Run, other: &Run, what: &str) {
+    assert_eq!((one.status, one.iterations), (other.status, other.iterations), "{what}");
+    assert!(bits(&one.history) == bits(&other.history), "{what}: histories differ");
+    assert!(bits(&one.x) == bits(&other.x), "{what}: x differs by {:e}", max_difference(&one.x, &other.x));
+    let lambda = |run: &Run| [run.lambda_min, run.lambda_max].map(f64::to_bits);
+    assert_eq!(lambda(one), lambda(other), "{what}: bounds of eigenvalues");
+}
+
+/// Any number of threads gives the same bits, where shares end anywhere, on any number of levels.
+fn same_bits_of_every_team(on: &Backend) {
+    let mut rows = Rows::default();
+    // The backend with one thread would compare the same teams.
+    if !on.options.contains("threads=3") {
+        return;
+    }
+    for (nx, ny) in EXTENTS {
+        let mut problems = plain_problems(nx, ny);
+        if nx * ny > 1 {
+            problems.push(("closed", neumann_const(nx, ny), random_rhs(nx * ny, 2)));
         }
-        if on.options.contains("cpu") {
-            for threads in [1, 2, 3, 7] {
-                same(&Solver::of(&a, &format!("{} threads={threads}", on.options)), &format!("{threads} threads"));
+        for (name, a, b) in problems {
+            let zero = vec![0.0; a.len()];
+            for levels in [0, 1, 2, 3, 4, 40] {
+                rows.row(&format!("{name} {nx}x{ny} levels={levels}"), || {
+                    let solve = |threads: usize| {
+                        let options = format!("{} levels={levels} rel_tol=1e-9 threads={threads}", on.options);
+                        let solver = Solver::of(&a, &options);
+                        (run_from(&solver, &b, &zero), [solver.apply(&b), solver.multiply(&b)].map(|v| bits(&v)))
+                    };
+                    let (one, operators) = solve(1);
+                    for threads in [2, 3, 7] {
+                        let what = format!("{name} {nx}x{ny} levels={levels} threads={threads}");
+                        let (other, others) = solve(threads);
+                        assert_same_bits(&one, &other, &what);
+                        assert!(operators == others, "{what}: M^-1 or A");
+                    }
+                });
             }
         }
     }
+    rows.end();
 }
 
 /// Powers of four change no mantissa, roots included: the iterates are the same bits, times the power.
@@ -388,6 +533,7 @@ struct Scaled<'a> {
 
 /// Checks systems whose A and b are scaled by these numbers.
 fn scaled(on: &Backend, scales: &[(f64, f64)], check: impl Fn(Scaled)) {
+    let mut rows = Rows::default();
     for (nx, ny) in [(33, 20), (64, 64), (1, 30)] {
         for (name, a, b) in plain_problems(nx, ny) {
             for norm in ["norm=true2", PAPERS_NORM] {
@@ -400,9 +546,10 @@ fn scaled(on: &Backend, scales: &[(f64, f64)], check: impl Fn(Scaled)) {
                     let other = run(&scaled, &rhs, &options);
                     let back: Vec<f64> = other.x.iter().map(|v| v / of_b * of_a).collect();
                     let what = format!("{name} {nx}x{ny} {norm} A*{of_a:e} b*{of_b:e}");
-                    check(Scaled { plain: &plain, other: &other, back: &back, what: &what });
+                    rows.row(&what, || check(Scaled { plain: &plain, other: &other, back: &back, what: &what }));
                 }
             }
         }
     }
+    rows.end();
 }

@@ -9,7 +9,7 @@ mod device;
 
 use common::smoother::*;
 use common::{devices, max_difference, outcome, status};
-use device::{Backend, Check};
+use device::{Backend, Check, Rows};
 use std::ffi::c_void;
 
 const BACKENDS: &[Backend] = &[
@@ -49,6 +49,7 @@ fn rounding(sweeps: i32) -> f64 {
 
 /// Every method, with every option, against the reference; the same bits again.
 fn sweeps_of_every_method(on: &Backend) {
+    let mut rows = Rows::default();
     let methods = [
         "method=block_jacobi",
         "method=coloured_gauss_seidel",
@@ -63,61 +64,72 @@ fn sweeps_of_every_method(on: &Backend) {
                 // Options are changed on handles that live: a device's take a tenth of a second to make.
                 let (oracle, smoother) = (made("backend=reference"), made(on.options));
                 for extra in ["stagger=0 omega=0", "stagger=1", "stagger=2 omega=0.85"] {
-                    let what = format!("{name} {block:?} {method} {extra}");
-                    let sweep = |smoother: &Smoother| {
-                        let mut level = awkward();
-                        smoother.options(extra).unwrap();
-                        smoother.apply(&mut level, 3).unwrap();
-                        level
-                    };
-                    let found = sweep(&smoother);
-                    let error = difference(&found, &sweep(&oracle));
-                    assert!(error < rounding(3), "{what}: {error:e}");
-                    assert!(bits(&sweep(&smoother)) == bits(&found), "{what}: other bits");
+                    rows.row(&format!("{name} {block:?} {method} {extra}"), || {
+                        let what = format!("{name} {block:?} {method} {extra}");
+                        let sweep = |smoother: &Smoother| {
+                            let mut level = awkward();
+                            smoother.options(extra).unwrap();
+                            smoother.apply(&mut level, 3).unwrap();
+                            level
+                        };
+                        let found = sweep(&smoother);
+                        let error = difference(&found, &sweep(&oracle));
+                        assert!(error < rounding(3), "{what}: {error:e}");
+                        assert!(bits(&sweep(&smoother)) == bits(&found), "{what}: other bits");
+                    });
                 }
             }
         }
     }
+    rows.end();
 }
 
 /// Residual arrays against those of the reference, norms against theirs.
 fn residuals(on: &Backend) {
+    let mut rows = Rows::default();
     for name in ["conv7", "mixed27"] {
-        let [expected, found] = ["backend=reference", on.options].map(|on| {
-            let mut level = awkward();
-            let smoother = Smoother::of(&stencil(name), [4; 3], on, &level);
-            let r = smoother.residual(&mut level);
-            let norm = r.iter().flatten().map(|v| v * v).sum::<f64>().sqrt();
-            assert!((smoother.norm(&mut level) / norm - 1.0).abs() < 1e-14, "{name}");
-            r
+        rows.row(name, || {
+            let [expected, found] = ["backend=reference", on.options].map(|on| {
+                let mut level = awkward();
+                let smoother = Smoother::of(&stencil(name), [4; 3], on, &level);
+                let r = smoother.residual(&mut level);
+                let norm = r.iter().flatten().map(|v| v * v).sum::<f64>().sqrt();
+                assert!((smoother.norm(&mut level) / norm - 1.0).abs() < 1e-14, "{name}");
+                r
+            });
+            for (a, b) in expected.iter().zip(&found) {
+                // Rounding of at most 28 terms of size 10.
+                assert!(max_difference(a, b) < 1e-13, "{name}");
+            }
         });
-        for (a, b) in expected.iter().zip(&found) {
-            // Rounding of at most 28 terms of size 10.
-            assert!(max_difference(a, b) < 1e-13, "{name}");
-        }
     }
+    rows.end();
 }
 
 /// One domain as 1, 8 and 64 patches cut at block boundaries: block Jacobi does the same to every bit.
 fn jacobi_does_not_see_patches(on: &Backend) {
+    let mut rows = Rows::default();
     for (name, block) in [("poisson7", [4, 4, 4]), ("conv7", [8, 8, 8]), ("fe27", [2, 4, 8]), ("mixed27", [4, 4, 2])] {
         // On a device other tiles for 24: of eight cells, and of four.
         for (n, parts) in [(32, 2), (32, 4), (24, 2)] {
-            if n == 24 && block.contains(&8) {
-                continue;
-            }
-            let [whole, level] = [1, parts].map(|parts| {
-                let mut level = Level::golden(n, parts);
-                let text = format!("{} method=block_jacobi", on.options);
-                Smoother::of(&stencil(name), block, &text, &level).apply(&mut level, 3).unwrap();
-                level
+            rows.row(&format!("{name} {n} in {parts}"), || {
+                if n == 24 && block.contains(&8) {
+                    return;
+                }
+                let [whole, level] = [1, parts].map(|parts| {
+                    let mut level = Level::golden(n, parts);
+                    let text = format!("{} method=block_jacobi", on.options);
+                    Smoother::of(&stencil(name), block, &text, &level).apply(&mut level, 3).unwrap();
+                    level
+                });
+                for q in 0..n * n * n {
+                    let cell = [q % n, q / n % n, q / n / n];
+                    assert_eq!(level.at(cell).to_bits(), whole.at(cell).to_bits(), "{name} {parts} {cell:?}");
+                }
             });
-            for q in 0..n * n * n {
-                let cell = [q % n, q / n % n, q / n / n];
-                assert_eq!(level.at(cell).to_bits(), whole.at(cell).to_bits(), "{name} {parts} {cell:?}");
-            }
         }
     }
+    rows.end();
 }
 
 /// Sine transforms against dense inverses, where a backend has both and none is asked for.
@@ -129,30 +141,38 @@ fn fast_diagonalization_against_dense(on: &Backend) {
 
 /// One patch that is one block is solved by one sweep; a patch of one cell is the point smoother.
 fn one_block_is_solved(on: &Backend) {
+    let mut rows = Rows::default();
     for size in [[1, 1, 1], [8, 8, 8], [3, 8, 2]] {
-        let mut level = Level::new(&[([16, -8, 0], size)]);
-        level.random(5);
-        let smoother = Smoother::of(&stencil("poisson7"), [8; 3], on.options, &level);
-        let start = smoother.norm(&mut level);
-        smoother.apply(&mut level, 1).unwrap();
-        // Rounding times a condition of about 30.
-        assert!(smoother.norm(&mut level) < 1e-13 * start.max(1.0));
+        rows.row(&format!("{size:?}"), || {
+            let mut level = Level::new(&[([16, -8, 0], size)]);
+            level.random(5);
+            let smoother = Smoother::of(&stencil("poisson7"), [8; 3], on.options, &level);
+            let start = smoother.norm(&mut level);
+            smoother.apply(&mut level, 1).unwrap();
+            // Rounding times a condition of about 30.
+            assert!(smoother.norm(&mut level) < 1e-13 * start.max(1.0));
+        });
     }
+    rows.end();
 }
 
 /// Scaling the stencil and f by a power of four changes no bit of u.
 fn powers_of_four(on: &Backend) {
+    let mut rows = Rows::default();
     for name in ["poisson7", "fe27", "mixed27"] {
         let mut plain = awkward();
         Smoother::of(&stencil(name), [4; 3], on.options, &plain).apply(&mut plain, 2).unwrap();
         for scale in [4f64.powi(200), 4f64.powi(-200)] {
-            let mut level = awkward();
-            level.f.iter_mut().flatten().for_each(|f| *f *= scale);
-            let scaled: Vec<f64> = stencil(name).iter().map(|s| s * scale).collect();
-            Smoother::of(&scaled, [4; 3], on.options, &level).apply(&mut level, 2).unwrap();
-            assert_eq!(bits(&level), bits(&plain), "{name} {scale:e}");
+            rows.row(&format!("{name} {scale:e}"), || {
+                let mut level = awkward();
+                level.f.iter_mut().flatten().for_each(|f| *f *= scale);
+                let scaled: Vec<f64> = stencil(name).iter().map(|s| s * scale).collect();
+                Smoother::of(&scaled, [4; 3], on.options, &level).apply(&mut level, 2).unwrap();
+                assert_eq!(bits(&level), bits(&plain), "{name} {scale:e}");
+            });
         }
     }
+    rows.end();
 }
 
 /// Ghost cells: refreshed from other patches before each sweep; the others are the caller's.
@@ -208,28 +228,32 @@ unsafe extern "C-unwind" fn fill(user: *mut c_void, sweep: i32, u: *const *mut f
 }
 
 fn ghost_function(on: &Backend) {
+    let mut rows = Rows::default();
     for method in ["block_jacobi", "coloured_gauss_seidel"] {
-        let mut level = Level::cube(4);
-        let text = format!("{} method={method} omega=1", on.options);
-        let smoother = Smoother::of(&stencil("poisson7"), [2; 3], &text, &level);
-        let mut record = Filled { sweeps: Vec::new(), stop_at: 1000, patches: 1, ghosts: 3.0 };
-        // SAFETY: a live handle; the record outlives the calls.
-        outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
-        // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3.
-        assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
-        assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
-        assert!(level.u[0].iter().all(|v| (v - 3.0).abs() < 1e-12), "{text}");
-        // A residual is no sweep.
-        assert!(smoother.norm(&mut level) < 1e-11);
-        assert_eq!(record.sweeps.pop(), Some(-1));
-        // Stopped before the third sweep: as after two.
-        record = Filled { sweeps: Vec::new(), stop_at: 2, patches: 1, ghosts: 1.0 };
-        let mut twice = level.clone();
-        assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
-        assert_eq!(record.sweeps, [0, 1, 2]);
-        assert_eq!(smoother.apply(&mut twice, 2), Ok(status::OK));
-        assert_eq!(bits(&level), bits(&twice), "{text}");
+        rows.row(method, || {
+            let mut level = Level::cube(4);
+            let text = format!("{} method={method} omega=1", on.options);
+            let smoother = Smoother::of(&stencil("poisson7"), [2; 3], &text, &level);
+            let mut record = Filled { sweeps: Vec::new(), stop_at: 1000, patches: 1, ghosts: 3.0 };
+            // SAFETY: a live handle; the record outlives the calls.
+            outcome(unsafe { smoother_set_ghost_fill(smoother.handle, Some(fill), (&raw mut record).cast()) }).unwrap();
+            // With 3 all around and f = 0 the solution is 3; block Jacobi's factor is below 0.7 on 4^3.
+            assert_eq!(smoother.apply(&mut level, 101), Ok(status::OK));
+            assert_eq!(record.sweeps, (0..101).collect::<Vec<_>>());
+            assert!(level.u[0].iter().all(|v| (v - 3.0).abs() < 1e-12), "{text}");
+            // A residual is no sweep.
+            assert!(smoother.norm(&mut level) < 1e-11);
+            assert_eq!(record.sweeps.pop(), Some(-1));
+            // Stopped before the third sweep: as after two.
+            record = Filled { sweeps: Vec::new(), stop_at: 2, patches: 1, ghosts: 1.0 };
+            let mut twice = level.clone();
+            assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
+            assert_eq!(record.sweeps, [0, 1, 2]);
+            assert_eq!(smoother.apply(&mut twice, 2), Ok(status::OK));
+            assert_eq!(bits(&level), bits(&twice), "{text}");
+        });
     }
+    rows.end();
 }
 
 unsafe extern "C-unwind" fn stop_below(user: *mut c_void, sweep: i64, relative: f64) -> i32 {
@@ -241,31 +265,37 @@ unsafe extern "C-unwind" fn stop_below(user: *mut c_void, sweep: i64, relative: 
 }
 
 fn monitor_and_history(on: &Backend) {
+    let mut rows = Rows::default();
     for method in ["block_jacobi", "coloured_gauss_seidel"] {
-        let mut level = Level::golden(16, 2);
-        let text = format!("{} method={method}", on.options);
-        let smoother = Smoother::of(&stencil("poisson7"), [4; 3], &text, &level);
-        let start = smoother.norm(&mut level);
-        let mut seen: Vec<f64> = Vec::new();
-        // SAFETY: a live handle; the list outlives the calls.
-        outcome(unsafe { smoother_set_monitor(smoother.handle, Some(stop_below), (&raw mut seen).cast()) }).unwrap();
-        assert_eq!(smoother.apply(&mut level, 100), Ok(status::STOPPED));
-        assert_eq!(seen[0], 1.0);
-        let last = seen[seen.len() - 1];
-        assert!(last < 0.03 && seen[seen.len() - 2] >= 0.03);
-        assert!((smoother.norm(&mut level) / start - last).abs() < 1e-12);
-        assert_eq!(smoother.int(common::key::INFO_ITERATIONS) as usize, seen.len() - 1);
-        assert_eq!(smoother.real(common::key::INFO_FINAL_RESIDUAL), last);
-        let (mut history, mut count) = (vec![0.0; 200], 0);
-        // SAFETY: a live handle, a buffer of the capacity passed.
-        outcome(unsafe { smoother_get_history(smoother.handle, history.as_mut_ptr(), 200, &mut count) }).unwrap();
-        assert_eq!(history[..count as usize], seen[..]);
+        rows.row(method, || {
+            let mut level = Level::golden(16, 2);
+            let text = format!("{} method={method}", on.options);
+            let smoother = Smoother::of(&stencil("poisson7"), [4; 3], &text, &level);
+            let start = smoother.norm(&mut level);
+            let mut seen: Vec<f64> = Vec::new();
+            // SAFETY: a live handle; the list outlives the calls.
+            outcome(unsafe { smoother_set_monitor(smoother.handle, Some(stop_below), (&raw mut seen).cast()) })
+                .unwrap();
+            assert_eq!(smoother.apply(&mut level, 100), Ok(status::STOPPED));
+            assert_eq!(seen[0], 1.0);
+            let last = seen[seen.len() - 1];
+            assert!(last < 0.03 && seen[seen.len() - 2] >= 0.03);
+            assert!((smoother.norm(&mut level) / start - last).abs() < 1e-12);
+            assert_eq!(smoother.int(common::key::INFO_ITERATIONS) as usize, seen.len() - 1);
+            assert_eq!(smoother.real(common::key::INFO_FINAL_RESIDUAL), last);
+            let (mut history, mut count) = (vec![0.0; 200], 0);
+            // SAFETY: a live handle, a buffer of the capacity passed.
+            outcome(unsafe { smoother_get_history(smoother.handle, history.as_mut_ptr(), 200, &mut count) }).unwrap();
+            assert_eq!(history[..count as usize], seen[..]);
+        });
     }
+    rows.end();
 }
 
 /// The paper's alternative to remainders: blocks moved inwards; 61^3 cells, 8^3 blocks, lexicographic; and cut at both
 /// ends, where three blocks along an axis all touch.
 fn overlap(on: &Backend) {
+    let mut rows = Rows::default();
     let lexicographic = "method=chaotic_gauss_seidel parallel=patch";
     let relative = |text: &str| {
         let mut level = Level::golden(61, 1);
@@ -280,14 +310,16 @@ fn overlap(on: &Backend) {
     assert!((relative("remainder=overlap") - 0.00978).abs() < 5e-6);
     for (size, lower) in [(16, 4), (12, 6), (29, 5)] {
         for options in ["remainder=exact", "remainder=overlap", "remainder=overlap reverse=1"] {
-            let [expected, found] = ["backend=reference", on.options].map(|on| {
-                let mut level = Level::new(&[([lower; 3], [size; 3])]);
-                level.random(13);
-                let text = format!("{on} {lexicographic} {options}");
-                Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 3).unwrap();
-                level
+            rows.row(&format!("{options} {size} {lower}"), || {
+                let [expected, found] = ["backend=reference", on.options].map(|on| {
+                    let mut level = Level::new(&[([lower; 3], [size; 3])]);
+                    level.random(13);
+                    let text = format!("{on} {lexicographic} {options}");
+                    Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 3).unwrap();
+                    level
+                });
+                assert!(difference(&expected, &found) < rounding(3), "{options} {size} {lower}");
             });
-            assert!(difference(&expected, &found) < rounding(3), "{options} {size} {lower}");
         }
     }
     let mut level = Level::golden(61, 1);
@@ -300,4 +332,5 @@ fn overlap(on: &Backend) {
     let mut level = Level::golden(16, 1);
     let text = format!("{} remainder=overlap", on.options);
     Smoother::of(&stencil("poisson7"), [8; 3], &text, &level).apply(&mut level, 1).unwrap();
+    rows.end();
 }
