@@ -10,7 +10,7 @@
 //! Ghost cells between patches are refreshed before every sweep (Jacobi fashion), the caller's own by a function.
 
 use crate::backend::steps::smoother::{
-    BlockBackend, BlockSteps, Blocks, Inverse, Kept, Method, Parallel, PatchArrays, Swept, Watcher, Work,
+    Blocks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Watcher, Work,
 };
 use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::grid::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
@@ -20,7 +20,7 @@ use crate::runtime::heap::Counted;
 use crate::solver::machine::{Core, Machine};
 
 /// The methods, one text for all backends.
-pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
+pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     let mut done = Swept::default();
     if work.check_input {
         done.bad = s.bad_cell();
@@ -53,7 +53,7 @@ pub fn relax(s: &mut dyn BlockSteps, work: &Work) -> Swept {
 }
 
 /// The residual after the sweeps done, for those who want to see it.
-fn watch(s: &mut dyn BlockSteps, work: &Work, done: &mut Swept) {
+fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     s.exchange();
     done.stopped = s.fill(BEFORE_SWEEPS);
     done.residual = norm(s);
@@ -77,7 +77,7 @@ const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
 /// ||f - A u||_2, at any scale. A norm whose squares are ordinary numbers takes one pass and has the
 /// bits of the plain sum.
-fn norm(s: &mut dyn BlockSteps) -> f64 {
+fn norm(s: &mut dyn SmootherSteps) -> f64 {
     let plain = s.residual(1.0);
     let scale = if plain < SMALL_NORM {
         SCALE_UP
@@ -104,13 +104,13 @@ pub fn relative(norm: f64, first: f64) -> f64 {
 const BEFORE_SWEEPS: i32 = -1;
 
 /// Ghost cells alone.
-pub fn exchange(s: &mut dyn BlockSteps, _: &Work) -> Swept {
+pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
     s.exchange();
     Swept::default()
 }
 
 /// r = f - A u with fresh ghost cells, and its norm.
-pub fn residual(s: &mut dyn BlockSteps, work: &Work) -> Swept {
+pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     s.exchange();
     let stopped = s.fill(BEFORE_SWEEPS);
     let residual = norm(s);
@@ -124,7 +124,7 @@ pub fn residual(s: &mut dyn BlockSteps, work: &Work) -> Swept {
 const JACOBI_OMEGA: f64 = 0.8;
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
-pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn BlockBackend>>;
+pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
 /// What a backend and its inverses were made for; another value needs another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
 
 /// A list of patches with all that relaxing them needs.
 pub struct Smoother {
-    backend: Box<dyn BlockBackend>,
+    backend: Box<dyn SmootherBackend>,
     made_for: Made,
     stencil: Stencil,
     block: Shape,

@@ -1,8 +1,8 @@
 //! Block relaxation as plain loops with dense inverses, one thread: the oracle of the other backends.
 
 use crate::backend::steps::smoother::{
-    BadCell, BlockBackend, BlockProgram, BlockSteps, Blocks, Inverse, PatchArrays, Swept, Watcher, Work, colour,
-    colours,
+    BadCell, Blocks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Watcher, Work,
+    colour, colours,
 };
 use crate::error::{Error, Result, push, reset};
 use crate::grid::block_inverse::{Shape, Stencil};
@@ -10,14 +10,14 @@ use crate::grid::patches::{Cut, Patch};
 
 /// The `reference` backend of block smoothers.
 #[derive(Default)]
-pub struct ReferenceBlocks {
+pub struct Reference {
     inverses: Vec<(Shape, Vec<f64>)>,
     blocks: Option<Blocks>,
     /// New values of one patch, for Jacobi.
     new: Vec<f64>,
 }
 
-impl BlockBackend for ReferenceBlocks {
+impl SmootherBackend for Reference {
     fn has_inverse(&self, shape: Shape) -> bool {
         self.inverses.iter().any(|(s, _)| *s == shape)
     }
@@ -53,7 +53,7 @@ impl BlockBackend for ReferenceBlocks {
         arrays: &mut dyn PatchArrays,
         watcher: &mut dyn Watcher,
         work: &Work,
-        program: BlockProgram,
+        program: SmootherProgram,
     ) -> Result<Swept> {
         let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
         let mut one = One { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
@@ -159,7 +159,7 @@ impl One<'_> {
     }
 }
 
-impl BlockSteps for One<'_> {
+impl SmootherSteps for One<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         for p in self.patches() {
             let patch = &self.blocks.list.patches[p];

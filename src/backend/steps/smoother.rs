@@ -87,7 +87,7 @@ pub struct BadCell {
 }
 
 /// The steps of block relaxation. Every member of a team calls them in the same order and gets the same answers.
-pub trait BlockSteps {
+pub trait SmootherSteps {
     /// The first bad value of u (without ghosts) and f; by patch, u before f.
     fn bad_cell(&mut self) -> Option<BadCell>;
     /// Ghost cells that other patches cover are read from them.
@@ -187,7 +187,7 @@ pub trait Watcher {
 }
 
 /// What a call runs, on every member of a team.
-pub type BlockProgram = fn(&mut dyn BlockSteps, &Work) -> Swept;
+pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> Swept;
 
 /// What a backend needs to know about a list of patches.
 pub struct Blocks {
@@ -198,7 +198,7 @@ pub struct Blocks {
 }
 
 /// A place where patches are relaxed.
-pub trait BlockBackend {
+pub trait SmootherBackend {
     /// Whether the inverse for this shape is there.
     fn has_inverse(&self, shape: Shape) -> bool;
     /// How many are there.
@@ -217,7 +217,7 @@ pub trait BlockBackend {
         arrays: &mut dyn PatchArrays,
         watcher: &mut dyn Watcher,
         work: &Work,
-        program: BlockProgram,
+        program: SmootherProgram,
     ) -> Result<Swept>;
     /// Bytes held.
     fn bytes(&self) -> usize;

@@ -3,7 +3,7 @@
 use super::arrays::{Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
 use super::watch::{GhostFill, Ghosts};
 use crate::backend;
-use crate::backend::steps::smoother::{BlockBackend, PatchArrays, Pointers, Swept, Watcher};
+use crate::backend::steps::smoother::{PatchArrays, Pointers, SmootherBackend, Swept, Watcher};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
 use crate::ffi::handle::{Base, Handle};
 use crate::ffi::spaces::{Extent, list_of};
@@ -310,11 +310,11 @@ impl Handle for smoother_handle {
 const BACKEND: &str = "a backend";
 
 /// Concrete backends are named here and nowhere else in this family.
-fn make_backend(machine: Machine) -> Result<Box<dyn BlockBackend>> {
+fn make_backend(machine: Machine) -> Result<Box<dyn SmootherBackend>> {
     let Machine { backend, threads, device } = machine;
     Ok(match backend {
-        Backend::Reference => boxed(backend::reference::smoother::ReferenceBlocks::default(), BACKEND)?,
-        Backend::Cuda => boxed(backend::cuda::smoother::CudaBlocks::new(device, threads)?, BACKEND)?,
-        Backend::Cpu | Backend::Auto => boxed(backend::cpu::smoother::CpuBlocks::new(threads)?, BACKEND)?,
+        Backend::Reference => boxed(backend::reference::smoother::Reference::default(), BACKEND)?,
+        Backend::Cuda => boxed(backend::cuda::smoother::Cuda::new(device, threads)?, BACKEND)?,
+        Backend::Cpu | Backend::Auto => boxed(backend::cpu::smoother::Cpu::new(threads)?, BACKEND)?,
     })
 }

@@ -20,7 +20,7 @@ mod steps;
 mod transforms;
 
 use crate::backend::steps::smoother::{
-    BlockBackend, BlockProgram, Blocks, Inverse, Method, PatchArrays, Swept, Watcher, Work, colours,
+    Blocks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work, colours,
 };
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::block_inverse::Shape;
@@ -42,7 +42,7 @@ const PATCHES: &str = "lists of patches";
 const CELLS_PER_MEMBER: usize = 4096;
 
 /// The `cpu` backend of block smoothers.
-pub struct CpuBlocks {
+pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     /// By shape.
@@ -50,7 +50,7 @@ pub struct CpuBlocks {
     data: Option<Data>,
 }
 
-impl CpuBlocks {
+impl Cpu {
     /// Uses at most `threads`.
     pub fn new(threads: usize) -> Result<Self> {
         let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
@@ -68,7 +68,7 @@ impl CpuBlocks {
     }
 }
 
-impl BlockBackend for CpuBlocks {
+impl SmootherBackend for Cpu {
     fn has_inverse(&self, shape: Shape) -> bool {
         self.solvers[place_of(shape)].is_some()
     }
@@ -171,7 +171,7 @@ impl BlockBackend for CpuBlocks {
         arrays: &mut dyn PatchArrays,
         watcher: &mut dyn Watcher,
         work: &Work,
-        program: BlockProgram,
+        program: SmootherProgram,
     ) -> Result<Swept> {
         let (Some(data), Some(team)) = (&mut self.data, &mut self.team) else {
             return Err(Error::Internal("there are no patches".to_owned()));

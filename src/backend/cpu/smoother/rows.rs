@@ -4,7 +4,7 @@
 use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
 use super::member::{Member, rows};
 use super::relax::{relax, relax_dense};
-use crate::backend::steps::smoother::{BlockSteps, colours};
+use crate::backend::steps::smoother::{SmootherSteps, colours};
 use crate::grid::patches::{Cut, Segment};
 use std::sync::atomic::{AtomicU64, Ordering};
 

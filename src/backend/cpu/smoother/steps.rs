@@ -3,13 +3,13 @@
 use super::member::{Grain, Member, fused_grain, rows};
 use super::relax::residual_row;
 use super::rows::{Fetch, Ways, Which};
-use crate::backend::steps::smoother::{BadCell, BlockSteps, Parallel, colours};
+use crate::backend::steps::smoother::{BadCell, Parallel, SmootherSteps, colours};
 use crate::grid::patches::Cut;
 use crate::runtime::reduce as sums;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-impl BlockSteps for Member<'_, '_> {
+impl SmootherSteps for Member<'_, '_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         let whole = Cut::new([8; 3]);
         let arrays = &self.call.arrays;

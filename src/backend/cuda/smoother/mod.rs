@@ -10,7 +10,7 @@ use super::launch;
 use super::launch::{Address, BlockPatch, BlockTables};
 use super::session::Session;
 use crate::backend::steps::smoother::{
-    BlockBackend, BlockProgram, Blocks, Inverse, Kept, Method, PatchArrays, Swept, Watcher, Work,
+    Blocks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work,
 };
 use crate::error::{Error, Result, collected, extend};
 use crate::grid::block_inverse::Shape;
@@ -20,7 +20,7 @@ use run::Run;
 use std::time::Instant;
 
 /// The `cuda` backend of block smoothers.
-pub struct CudaBlocks {
+pub struct Cuda {
     // Dropped in this order: what lies on the device before the device.
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
@@ -51,7 +51,7 @@ fn no_patches() -> Error {
     Error::Internal("there are no patches".to_owned())
 }
 
-impl CudaBlocks {
+impl Cuda {
     /// On the device with this ordinal; `threads` at most copy arrays of the host.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Self::with(Session::open(ordinal, &launch::SMOOTHER, threads)?)
@@ -70,7 +70,7 @@ impl CudaBlocks {
     }
 }
 
-impl BlockBackend for CudaBlocks {
+impl SmootherBackend for Cuda {
     fn has_inverse(&self, shape: Shape) -> bool {
         self.inverses[place_of(shape)].is_some()
     }
@@ -152,7 +152,7 @@ impl BlockBackend for CudaBlocks {
         arrays: &mut dyn PatchArrays,
         watcher: &mut dyn Watcher,
         work: &Work,
-        program: BlockProgram,
+        program: SmootherProgram,
     ) -> Result<Swept> {
         let _entered = self.session.device.clone().enter()?;
         let (stream, copies, seconds) = self.session.parts();

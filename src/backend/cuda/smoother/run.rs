@@ -16,7 +16,7 @@ use crate::backend::cuda::launch::{
 };
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::{Copies, Job};
-use crate::backend::steps::smoother::{BadCell, BlockSteps, Method, Parallel, PatchArrays, Watcher, Work, colours};
+use crate::backend::steps::smoother::{BadCell, Method, Parallel, PatchArrays, SmootherSteps, Watcher, Work, colours};
 use crate::error::{Error, Result, collected, reserve};
 use crate::grid::patches::{Cut, PatchList};
 use crate::runtime::heap::Counted;
@@ -451,7 +451,7 @@ impl Attempts for Run<'_> {
     }
 }
 
-impl BlockSteps for Run<'_> {
+impl SmootherSteps for Run<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         self.attempt(Self::find_bad_cell).flatten()
     }
