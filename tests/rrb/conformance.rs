@@ -154,9 +154,10 @@ fn varied(k: usize) -> String {
 }
 
 /// Storage and sweeps of the format against natural storage with sweeps in double precision: the same numbers are
-/// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its own,
-/// which differ by the rounding of theirs. A device stores grids with both levels alone: with an odd number of levels it
-/// has no recursion onto the last grid, where the oracle takes Chebyshev steps, whose error their margins bound.
+/// stored, so that M^-1 differs by the rounding of the sweeps. On a device bounds of Chebyshev are estimates of its
+/// own, which differ by the rounding of theirs. A device stores grids with both levels alone: with an odd number of
+/// levels it has no recursion onto the last grid, where the oracle takes Chebyshev steps, whose error their margins
+/// bound.
 fn sweeps_of_every_format_and_cycle(on: &Backend) {
     let mut rows = Rows::default();
     let mut k = 0;
@@ -190,8 +191,8 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                     let error = max_difference(&expected, &found.apply(&b)) / max_abs(&expected);
                     let (levels, apart) = (oracle.int(key::INFO_LEVELS), oracle.int(key::CYCLE_SPACING) / 2);
                     let allowed = match on.on_device() && cycle == "amli" {
-                        // Two steps between 0.95 and 1.08, the margins: 1 / T_2(2.03 / 0.13) = 2.1e-3 in the energy norm.
-                        // Seen on an H100: 2.5e-3 in the largest value (130 x 5, closed).
+                        // Two steps between the margins 0.95 and 1.08: 1 / T_2(2.03 / 0.13) = 2.1e-3 in the energy
+                        // norm. Seen on an H100: 2.5e-3 in the largest value (130 x 5, closed).
                         true if levels % 2 == 1 && levels / 2 % apart == 0 => 1e-2,
                         true => 1e-3,
                         false => sweep_error(precision),
