@@ -188,7 +188,7 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             return (v[0] * r2[e2 - 1] + v[1] * r2[e2]) + (v[2] * r1[e1 - ACROSS] + v[3] * r1[e1]);
         };
         const auto near_b2 = [&](const double *r1, const double *r2) {
-            return (v[4] * r1[e1] + v[5] * r1[e1 + 1]) + (v[6] * r2[e2] + v[7] * r2[e2 + ACROSS]);
+            return (v[5] * r1[e1 + 1] + v[4] * r1[e1]) + (v[7] * r2[e2 + ACROSS] + v[6] * r2[e2]);
         };
         const double t1[4] = {v[0], v[1], v[2], v[3]}, t2[4] = {v[4], v[5], v[6], v[7]};
         const double u1[4] = {red2.x[e2 - 1], red2.x[e2], red1.x[e1 - ACROSS], red1.x[e1]};
