@@ -1,6 +1,7 @@
 //! Geometry and storage of stencil systems on grids and patches. Pure and safe: no threads, no devices.
 
 pub mod block_inverse;
+pub mod cells;
 pub mod components;
 pub mod inspection;
 pub mod layout;

@@ -8,6 +8,7 @@ pub mod cases;
 pub mod golden;
 pub mod system;
 pub mod twice;
+pub mod two_phase;
 
 /// Entries that leave the grid must never be read: NaN would show at once.
 pub const OUTSIDE: f64 = f64::NAN;
