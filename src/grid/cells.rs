@@ -55,6 +55,7 @@ pub struct Values<'a> {
     cells: Cells,
     ld: usize,
     plane: usize,
+    len: usize,
     device: u64,
 }
 
@@ -62,12 +63,17 @@ impl<'a> Values<'a> {
     /// `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
         assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
-        Self { name, data, cells, ld, plane, device: 0 }
+        Self { name, data, cells, ld, plane, len: data.len(), device: 0 }
     }
 
-    /// An array in the memory of a device: a backend there may read it, nobody else.
-    pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize) -> Self {
-        Self { name, data: &[], cells, ld, plane, device: address }
+    /// An array in the memory of a device, `len` values from `address` on: a backend there may read it, nobody else.
+    pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize, len: usize) -> Self {
+        Self { name, data: &[], cells, ld, plane, len, device: address }
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> usize {
+        self.len
     }
 
     /// Its address, where it lies on a device.

@@ -1,6 +1,7 @@
 //! Deflated PCG on boxes of cells: what `factorize` is to build, and what a backend has to offer.
 
 use super::solve::{Arrays, Program};
+use crate::backend::coarse::deflation::Solver;
 use crate::error::Result;
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{CellView, SevenPoints};
@@ -35,26 +36,15 @@ pub enum Preconditioner {
     },
 }
 
-/// How t = E^-1 g is had, E = Z^T A Z.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CoarseSolver {
-    /// By the inverse.
-    Inverse,
-    /// By a Cholesky factor.
-    Cholesky,
-    /// By CG to this tolerance.
-    Cg(f64),
-}
-
 /// What `factorize` is to build.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// M.
     pub preconditioner: Preconditioner,
-    /// Of E.
-    pub coarse_solver: CoarseSolver,
-    /// All vectors are kept where they span a null vector of A; E is shifted.
-    pub keep_all: bool,
+    /// Of systems with E.
+    pub coarse_solver: Solver,
+    /// Where that iterates.
+    pub coarse_tolerance: f64,
     /// Fused stages, where the backend has them.
     pub fused: bool,
 }

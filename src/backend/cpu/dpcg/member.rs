@@ -153,9 +153,9 @@ impl<'a> Member<'a> {
         let [g, _] = d.regions.sum(self.me, false, |cells| unsafe { v.range(&cells) });
         if self.me.index == 0 {
             let start = Instant::now();
-            let mut coarse = d.coarse.lock().unwrap_or_else(PoisonError::into_inner);
+            let (coarse, scratch) = &mut *d.coarse.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the others wait at the barrier below.
-            coarse.solve(g, unsafe { d.t.slice_mut(0, g.len()) });
+            coarse.solve(g, unsafe { d.t.slice_mut(0, g.len()) }, scratch);
             self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
         self.me.barrier();

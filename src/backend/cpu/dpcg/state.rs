@@ -3,7 +3,7 @@
 use super::labelled::Labelled;
 use super::loops::Around;
 use super::pieces::Pieces;
-use crate::backend::coarse::deflation::CoarseMatrix;
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::solve::Inputs;
@@ -136,7 +136,7 @@ impl Vectors {
 pub struct Deflation {
     /// Cells by vector.
     pub regions: Labelled,
-    pub coarse: Mutex<CoarseMatrix>,
+    pub coarse: Mutex<(CoarseMatrix, Scratch)>,
     /// t = E^-1 g.
     pub t: Shared,
 }
