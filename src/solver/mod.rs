@@ -4,3 +4,4 @@ pub mod krylov;
 pub mod machine;
 pub mod rrb;
 pub mod smoother;
+pub mod solve;

@@ -4,3 +4,4 @@ pub mod cycle;
 pub mod pcg;
 pub mod rrb;
 pub mod smoother;
+pub mod solve;
