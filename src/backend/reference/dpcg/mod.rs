@@ -1,0 +1,3 @@
+//! Deflated PCG on 7 points: its preconditioners as plain loops.
+
+pub mod incomplete;
