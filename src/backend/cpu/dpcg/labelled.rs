@@ -153,7 +153,8 @@ impl Labelled {
             for (k, noted) in noted.iter().enumerate() {
                 let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
                 // SAFETY: a label of this member; others read it after the barrier below.
-                unsafe { totals.slice_mut(k * labels + label, 1) }[0] = slots.iter().map(|&s| noted[s as usize]).sum();
+                let total = unsafe { totals.slice_mut(k * labels + label, 1) };
+                total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
             }
         }
         me.barrier();
