@@ -68,8 +68,7 @@ impl CellComponents {
             let center = &a.center[row * a.cells.nx..][..a.cells.nx];
             for (run, component) in joined.runs(row) {
                 let Some(component) = component else { continue };
-                singular[component] &=
-                    run.into_iter().all(|i| sums[i].abs() <= zero_row_sum * center[i]);
+                singular[component] &= run.into_iter().all(|i| sums[i].abs() <= zero_row_sum * center[i]);
             }
         }
         Ok(Self { joined, singular })
@@ -113,9 +112,9 @@ pub struct Strong {
 impl Strong {
     /// Finds them.
     pub fn find(a: &SevenPoints) -> Result<Self> {
-        let heavy = a.forward.map(|couplings| {
-            couplings.iter().map(|c| c.abs()).filter(|&c| c > 0.0).fold(f64::INFINITY, f64::min)
-        });
+        let heavy = a
+            .forward
+            .map(|couplings| couplings.iter().map(|c| c.abs()).filter(|&c| c > 0.0).fold(f64::INFINITY, f64::min));
         let joined = Joined::find(a, |d, coupling| coupling.abs() > STRONG * heavy[d])?;
         let thinnest = thinnest(a, &joined)?;
         Ok(Self { joined, thinnest })

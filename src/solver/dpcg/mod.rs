@@ -9,13 +9,14 @@ use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Place, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
+use crate::grid::outward::Outward;
 use crate::grid::regions::Regions;
 use crate::options::{AutoReason, CoarseSolver, Coarsening, Deflation, Options, Precision, Preconditioner, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use crate::grid::cell_inspection::{CellInspection, place};
 use plan::Plan;
 use std::time::Instant;
 
@@ -136,6 +137,11 @@ impl Dpcg {
             ..plan.told(vectors)
         };
         self.backend.factorize(&setup, &self.components, regions.as_ref())
+    }
+
+    /// Couplings of the matrix that point out of the box.
+    pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
+        Ok(Outward::of_cells(a))
     }
 
     /// Runs a text of a solve.

@@ -17,7 +17,8 @@ struct System {
 impl System {
     fn of(problem: &TwoPhase) -> Self {
         let [nx, ny, nz] = problem.size;
-        let forward = problem.forward.clone().map(|c| c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect());
+        let forward =
+            problem.forward.clone().map(|c| c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect());
         Self { cells: Cells { nx, ny, nz }, center: problem.center.clone(), forward }
     }
 
@@ -222,7 +223,8 @@ fn golden_counts() {
 #[test]
 fn every_coarse_solver_makes_the_same_counts() {
     let rows = golden();
-    let is = |row: &&Row| row.n == 64 && row.set == "9" && row.order == 2 && ["SD-8", "SD-8p"].contains(&&*row.deflation);
+    let is =
+        |row: &&Row| row.n == 64 && row.set == "9" && row.order == 2 && ["SD-8", "SD-8p"].contains(&&*row.deflation);
     for row in rows.iter().filter(is) {
         for solver in [Solver::Cholesky, Solver::Cg] {
             assert_eq!(check(row, solver), "", "{solver:?}");
@@ -306,7 +308,12 @@ fn all_vectors_project_as_those_without_the_dropped_one() {
             assert_eq!(kept.regions.count, kept.regions.found);
             let rounding = 1e-9 * largest(&v);
             let (p, q) = (dropped.project(&v), kept.project(&v));
-            assert!(p.iter().zip(&q).all(|(p, q)| (p - q).abs() <= rounding), "{:?} {:?} {solver:?}", a.cells, pair[0].1);
+            assert!(
+                p.iter().zip(&q).all(|(p, q)| (p - q).abs() <= rounding),
+                "{:?} {:?} {solver:?}",
+                a.cells,
+                pair[0].1
+            );
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Deflated PCG on 7 points: its preconditioners as plain loops.
 
 pub mod incomplete;
+mod solve;
+
+pub use solve::Reference;
 
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::{Error, Result};
