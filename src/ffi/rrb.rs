@@ -4,7 +4,8 @@
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
-use crate::backend::steps::rrb::{Arrays, RrbBackend};
+use crate::backend::steps::rrb::RrbBackend;
+use crate::backend::steps::solve::Arrays;
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::ffi::guard::entry;
 use crate::ffi::handle::{Base, Handle, create, with, with_ok};
@@ -290,7 +291,8 @@ impl rrb_handle {
         let input = if device_input == 0 { unsafe { std::slice::from_raw_parts(input, len) } } else { &[] };
         // SAFETY: as above.
         let output = if device_output == 0 { unsafe { std::slice::from_raw_parts_mut(output, len) } } else { &mut [] };
-        Ok(Arrays { input_name, input, ld: self.ld(), output, device_input, device_output, len })
+        let (ld, plane) = (self.ld(), self.grid.ny.saturating_mul(self.ld()));
+        Ok(Arrays { input_name, input, ld, plane, output, device_input, device_output, len })
     }
 
     /// Address of an array that lies on the handle's device; 0 for one on the host.

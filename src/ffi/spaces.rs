@@ -28,12 +28,12 @@ pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     Error::range(name, place, format!("lie {allowed}"))
 }
 
-/// An array of doubles, whole numbers or pointers, all 8 bytes long: not NULL, and not astray between two values.
+/// An array of values of 8 or 4 bytes: not NULL, and not astray between two values.
 pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_null() {
         return Err(Error::Null(name.into()));
     }
-    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into())) }
+    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into(), align_of::<T>())) }
 }
 
 /// A list of the caller, checked as `check_array` does; empty where there is none.
