@@ -64,6 +64,8 @@ statuses! {
 enum Site {
     /// Level, row and column; level 0 is the matrix as given.
     Node(usize, usize, usize),
+    /// Plane, row and column of a box of cells.
+    Point(usize, usize, usize),
     Entry(usize),
     Patch(usize),
     Patches(usize, usize),
@@ -83,6 +85,12 @@ impl Place {
     #[must_use]
     pub fn node(level: usize, i: usize, j: usize) -> Self {
         Site::Node(level, j, i).into()
+    }
+
+    /// Cell (i, j, k) of a box.
+    #[must_use]
+    pub fn point(i: usize, j: usize, k: usize) -> Self {
+        Site::Point(k, j, i).into()
     }
 
     /// An entry of a short list.
@@ -124,6 +132,7 @@ impl fmt::Display for Place {
                 write!(f, "({}, {})", from_base(i), from_base(j))?;
                 if level > 0 { write!(f, ", level {level}") } else { Ok(()) }
             }
+            Site::Point(k, j, i) => write!(f, "({}, {}, {})", from_base(i), from_base(j), from_base(k)),
             Site::Entry(index) => write!(f, "{}", from_base(index)),
             Site::Patch(patch) => write!(f, "patch {}", from_base(patch)),
             Site::Patches(first, second) => write!(f, "patches {} and {}", from_base(first), from_base(second)),
