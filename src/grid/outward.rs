@@ -49,16 +49,11 @@ impl Outward {
     /// Of a matrix on a box of cells, on the host.
     pub fn of_cells(a: &CellView) -> Self {
         let mut found = Self { arrays: OF_CELLS, ..Self::default() };
-        let size = a.cells.size();
-        for k in 0..a.cells.nz {
-            for j in 0..a.cells.ny {
-                for (array, view) in a.forward.iter().enumerate() {
-                    // In the last plane all of `top` points out of the box, in the last row of a plane all of `north`.
-                    let all = array > 0 && [0, j, k][array] + 1 == size[array];
-                    let row = view.row(k * a.cells.ny + j);
-                    let start = if all { 0 } else { row.len() - usize::from(array == 0) };
-                    found.look(array, &row[start..], [start, j], Some(k));
-                }
+        for row in 0..a.cells.rows() {
+            let (j, k) = (row % a.cells.ny, row / a.cells.ny);
+            for array in 0..OF_CELLS.len() {
+                let values = a.outward(array, row);
+                found.look(array, values, [a.cells.nx - values.len(), j], Some(k));
             }
         }
         found
