@@ -166,7 +166,7 @@ const GMG: &str = include_str!("../golden/gmg.csv");
 #[test]
 fn deflated_pcg() {
     let quick = |row: &Row| row.size[0] <= 64 && (row.iterations <= 60 || row.line.contains("neu2,none"));
-    check(rows(DPCG).into_iter().filter(|row| !row.preconditioner.starts_with("mg") && row.converged && row.size[0] <= 128 && (all() || quick(row))), "cpu");
+    check(rows(DPCG).into_iter().filter(|row| row.converged && row.size[0] <= 128 && (all() || quick(row))), "cpu");
 }
 
 /// Multigrid on every second cell. `semi` and `min` are experiments of the prototype.
