@@ -48,6 +48,29 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     }
 }
 
+/// A row sum below this part of the center is the rounding of the seven numbers that are added.
+const ROUNDING: f64 = 8.0 * f64::EPSILON;
+
+/// What the sums of matrix rows have beyond those of a singular matrix, of the cells in row j + ny k: zero in singular
+/// components, and where it is rounding. Returns whether any is not zero.
+pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
+    let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
+    if !components.runs(row).any(|(_, component)| is_regular(component)) {
+        excess.fill(0.0);
+        return false;
+    }
+    row_sums(a, row, excess);
+    let center = along(a.center, a.cells.nx, row);
+    for (run, component) in components.runs(row) {
+        for i in run {
+            if !is_regular(component) || excess[i].abs() <= ROUNDING * center[i] {
+                excess[i] = 0.0;
+            }
+        }
+    }
+    excess.iter().any(|&e| e != 0.0)
+}
+
 impl CellComponents {
     /// Finds them. Row sums below `ZERO_ROW_SUM` of the center count as zero.
     pub fn find(a: &SevenPoints) -> Result<Self> {

@@ -2,6 +2,7 @@
 
 pub mod block_inverse;
 pub mod cell_components;
+pub mod cell_inspection;
 pub mod cells;
 pub mod components;
 pub mod inspection;

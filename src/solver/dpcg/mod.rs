@@ -9,13 +9,13 @@ use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Place, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::regions::Regions;
 use crate::options::{AutoReason, CoarseSolver, Coarsening, Deflation, Options, Precision, Preconditioner, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use crate::grid::cell_inspection::{CellInspection, place};
 use plan::Plan;
 use std::time::Instant;
 

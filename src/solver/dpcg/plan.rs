@@ -187,12 +187,7 @@ fn choose_coarsening(a: &SevenPoints, options: &Options) -> (Coarsening, AutoRea
 }
 
 /// Whether components of strong couplings are worth a vector each beside multigrid, and why.
-fn worth_deflating(
-    a: &SevenPoints,
-    strong: &Strong,
-    coarsening: Coarsening,
-    labelled: bool,
-) -> (bool, AutoReason) {
+fn worth_deflating(a: &SevenPoints, strong: &Strong, coarsening: Coarsening, labelled: bool) -> (bool, AutoReason) {
     if labelled {
         return (true, AutoReason::Asked);
     }

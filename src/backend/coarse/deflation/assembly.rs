@@ -2,7 +2,7 @@
 
 use super::COARSE_MATRIX;
 use crate::error::{Result, extend, insert, reset, zeroed};
-use crate::grid::cell_components::{CellComponents, row_sums};
+use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ pub fn assemble_block(
     let mut part = Part::default();
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
-    let mut sums = zeroed(nx, COARSE_MATRIX)?;
+    let mut excess = zeroed(nx, COARSE_MATRIX)?;
     for row in block_rows(a.cells, block) {
         let own = of(row);
         let pairs = own.windows(2).zip(along(0, row)).filter(|(pair, _)| pair[0] != pair[1]);
@@ -107,7 +107,9 @@ pub fn assemble_block(
                 part.couple(r, s, coupling)?;
             }
         }
-        add_row_sums(a, components, own, row, &mut sums, &mut part)?;
+        if row_excess(a, components, row, &mut excess) {
+            add_excess(own, &excess, &mut part)?;
+        }
     }
     part.flush()?;
     extend(
@@ -117,29 +119,16 @@ pub fn assemble_block(
     )
 }
 
-/// The sums of the rows of A, in regular components.
-fn add_row_sums(
-    a: &SevenPoints,
-    components: &CellComponents,
-    of: &[u16],
-    row: usize,
-    sums: &mut [f64],
-    part: &mut Part,
-) -> Result<()> {
-    let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
-    if !components.runs(row).any(|(_, component)| is_regular(component)) {
-        return Ok(());
-    }
-    row_sums(a, row, sums);
-    for (run, _) in components.runs(row).filter(|(_, component)| is_regular(*component)) {
-        let mut rest = run;
-        while !rest.is_empty() {
-            // Consecutive cells of a region together.
-            let region = of[rest.start];
-            let end = rest.start + of[rest.clone()].iter().take_while(|&&r| r == region).count();
-            part.add(region, region, sums[rest.start..end].iter().sum())?;
-            rest.start = end;
+/// The sums of the rows of A.
+fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
+    let mut start = 0;
+    // Consecutive cells of a region together.
+    for cells in of.chunk_by(|r, s| r == s) {
+        let sum: f64 = excess[start..start + cells.len()].iter().sum();
+        if sum != 0.0 {
+            part.add(cells[0], cells[0], sum)?;
         }
+        start += cells.len();
     }
     Ok(())
 }

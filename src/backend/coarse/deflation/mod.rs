@@ -22,6 +22,7 @@ use crate::error::{Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
+use crate::isa::for_each_isa;
 use crate::runtime::reduce::dot;
 use assembly::Sparse;
 use envelope::Envelope;
@@ -194,13 +195,12 @@ impl CoarseMatrix {
     }
 }
 
-/// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
-pub fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
-    if g.is_empty() {
-        return;
-    }
-    for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len())) {
-        *t = dot(row, g);
+for_each_isa! {
+    /// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
+    fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
+        for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len().max(1))) {
+            *t = dot(row, g);
+        }
     }
 }
 

@@ -3,9 +3,7 @@
 //! A step writes cells of its own and reads arrays that no member writes in it; a barrier stands between a step and the
 //! next that reads its neighbours' cells. That is what the unsafe blocks rest on.
 
-use super::loops::{
-    add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled,
-};
+use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
 use super::state::{Deflation, Field, State, Vectors};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::PcgSteps;

@@ -9,6 +9,7 @@ mod labelled;
 mod loops;
 mod member;
 mod pieces;
+pub mod regions;
 mod state;
 
 use crate::backend::coarse::deflation::CoarseMatrix;
