@@ -11,6 +11,7 @@ use crate::error::{Place, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
+use crate::grid::outward::Outward;
 use crate::grid::regions::Regions;
 use crate::options::{AutoReason, CoarseSolver, Coarsening, Deflation, Options, Precision, Preconditioner, opt};
 use crate::report::{Observer, Outcome};
@@ -136,6 +137,11 @@ impl Dpcg {
             ..plan.told(vectors)
         };
         self.backend.factorize(&setup, &self.components, regions.as_ref())
+    }
+
+    /// Couplings of the matrix that point out of the box.
+    pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
+        Ok(Outward::of_cells(a))
     }
 
     /// Runs a text of a solve.
