@@ -19,6 +19,14 @@ pub fn on_device(name: Name, address: usize, device: i64, memory: Memory) -> Res
     }
 }
 
+/// An array that is the host's whatever the option `memory` is.
+pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
+    match space_of(address)? {
+        Space::Host => Ok(()),
+        space => Err(elsewhere(name.into(), space, "on the host".to_owned())),
+    }
+}
+
 /// An array that lies elsewhere.
 pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     let place = match space {

@@ -6,7 +6,7 @@
 use rrbsolver::error::RRB_OK;
 use rrbsolver::ffi::{
     dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_set_options, dpcg_solve,
-    rrbsolver_last_error_message,
+    rrbsolver_last_error,
 };
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -85,7 +85,7 @@ impl Row {
             (true, ..=20) => 2,
             (true, n) => (n * 15 + 50) / 100,
             (false, ..=100) => 1,
-            (false, n) => n.div_ceil(100),
+            (false, n) => (n + 99) / 100,
         };
         off <= allowed
     }
@@ -93,7 +93,11 @@ impl Row {
 
 /// Iterations, deflation vectors and |b - A x| / |b| of a solve.
 fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), String> {
-    let said = || unsafe { CStr::from_ptr(rrbsolver_last_error_message()) }.to_string_lossy().into_owned();
+    let said = || {
+        let mut text = vec![0u8; 1000];
+        unsafe { rrbsolver_last_error(text.as_mut_ptr().cast(), 1000) };
+        CStr::from_bytes_until_nul(&text).unwrap().to_string_lossy().into_owned()
+    };
     let [nx, ny, nz] = a.size.map(|n| n as i64);
     let mut h: *mut dpcg_handle = std::ptr::null_mut();
     let text = CString::new(format!("{options} max_iter=5000")).unwrap();
@@ -162,7 +166,7 @@ const GMG: &str = include_str!("../golden/gmg.csv");
 #[test]
 fn deflated_pcg() {
     let quick = |row: &Row| row.size[0] <= 64 && (row.iterations <= 60 || row.line.contains("neu2,none"));
-    check(rows(DPCG).into_iter().filter(|row| row.converged && row.size[0] <= 128 && (all() || quick(row))), "cpu");
+    check(rows(DPCG).into_iter().filter(|row| !row.preconditioner.starts_with("mg") && row.converged && row.size[0] <= 128 && (all() || quick(row))), "cpu");
 }
 
 /// Multigrid on every second cell. `semi` and `min` are experiments of the prototype.

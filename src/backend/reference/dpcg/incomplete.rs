@@ -49,7 +49,7 @@ impl Incomplete {
                 bound += share.abs() * error[m];
             }
             if !(d > bound && d.is_finite()) {
-                return Err(refused_pivot(d, center, omega, cell));
+                return Err(refused_pivot(d, center, omega, a.cells.place(cell)));
             }
             inverse[cell] = 1.0 / d;
             error[cell] = bound / d;
@@ -92,7 +92,7 @@ fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usi
 }
 
 /// The sentence about a refused pivot.
-pub fn refused_pivot(d: f64, center: f64, omega: f64, cell: usize) -> Error {
+pub fn refused_pivot(d: f64, center: f64, omega: f64, [i, j, k]: [usize; 3]) -> Error {
     let why = if !d.is_finite() {
         "the matrix is too large or too small for double precision in some entries"
     } else if omega == 1.0 {
@@ -105,8 +105,8 @@ pub fn refused_pivot(d: f64, center: f64, omega: f64, cell: usize) -> Error {
         "the matrix is not positive definite, or it is singular and no fill is lost, as on a line of cells: use \
          preconditioner=neumann or multigrid"
     };
-    let before = format!("pivot {d:e} of the incomplete factorization is not positive (center {center:e}) in cell ");
-    Error::at(RRB_ERR_MATRIX, before, Place::entry(cell), format!(", x fastest: {why}"))
+    let before = format!("pivot {d:e} of the incomplete factorization is not positive (center {center:e}) at ");
+    Error::at(RRB_ERR_MATRIX, before, Place::point(i, j, k), format!(": {why}"))
 }
 
 #[cfg(test)]
