@@ -10,6 +10,7 @@ mod loops;
 mod member;
 mod pieces;
 pub mod regions;
+pub mod setup;
 mod state;
 
 use crate::backend::coarse::deflation::CoarseMatrix;
