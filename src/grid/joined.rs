@@ -1,9 +1,12 @@
 //! Groups of cells that couplings of some kind join: union-find on runs, the pieces of a row of cells in x that such
 //! couplings hold together. Cells that no such coupling reaches belong to no group; neighbours of this kind in a row
 //! make one run. [`crate::grid::components`] is the same for nodes of a plane.
+//!
+//! The matrix is read once, for a bit a coupling, by rows that may be shared; what follows is a word at a time.
 
 use crate::error::{Result, push, reserve, zeroed};
-use crate::grid::cells::SevenPoints;
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::isa::for_each_isa;
 use std::ops::Range;
 
 /// For errors.
@@ -11,6 +14,102 @@ const RUNS: &str = "the runs of joined cells";
 
 /// In no group.
 const NO_GROUP: u32 = u32::MAX;
+
+/// Cells of a row that are looked at together.
+const WORD: usize = u64::BITS as usize;
+
+for_each_isa! {
+    /// Bit i of the words: |values_i| > limit.
+    fn above(bits: &mut [u64], values: &[f64], limit: f64) {
+        for (bits, values) in bits.iter_mut().zip(values.chunks(64)) {
+            let mut found = 0;
+            for (k, value) in values.iter().enumerate() {
+                found |= u64::from(value.abs() > limit) << k;
+            }
+            *bits = found;
+        }
+    }
+
+    /// Bit i of the words: |sums_i| > part * center_i.
+    fn beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
+        for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
+            let mut found = 0;
+            for (k, (sum, center)) in sums.iter().zip(center).enumerate() {
+                found |= u64::from(sum.abs() > part * center) << k;
+            }
+            *bits = found;
+        }
+    }
+}
+
+/// A bit for each cell of some rows, whole words for each row.
+#[derive(Clone, Debug, Default)]
+pub struct Bits {
+    rows: Range<usize>,
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Bits {
+    /// Zeros.
+    pub fn new(nx: usize, rows: Range<usize>) -> Result<Self> {
+        let words = nx.div_ceil(WORD);
+        Ok(Self { bits: zeroed(words * rows.len(), RUNS)?, rows, words })
+    }
+
+    /// Sets those of a row to |values_i| > limit.
+    pub fn set_above(&mut self, row: usize, values: &[f64], limit: f64) {
+        above(self.row_mut(row), values, limit);
+    }
+
+    /// Sets those of a row to |sums_i| > part * center_i.
+    pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], part: f64) {
+        beyond(self.row_mut(row), sums, center, part);
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// The words of a row.
+    pub fn row(&self, row: usize) -> &[u64] {
+        &self.bits[(row - self.rows.start) * self.words..][..self.words]
+    }
+
+    fn row_mut(&mut self, row: usize) -> &mut [u64] {
+        &mut self.bits[(row - self.rows.start) * self.words..][..self.words]
+    }
+}
+
+/// Whether any bit of a range is set.
+pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
+    let (first, last) = (range.start / WORD, range.end.div_ceil(WORD));
+    (first..last).any(|w| {
+        let from = range.start.saturating_sub(w * WORD);
+        let to = (range.end - w * WORD).min(WORD);
+        words[w] >> from << from << (WORD - to) != 0
+    })
+}
+
+/// Which couplings of some rows join their cells, in each direction.
+#[derive(Clone, Debug, Default)]
+pub struct Joins([Bits; 3]);
+
+impl Joins {
+    /// Those of rows j + ny k that are larger than a limit in their direction.
+    pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
+        let nx = a.cells.nx;
+        let mut joins = Self::default();
+        for (d, bits) in joins.0.iter_mut().enumerate() {
+            *bits = Bits::new(nx, rows.clone())?;
+            for row in rows.clone() {
+                bits.set_above(row, &a.forward[d][row * nx..][..nx], limits[d]);
+            }
+        }
+        Ok(joins)
+    }
+}
 
 /// Groups of at least two cells, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
@@ -27,12 +126,24 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// The groups of cells that couplings with `joins(direction, coupling)` hold together.
-    pub fn find(a: &SevenPoints, joins: impl Fn(usize, f64) -> bool) -> Result<Self> {
-        let mut runs = Runs::new(a)?;
-        for row in 0..a.cells.ny * a.cells.nz {
-            runs.push_row(a, row, &joins)?;
-            runs.unite_last_row(a, row, &joins);
+    /// The groups that couplings larger than a limit in their direction hold together.
+    pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
+        Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
+    }
+
+    /// The same of parts that have all rows, in order.
+    pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
+        let mut runs = Runs::new(cells)?;
+        let bits = |d: usize, row: usize| -> &[u64] {
+            let mut all = parts.iter().map(|part| &part.0[d]);
+            all.find(|bits| bits.rows.contains(&row)).map_or(&[], |bits| bits.row(row))
+        };
+        for row in 0..cells.rows() {
+            let south = if row % cells.ny > 0 { bits(1, row - 1) } else { &[] };
+            let bottom = if row >= cells.ny { bits(2, row - cells.ny) } else { &[] };
+            runs.push_row(bits(0, row), [bits(1, row), south, bits(2, row), bottom])?;
+            runs.unite(row, 1, south);
+            runs.unite(row, cells.ny, bottom);
         }
         runs.number()
     }
@@ -60,7 +171,6 @@ impl Joined {
 /// Runs while they are found: their groups are trees of parents yet.
 struct Runs {
     nx: usize,
-    ny: usize,
     start: Vec<u32>,
     /// A run before this one in the tree of its group; a root is its own, and the first run of its group.
     parent: Vec<u32>,
@@ -70,48 +180,41 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(a: &SevenPoints) -> Result<Self> {
+    fn new(cells: Cells) -> Result<Self> {
         let mut row_start = Vec::new();
-        reserve(&mut row_start, a.cells.ny * a.cells.nz + 1, RUNS)?;
+        reserve(&mut row_start, cells.rows() + 1, RUNS)?;
         row_start.push(0);
-        let (start, parent, cells) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { nx: a.cells.nx, ny: a.cells.ny, start, parent, cells, row_start })
+        Ok(Self { nx: cells.nx, start: Vec::new(), parent: Vec::new(), cells: Vec::new(), row_start })
     }
 
-    /// Adds the runs of the next row.
-    fn push_row(&mut self, a: &SevenPoints, row: usize, joins: &impl Fn(usize, f64) -> bool) -> Result<()> {
-        let nx = self.nx;
-        let east = &a.forward[0][row * nx..][..nx];
-        if nx > 1 && east[..nx - 1].iter().all(|&c| joins(0, c)) {
-            self.push(0..nx, false)?;
-        } else {
-            let across = self.couplings_across(a, row);
-            let reached = |i: usize| across.iter().flatten().any(|&(d, couplings)| joins(d, couplings[i]));
-            let (mut start, mut alone_before, mut joined_before) = (0, false, false);
-            for i in 0..nx {
-                let joined_after = i + 1 < nx && joins(0, east[i]);
-                let alone = !joined_before && !joined_after && !reached(i);
-                if i > 0 && !joined_before && !(alone && alone_before) {
-                    self.push(start..i, alone_before)?;
-                    start = i;
+    /// Adds the runs of the next row, with the bits of its couplings to the east and to the rows around it, which are
+    /// none where there is no row.
+    fn push_row(&mut self, east: &[u64], across: [&[u64]; 4]) -> Result<()> {
+        // Of the run to come: its start, and whether nothing joins its cells. Of the cell before: it has no coupling
+        // to the east, nothing joins it.
+        let (mut start, mut alone) = (0, false);
+        let (mut apart_before, mut alone_before) = (1, 0);
+        for (w, &east) in east.iter().enumerate() {
+            let reached = across.iter().fold(0, |all, bits| all | bits.get(w).unwrap_or(&0));
+            let apart = !east << 1 | apart_before;
+            let alones = !(reached | east) & apart;
+            let mut starts = apart & !(alones & (alones << 1 | alone_before));
+            (apart_before, alone_before) = (!east >> (WORD - 1), alones >> (WORD - 1));
+            while starts != 0 {
+                let bit = starts.trailing_zeros() as usize;
+                let next = w * WORD + bit;
+                if next >= self.nx {
+                    break;
                 }
-                (alone_before, joined_before) = (alone, joined_after);
+                if next > 0 {
+                    self.push(start..next, alone)?;
+                }
+                (start, alone) = (next, alones >> bit & 1 == 1);
+                starts &= starts - 1;
             }
-            self.push(start..nx, alone_before)?;
         }
+        self.push(start..self.nx, alone)?;
         push(&mut self.row_start, self.start.len() as u32, RUNS)
-    }
-
-    /// Couplings of a row to the rows south, north, below and above, each with its direction.
-    fn couplings_across<'a>(&self, a: &SevenPoints<'a>, row: usize) -> [Option<(usize, &'a [f64])>; 4] {
-        let (j, k) = (row % self.ny, row / self.ny);
-        let along = |d: usize, row: usize| (d, &a.forward[d][row * self.nx..][..self.nx]);
-        [
-            (j > 0).then(|| along(1, row - 1)),
-            (j + 1 < self.ny).then(|| along(1, row)),
-            (k > 0).then(|| along(2, row - self.ny)),
-            (k + 1 < a.cells.nz).then(|| along(2, row)),
-        ]
     }
 
     fn push(&mut self, columns: Range<usize>, alone: bool) -> Result<()> {
@@ -120,28 +223,21 @@ impl Runs {
         push(&mut self.start, columns.start as u32, RUNS)
     }
 
-    /// Unites the runs of the last row with those of the rows south of it and below it.
-    fn unite_last_row(&mut self, a: &SevenPoints, row: usize, joins: &impl Fn(usize, f64) -> bool) {
-        let [south, _, below, _] = self.couplings_across(a, row);
-        if let Some((d, couplings)) = south {
-            self.unite(row - 1, row, couplings, |c| joins(d, c));
+    /// Unites the runs of a row with those of the row `back` rows before, with the bits of the couplings between both.
+    fn unite(&mut self, row: usize, back: usize, couplings: &[u64]) {
+        if couplings.iter().all(|&bits| bits == 0) {
+            return;
         }
-        if let Some((d, couplings)) = below {
-            self.unite(row - self.ny, row, couplings, |c| joins(d, c));
-        }
-    }
-
-    fn unite(&mut self, low: usize, high: usize, couplings: &[f64], joins: impl Fn(f64) -> bool) {
         let runs = |row: usize| self.row_start[row] as usize..self.row_start[row + 1] as usize;
-        let (low, high) = (runs(low), runs(high));
+        let (low, high) = (runs(row - back), runs(row));
         let (mut k, mut l, mut i) = (low.start, high.start, 0);
         while i < self.nx {
             let end = |k: usize, row: &Range<usize>| if k + 1 < row.end { self.start[k + 1] as usize } else { self.nx };
             let ends = (end(k, &low), end(l, &high));
             let next = ends.0.min(ends.1);
-            // The smaller root wins: parents come before their children.
-            let (root, other) = (self.root(k), self.root(l));
-            if root != other && couplings[i..next].iter().any(|&c| joins(c)) {
+            if any_of(couplings, i..next) {
+                // The smaller root wins: parents come before their children.
+                let (root, other) = (self.root(k), self.root(l));
                 self.parent[root.max(other)] = root.min(other) as u32;
             }
             k += usize::from(next == ends.0);
@@ -252,7 +348,7 @@ mod tests {
             });
             let center = vec![6.0; cells.count()];
             let a = SevenPoints { cells, center: &center, forward: [&forward[0], &forward[1], &forward[2]] };
-            let joined = Joined::find(&a, |_, c| c != 0.0).unwrap();
+            let joined = Joined::find(&a, [0.0; 3]).unwrap();
             let (found, expected) = (labels(&joined, cells), spread(&a));
             assert_eq!(found, expected, "{size:?} {part}");
             for (group, &size) in joined.size.iter().enumerate() {

@@ -76,6 +76,17 @@ struct Covered {
     first: Option<u16>,
 }
 
+/// What the class of a cell is made of, beside its component.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Kinds {
+    /// Group of strong couplings, counted from 1; 0: none.
+    group: u32,
+    /// Label + 1 or group; 0: none, or not asked for.
+    phase: u32,
+    /// Box.
+    domain: u32,
+}
+
 /// Component, box, and label + 1 or group + 1.
 type Key = (u32, u32, u32);
 
@@ -114,12 +125,17 @@ impl Regions {
         let boxes = Boxes::new(a.cells, choice)?;
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
-        let (mut group, mut phase) = (zeroed(nx, REGIONS)?, zeroed(nx, REGIONS)?);
+        let mut kinds: Vec<Kinds> = zeroed(nx, REGIONS)?;
+        // What was found at a column last: mostly what comes again in the next row.
+        let mut known = zeroed(nx, REGIONS)?;
+        known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
-            for (run, of) in strong.joined.runs(row) {
-                group[run].fill(of.map_or(0, |of| of as u32 + 1));
+            for (run, group) in strong.joined.runs(row) {
+                let group = group.map_or(0, |group| group as u32 + 1);
+                kinds[run].iter_mut().for_each(|kinds| kinds.group = group);
             }
-            phases(a, choice, row, &group, &mut phase);
+            phases(a, choice, row, &mut kinds);
+            boxes.of_row(row, &mut kinds);
             let of = &mut self.of[row * nx..][..nx];
             for (run, component) in components.runs(row) {
                 let Some(component) = component else {
@@ -127,21 +143,23 @@ impl Regions {
                     continue;
                 };
                 let covered = &mut covered[component];
-                // Neighbours are of one class nearly always.
-                let mut last = ((0, 0, u32::MAX), NONE);
-                for i in run {
-                    let key = (component as u32, boxes.of(i, row), phase[i]);
-                    if key != last.0 {
-                        last = (key, class_of(key, choice, &mut numbers, &mut classes)?);
+                let mut start = run.start;
+                // Cells of one class together.
+                for cells in kinds[run].chunk_by(|a, b| a == b) {
+                    let Kinds { group, phase, domain } = cells[0];
+                    let key = (component as u32, domain, phase);
+                    if known[start].0 != key {
+                        known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
                     }
-                    let class = last.1;
-                    of[i] = class;
+                    let class = known[start].1;
+                    of[start..start + cells.len()].fill(class);
+                    start += cells.len();
                     if class == NONE {
                         continue;
                     }
-                    classes[class as usize].cells += 1;
+                    classes[class as usize].cells += cells.len();
                     covered.first = covered.first.or(Some(class));
-                    if group[i] == 0 {
+                    if group == 0 {
                         covered.heavy = covered.heavy.or(Some(class));
                     }
                 }
@@ -209,18 +227,19 @@ fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes:
     Ok(number)
 }
 
-/// Label + 1 or group + 1 of the cells in a row, 0: none.
-fn phases(a: &SevenPoints, choice: &Choice, row: usize, group: &[u32], phase: &mut [u32]) {
+/// Sets the phases of the cells in a row.
+fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
     match (choice.kind, choice.labels) {
-        (Kind::Subdomain, _) => phase.fill(0),
-        (_, None) => phase.copy_from_slice(group),
+        (Kind::Subdomain, _) => {}
+        (_, None) => kinds.iter_mut().for_each(|kinds| kinds.phase = kinds.group),
         (_, Some(labels)) => {
-            let nx = phase.len();
-            for (i, phase) in phase.iter_mut().enumerate() {
-                let cell = row * nx + i;
-                let label = labels[cell];
-                let label = if label < 0 && choice.dilation { beside(a, labels, cell) } else { label };
-                *phase = (label as u32).wrapping_add(1);
+            let first = row * kinds.len();
+            for (i, kinds) in kinds.iter_mut().enumerate() {
+                let mut label = labels[first + i];
+                if label < 0 && choice.dilation {
+                    label = beside(a, labels, first + i);
+                }
+                kinds.phase = (label as u32).wrapping_add(1);
             }
         }
     }
@@ -261,11 +280,14 @@ impl Boxes {
         Ok(Self { ny: cells.ny, count, of })
     }
 
-    /// Box of cell i in a row.
-    fn of(&self, i: usize, row: usize) -> u32 {
+    /// Sets the boxes of the cells in a row.
+    fn of_row(&self, row: usize, kinds: &mut [Kinds]) {
         let [x, y, z] = &self.of;
         let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
-        (z[row / self.ny] * ny + y[row % self.ny]) * nx + x[i]
+        let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;
+        for (kinds, x) in kinds.iter_mut().zip(x) {
+            kinds.domain = first + x;
+        }
     }
 }
 

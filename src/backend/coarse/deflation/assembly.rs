@@ -2,7 +2,7 @@
 
 use super::COARSE_MATRIX;
 use crate::error::{Result, extend, insert, reset, zeroed};
-use crate::grid::cell_components::{CellComponents, row_sums};
+use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
 use std::collections::HashMap;
@@ -35,28 +35,33 @@ impl Entry {
     }
 }
 
+/// The sum of couplings from cells of one region to cells of another one that has not been added yet.
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    pair: (u16, u16),
+    sum: f64,
+}
+
 /// The entries of one block, row <= column.
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
-    /// Couplings from one region to another that have not been added yet.
-    pair: (u16, u16),
-    pending: f64,
 }
 
 impl Part {
-    /// A coupling from a cell of region r to one of another region s.
-    fn couple(&mut self, r: u16, s: u16, coupling: f64) -> Result<()> {
-        if self.pair != (r, s) {
-            self.flush()?;
-            self.pair = (r, s);
+    /// A coupling from a cell of region r to one of another region s: added together with those that follow it from r
+    /// to s.
+    fn couple(&mut self, pending: &mut Pending, r: u16, s: u16, coupling: f64) -> Result<()> {
+        if pending.pair != (r, s) {
+            self.finish(pending)?;
+            pending.pair = (r, s);
         }
-        self.pending += coupling;
+        pending.sum += coupling;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let ((r, s), sum) = (self.pair, std::mem::take(&mut self.pending));
+    fn finish(&mut self, pending: &mut Pending) -> Result<()> {
+        let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         if sum != 0.0 {
             self.add(r, s, sum)?;
             self.add(r, r, -sum)?;
@@ -90,12 +95,14 @@ pub fn assemble_block(
     let mut part = Part::default();
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
-    let mut sums = zeroed(nx, COARSE_MATRIX)?;
+    let mut excess = zeroed(nx, COARSE_MATRIX)?;
+    // Along x a border lies at the same column in many rows, across x it goes along a row.
+    let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
     for row in block_rows(a.cells, block) {
         let own = of(row);
-        let pairs = own.windows(2).zip(along(0, row)).filter(|(pair, _)| pair[0] != pair[1]);
-        for (pair, &coupling) in pairs {
-            part.couple(pair[0], pair[1], coupling)?;
+        let pairs = own.windows(2).zip(along(0, row)).zip(&mut along_x);
+        for ((pair, &coupling), pending) in pairs.filter(|((pair, _), _)| pair[0] != pair[1]) {
+            part.couple(pending, pair[0], pair[1], coupling)?;
         }
         let across = [(1, row % ny + 1 < ny, row + 1), (2, row / ny + 1 < nz, row + ny)];
         for (d, _, other) in across.into_iter().filter(|(_, inside, _)| *inside) {
@@ -104,12 +111,16 @@ pub fn assemble_block(
             }
             let pairs = own.iter().zip(of(other)).zip(along(d, row)).filter(|((r, s), _)| r != s);
             for ((&r, &s), &coupling) in pairs {
-                part.couple(r, s, coupling)?;
+                part.couple(&mut across_x, r, s, coupling)?;
             }
         }
-        add_row_sums(a, components, own, row, &mut sums, &mut part)?;
+        if row_excess(a, components, row, &mut excess) {
+            add_excess(own, &excess, &mut part)?;
+        }
     }
-    part.flush()?;
+    for pending in along_x.iter_mut().chain([&mut across_x]) {
+        part.finish(pending)?;
+    }
     extend(
         entries,
         part.sums.iter().map(|(&key, &value)| Entry { key: u64::from(key) << 32 | block as u64, value }),
@@ -117,29 +128,16 @@ pub fn assemble_block(
     )
 }
 
-/// The sums of the rows of A, in regular components.
-fn add_row_sums(
-    a: &SevenPoints,
-    components: &CellComponents,
-    of: &[u16],
-    row: usize,
-    sums: &mut [f64],
-    part: &mut Part,
-) -> Result<()> {
-    let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
-    if !components.runs(row).any(|(_, component)| is_regular(component)) {
-        return Ok(());
-    }
-    row_sums(a, row, sums);
-    for (run, _) in components.runs(row).filter(|(_, component)| is_regular(*component)) {
-        let mut rest = run;
-        while !rest.is_empty() {
-            // Consecutive cells of a region together.
-            let region = of[rest.start];
-            let end = rest.start + of[rest.clone()].iter().take_while(|&&r| r == region).count();
-            part.add(region, region, sums[rest.start..end].iter().sum())?;
-            rest.start = end;
+/// The sums of the rows of A.
+fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
+    let mut start = 0;
+    // Consecutive cells of a region together.
+    for cells in of.chunk_by(|r, s| r == s) {
+        let sum: f64 = excess[start..start + cells.len()].iter().sum();
+        if sum != 0.0 {
+            part.add(cells[0], cells[0], sum)?;
         }
+        start += cells.len();
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::assembly::Sparse;
 use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::dot;
+use std::ops::Range;
 
 /// The factor. Some vectors are left out: they are zero in every solution.
 pub struct Envelope {
@@ -135,25 +136,43 @@ impl Envelope {
         }
     }
 
-    /// E^-1, row by row; zero rows and columns of the vectors left out.
-    pub fn inverse(&self) -> Result<Vec<f64>> {
+    /// Groups of columns of E^-1 that are found together.
+    pub fn groups(&self) -> usize {
+        self.vector.len().div_ceil(TOGETHER)
+    }
+
+    /// Appends the columns of some groups, n values each.
+    pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let (n, m) = (self.n, self.vector.len());
-        let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
         let mut x: Vec<[f64; TOGETHER]> = zeroed(m, COARSE_MATRIX)?;
-        for from in (0..m).step_by(TOGETHER) {
+        for group in groups {
+            let from = group * TOGETHER;
             x.fill([0.0; TOGETHER]);
-            let columns = &self.vector[from..m.min(from + TOGETHER)];
-            for i in 0..columns.len() {
+            let wanted = TOGETHER.min(m - from);
+            for i in 0..wanted {
                 x[from + i][i] = 1.0;
             }
             solve_together(&mut x, &self.values, &self.start, &self.first, &self.inverse_diagonal, from);
-            // E is symmetric: columns are rows.
-            for (i, &r) in columns.iter().enumerate() {
-                let row = &mut inverse[r as usize * n..][..n];
-                for (x, &s) in x.iter().zip(&self.vector) {
-                    row[s as usize] = x[i];
+            let first = columns.len();
+            reserve(columns, wanted * n, COARSE_MATRIX)?;
+            columns.resize(first + wanted * n, 0.0);
+            for (x, &s) in x.iter().zip(&self.vector) {
+                for i in 0..wanted {
+                    columns[first + i * n + s as usize] = x[i];
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// E^-1, row by row, of the columns of all groups; zero rows and columns of the vectors left out.
+    pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
+        let n = self.n;
+        let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
+        let columns = columns.flat_map(|columns| columns.chunks_exact(n.max(1)));
+        for (&r, column) in self.vector.iter().zip(columns) {
+            // E is symmetric: columns are rows.
+            inverse[r as usize * n..][..n].copy_from_slice(column);
         }
         Ok(inverse)
     }

@@ -22,6 +22,7 @@ use crate::error::{Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
+use crate::isa::for_each_isa;
 use crate::runtime::reduce::dot;
 use assembly::Sparse;
 use envelope::Envelope;
@@ -72,11 +73,17 @@ impl CoarseMatrix {
         for block in 0..BLOCKS {
             assemble_block(a, components, regions, block, &mut entries)?;
         }
-        Self::of_entries(&mut entries, regions, solver, tolerance)
+        let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
+        if solver == Solver::Inverse {
+            let columns = coarse.columns(0, 1)?;
+            coarse.invert([&columns[..]].into_iter())?;
+        }
+        Ok(coarse)
     }
 
-    /// The same of the entries of all blocks of rows, one after the other.
-    pub fn of_entries(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
+    /// The same of the entries of all blocks of rows, in any order; but for the inverse, in whose place is the factor
+    /// that it is made of.
+    pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = Sparse::of_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
         let method = match solver {
@@ -84,14 +91,29 @@ impl CoarseMatrix {
                 inverse_diagonal: collected((0..matrix.n()).map(|r| 1.0 / shift.diagonal(&matrix, r)), COARSE_MATRIX)?,
                 tolerance,
             },
-            Solver::Cholesky => Method::Cholesky(Envelope::factorize(&matrix, &regions.surplus)?),
-            Solver::Inverse => {
-                let mut inverse = Envelope::factorize(&matrix, &regions.surplus)?.inverse()?;
-                shift.complete(&mut inverse)?;
-                Method::Inverse(inverse)
-            }
+            Solver::Cholesky | Solver::Inverse => Method::Cholesky(Envelope::factorize(&matrix, &regions.surplus)?),
         };
         Ok(Self { matrix, shift, method })
+    }
+
+    /// A member's part of the columns of the inverse, by the factor.
+    pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
+        let mut columns = Vec::new();
+        if let Method::Cholesky(envelope) = &self.method {
+            let groups = envelope.groups();
+            envelope.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
+        }
+        Ok(columns)
+    }
+
+    /// Makes the inverse of the parts of all members, in order, in place of the factor.
+    pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
+        if let Method::Cholesky(envelope) = &self.method {
+            let mut inverse = envelope.inverse(columns)?;
+            self.shift.complete(&mut inverse)?;
+            self.method = Method::Inverse(inverse);
+        }
+        Ok(())
     }
 
     /// Deflation vectors.
@@ -194,13 +216,12 @@ impl CoarseMatrix {
     }
 }
 
-/// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
-pub fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
-    if g.is_empty() {
-        return;
-    }
-    for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len())) {
-        *t = dot(row, g);
+for_each_isa! {
+    /// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
+    fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
+        for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len().max(1))) {
+            *t = dot(row, g);
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod labelled;
 mod loops;
 mod member;
 mod pieces;
+pub mod regions;
+pub mod setup;
 mod state;
 
 use crate::backend::coarse::deflation::CoarseMatrix;
