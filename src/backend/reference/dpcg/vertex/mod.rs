@@ -13,12 +13,12 @@
 //! divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T, products in f64.
 
 mod coarsest;
-mod stencil;
+pub mod stencil;
 #[cfg(test)]
 mod tests;
-mod transfer;
+pub mod transfer;
 
-use crate::error::{Result, zeroed};
+use crate::error::{Result, collected, push, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
@@ -27,10 +27,10 @@ use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI, Weights};
 
 /// A grid of at most so many points is solved exactly.
-const COARSEST: usize = 1000;
+pub const COARSEST: usize = 1000;
 
 /// Damping of Jacobi.
-const DAMPING: f64 = 0.8;
+pub const DAMPING: f64 = 0.8;
 
 /// The directions in which the first coarse grid of a matrix is coarser than its cells.
 pub fn coarsened(a: &SevenPoints) -> Result<Coarsened> {
@@ -39,14 +39,22 @@ pub fn coarsened(a: &SevenPoints) -> Result<Coarsened> {
 
 /// Bounds of the coarsening.
 #[derive(Clone, Copy)]
-struct Bounds {
-    semi: f64,
-    coarsest: usize,
+pub struct Bounds {
+    pub semi: f64,
+    pub coarsest: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { semi: SEMI, coarsest: COARSEST }
+    }
 }
 
 /// A grid that is smoothed, and the way to the next one.
 struct Level<T> {
     a: Stencil<T>,
+    /// Red-black Gauss-Seidel; else Jacobi.
+    coloured: bool,
     diagonal: Vec<T>,
     /// 1 / divisor of the smoother.
     inverse: Vec<T>,
@@ -61,29 +69,48 @@ struct Level<T> {
 
 impl<T: Real> Level<T> {
     /// The level of matrix a, and the matrix of the next one.
-    fn new(a: Stencil<T>, smoother: impl Fn(&Stencil<T>, usize) -> f64, semi: f64) -> Result<(Self, Stencil<T>)> {
+    fn new(a: Stencil<T>, semi: f64) -> Result<(Self, Stencil<T>)> {
         let n = a.cells.count();
         let coarsened = transfer::directions(a.cells, transfer::strengths(&a), semi);
         let coarse = transfer::coarse_cells(a.cells, coarsened);
         let exact = transfer::weights(&a, coarsened)?;
         let next = transfer::product(&a, &exact, coarsened)?;
-        let inverted = |d: f64| if d > 0.0 { 1.0 / d } else { 0.0 };
         let mut level = Self {
-            diagonal: rounded(&a.diagonal()?)?,
+            coloured: false,
+            diagonal: collected(a.diagonal()?.iter().map(|&d| T::narrow(d)), HIERARCHY)?,
             inverse: zeroed(n, HIERARCHY)?,
             coarsened,
             coarse,
-            weights: zeroed(n, HIERARCHY)?,
+            weights: collected(exact.iter().map(|weights| weights.map(T::narrow)), HIERARCHY)?,
             x: zeroed(n, HIERARCHY)?,
             r: zeroed(n, HIERARCHY)?,
             residual: zeroed(n, HIERARCHY)?,
             a,
         };
         for p in 0..n {
-            level.inverse[p] = T::narrow(inverted(smoother(&level.a, p)));
-            level.weights[p] = exact[p].map(T::narrow);
+            let divisor = jacobi_divisor(&level.a, p);
+            level.inverse[p] = T::narrow(if divisor > 0.0 { 1.0 / divisor } else { 0.0 });
         }
         Ok((level, next))
+    }
+
+    /// Gauss-Seidel on the cells of a matrix that was multiplied by `scale`: divides by the diagonal. A cell without
+    /// couplings is its own equation.
+    fn colour(&mut self, a: &SevenPoints, scale: f64) {
+        self.coloured = true;
+        for (p, center) in a.center.iter().enumerate() {
+            self.inverse[p] = T::narrow(1.0 / (scale * center));
+            if self.diagonal[p].wide() == 0.0 {
+                self.diagonal[p] = T::narrow(scale * center);
+            }
+        }
+    }
+
+    /// The sweeps before the coarse grid in colours (0, 1), or after it in (1, 0).
+    fn smooth(&mut self, sweeps: usize, colours: [usize; 2]) {
+        for _ in 0..sweeps {
+            if self.coloured { colours.into_iter().for_each(|colour| self.relax_colour(colour)) } else { self.relax() }
+        }
     }
 
     /// residual = r - A x.
@@ -118,53 +145,44 @@ impl<T: Real> Level<T> {
     }
 }
 
-fn rounded<T: Real>(values: &[f64]) -> Result<Vec<T>> {
-    crate::error::collected(values.iter().map(|&v| T::narrow(v)), HIERARCHY)
-}
-
-/// The preconditioner.
-pub struct Vertex<T: Real> {
+/// Grids from one that is smoothed to the coarsest one.
+pub struct Grids<T> {
     sweeps: usize,
-    /// A power of two by which the matrix is multiplied: single precision has its range around one.
-    scale: f64,
     levels: Vec<Level<T>>,
     coarsest: Coarsest,
     /// Of the coarsest grid.
     x: Vec<f64>,
 }
 
-impl<T: Real> Vertex<T> {
-    /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
-    pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
-        Self::with(a, sweeps, Bounds { semi: SEMI, coarsest: COARSEST })
+impl<T: Real> Grids<T> {
+    /// All below matrix a, which is smoothed by Jacobi if it is not the coarsest one itself.
+    pub fn new(a: Stencil<T>, sweeps: usize, bounds: Bounds) -> Result<Self> {
+        Self::below(Vec::new(), a, sweeps, bounds)
     }
 
-    fn with(a: &SevenPoints, sweeps: usize, bounds: Bounds) -> Result<Self> {
-        let scale = inverse_power(max_abs(a.center));
-        let mut levels: Vec<Level<T>> = Vec::new();
-        // Gauss-Seidel divides by the diagonal.
-        let (mut finest, mut next) = Level::<T>::new(Stencil::of(a, scale)?, |_, p| scale * a.center[p], bounds.semi)?;
-        // A cell without couplings is its own equation.
-        for (diagonal, center) in finest.diagonal.iter_mut().zip(a.center).filter(|(d, _)| d.wide() == 0.0) {
-            *diagonal = T::narrow(scale * center);
+    fn below(mut levels: Vec<Level<T>>, mut a: Stencil<T>, sweeps: usize, bounds: Bounds) -> Result<Self> {
+        while a.cells.count() > bounds.coarsest {
+            let (level, coarser) = Level::new(a, bounds.semi)?;
+            push(&mut levels, level, HIERARCHY)?;
+            a = coarser;
         }
-        crate::error::push(&mut levels, finest, HIERARCHY)?;
-        while next.cells.count() > bounds.coarsest {
-            let (level, coarser) = Level::new(next, jacobi_divisor, bounds.semi)?;
-            crate::error::push(&mut levels, level, HIERARCHY)?;
-            next = coarser;
-        }
-        Ok(Self { sweeps, scale, levels, coarsest: Coarsest::new(&next)?, x: zeroed(next.cells.count(), HIERARCHY)? })
+        Ok(Self { sweeps, levels, coarsest: Coarsest::new(&a)?, x: zeroed(a.cells.count(), HIERARCHY)? })
     }
 
-    /// z = M^-1 r.
-    pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
-        debug_assert_eq!(a.cells, self.levels[0].a.cells);
-        let scale = inverse_power(max_abs(r));
-        self.levels[0].r.iter_mut().zip(r).for_each(|(of, r)| *of = T::narrow(scale * r));
-        self.cycle(0);
-        let back = self.scale / scale;
-        z.iter_mut().zip(&self.levels[0].x).for_each(|(z, x)| *z = x.wide() * back);
+    /// One V-cycle from zero: x is r, then about A^-1 r.
+    pub fn solve(&mut self, x: &mut [T]) {
+        match self.levels.first_mut() {
+            Some(first) => {
+                first.r.copy_from_slice(x);
+                self.cycle(0);
+                x.copy_from_slice(&self.levels[0].x);
+            }
+            None => {
+                self.x.iter_mut().zip(&*x).for_each(|(of, x)| *of = x.wide());
+                self.coarsest.solve(&mut self.x);
+                x.iter_mut().zip(&self.x).for_each(|(x, of)| *x = T::narrow(*of));
+            }
+        }
     }
 
     /// One V-cycle from zero on grid l and below.
@@ -172,7 +190,7 @@ impl<T: Real> Vertex<T> {
         let (here, below) = self.levels.split_at_mut(l + 1);
         let level = &mut here[l];
         level.x.fill(T::default());
-        smooth(level, l, self.sweeps, [0, 1]);
+        level.smooth(self.sweeps, [0, 1]);
         level.take_residual();
         match below.first_mut() {
             Some(next) => {
@@ -197,7 +215,7 @@ impl<T: Real> Vertex<T> {
             None => level.each_weight(|p, coarse, weight| x[p] += weight * T::narrow(self.x[coarse])),
         }
         level.x = x;
-        smooth(level, l, self.sweeps, [1, 0]);
+        level.smooth(self.sweeps, [1, 0]);
     }
 
     /// Bytes.
@@ -210,10 +228,40 @@ impl<T: Real> Vertex<T> {
     }
 }
 
-/// The sweeps before or after the coarse grid.
-fn smooth<T: Real>(level: &mut Level<T>, l: usize, sweeps: usize, colours: [usize; 2]) {
-    for _ in 0..sweeps {
-        if l == 0 { colours.into_iter().for_each(|colour| level.relax_colour(colour)) } else { level.relax() }
+/// The preconditioner.
+pub struct Vertex<T: Real> {
+    /// A power of two by which the matrix is multiplied: single precision has its range around one.
+    scale: f64,
+    grids: Grids<T>,
+}
+
+impl<T: Real> Vertex<T> {
+    /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
+    pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
+        Self::with(a, sweeps, Bounds::default())
+    }
+
+    fn with(a: &SevenPoints, sweeps: usize, bounds: Bounds) -> Result<Self> {
+        let scale = inverse_power(max_abs(a.center));
+        let (mut finest, next) = Level::new(Stencil::of(a, scale)?, bounds.semi)?;
+        finest.colour(a, scale);
+        Ok(Self { scale, grids: Grids::below(collected([finest], HIERARCHY)?, next, sweeps, bounds)? })
+    }
+
+    /// z = M^-1 r.
+    pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
+        let finest = &mut self.grids.levels[0];
+        debug_assert_eq!(a.cells, finest.a.cells);
+        let scale = inverse_power(max_abs(r));
+        finest.r.iter_mut().zip(r).for_each(|(of, r)| *of = T::narrow(scale * r));
+        self.grids.cycle(0);
+        let back = self.scale / scale;
+        z.iter_mut().zip(&self.grids.levels[0].x).for_each(|(z, x)| *z = x.wide() * back);
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.grids.bytes()
     }
 }
 
@@ -225,6 +273,6 @@ fn jacobi_divisor<T: Real>(a: &Stencil<T>, p: usize) -> f64 {
 }
 
 /// The power of two that brings a magnitude into [1, 2); 1 for zero.
-fn inverse_power(magnitude: f64) -> f64 {
+pub fn inverse_power(magnitude: f64) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().floor()).exp2() } else { 1.0 }
 }

@@ -10,7 +10,7 @@
 //!
 //! o_S the part of o in the directions of S; point p + o_S has fewer odd indices.
 
-use super::stencil::{CUBE, HIERARCHY, Offset, Stencil, ZERO_ROW_SUM, excess};
+use super::stencil::{CUBE, HIERARCHY, Offset, Stencil, excess};
 use crate::error::{Result, zeroed};
 use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
@@ -81,9 +81,8 @@ pub fn weights<T: Real>(a: &Stencil<T>, coarsened: Coarsened) -> Result<Vec<Weig
 
 /// Interpolation to point p of type `of_p`, from those of fewer odd indices.
 fn row<T: Real>(a: &Stencil<T>, p: usize, of_p: usize, weights: &[Weights]) -> Weights {
-    let (mut row, mut sum, mut diagonal) = ([0.0; 8], 0.0, a.excess[p]);
+    let (mut row, mut sum) = ([0.0; 8], 0.0);
     a.each(p, |offset, _, c| {
-        diagonal += c;
         let part: Offset = [0, 1, 2].map(|d| if of_p >> d & 1 == 1 { offset[d] } else { 0 });
         if part != [0; 3] {
             sum += c;
@@ -93,9 +92,8 @@ fn row<T: Real>(a: &Stencil<T>, p: usize, of_p: usize, weights: &[Weights]) -> W
             (0..8).filter(|t| t & side == 0).for_each(|t| row[t | side] += c * other[t]);
         }
     });
-    // Without positive couplings towards coarse points, none interpolate to it; single 27-point entries can be negative.
-    let sound = if sum + a.excess[p] > ZERO_ROW_SUM * diagonal { sum + a.excess[p] } else { sum };
-    if sum > 0.0 { row.map(|w| w / sound) } else { [0.0; 8] }
+    // Single entries on 27 points can be negative. Where all couplings towards coarse points are, none interpolate to p.
+    if sum > 0.0 { row.map(|w| w / (sum + a.excess[p])) } else { [0.0; 8] }
 }
 
 /// The Galerkin product P' A P on 27 points. Every pair of fine neighbours p, q lies in one closed cube between 8 coarse
