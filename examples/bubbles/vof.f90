@@ -24,7 +24,7 @@ contains
       f%gas_flux = 0
       ! The order of the directions rotates from step to step.
       do s = 1, 3
-         d = mod(f%step + s, 3) + 1
+         d = mod(f%step - 1 + s, 3) + 1
          if (.not. f%g%active(d)) cycle
          call gas_fluxes(f%g, f%c, f%u(:, :, :, d), f%dt/f%g%h, d, f%gas_flux(:, :, :, d))
          call sweep(f%g, f%u(:, :, :, d), f%dt/f%g%h, cc, unit_step(d), f%gas_flux(:, :, :, d), f%c)
