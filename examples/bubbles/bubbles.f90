@@ -68,7 +68,7 @@ contains
       write (output_unit, '(a)') &
          'case      '//set%of%name//', '//text(f%g%n(1))//' x '//text(f%g%n(2))//' x '//text(f%g%n(3))//' cells of ' &
          //fixed(f%g%h, 5)//' m', &
-         'fluids    rho '//fixed(f%of%rho_liquid, 0)//' / '//fixed(f%of%rho_gas, 0)//' kg/m3, mu '//fixed(f%of%mu_liquid, 2) &
+         'fluids    rho '//text(nint(f%of%rho_liquid))//' / '//text(nint(f%of%rho_gas))//' kg/m3, mu '//fixed(f%of%mu_liquid, 2) &
          //' / '//fixed(f%of%mu_gas, 2)//' Pa s ('//trim(merge('harmonic  ', 'arithmetic', f%of%harmonic)) &
          //' means), sigma '//fixed(f%of%sigma, 2)//' N/m', &
          'gas       '//scientific(first%volume, 5)//trim(merge(' m2', ' m3', f%g%directions == 2)), &
@@ -141,11 +141,15 @@ contains
    subroutine print_row(name, s)
       character(*), intent(in) :: name
       type(solver_statistics), intent(in) :: s
-      write (output_unit, '(a, t8, i7, i19, f8.1, i8, f10.2, f10.2, f8.0, a)') name, s%solves, s%first_iterations, &
+      write (output_unit, '(a, t8, i7, i19, f8.1, i8, f10.2, f10.2, i7, a)') name, s%solves, s%first_iterations, &
          s%iterations/s%solves, s%most_iterations, 1e3_dp*s%solve_seconds/s%solves, s%solve_seconds, &
-         100*s%solve_seconds/(loop_seconds - system%of_iccg%solve_seconds - system%of_dpcg%solve_seconds + s%solve_seconds), &
-         ' %'
+         nint(100*s%solve_seconds/(other_seconds() + s%solve_seconds)), ' %'
    end subroutine print_row
+
+   ! All that is not a solve.
+   real(dp) function other_seconds()
+      other_seconds = loop_seconds - system%of_iccg%solve_seconds - system%of_dpcg%solve_seconds
+   end function other_seconds
 
    subroutine write_solvers()
       type(output_file) :: file
@@ -163,7 +167,7 @@ contains
       row = set%of%name//','//text(f%g%n(1))//','//text(f%g%n(2))//','//text(f%g%n(3))//','//text(s%solves)//',' &
             //fixed(f%time, 6)//','//text(s%first_iterations)//','//fixed(s%iterations/s%solves, 1)//',' &
             //text(s%most_iterations)//','//fixed(1e3_dp*s%solve_seconds/s%solves, 3)//',' &
-            //fixed(loop_seconds - system%of_iccg%solve_seconds - system%of_dpcg%solve_seconds, 3)
+            //fixed(other_seconds(), 3)
    end function csv_row
 
 end program bubbles

@@ -91,7 +91,7 @@ contains
       character(*), intent(in) :: name, value
       select case (name)
       case ('--nx')
-         call set_cells_across(set%of, whole(name, value, 8, 2048))
+         call set_cells_across(set%of, whole(name, value, 8, 512))
       case ('--end')
          set%of%end_time = positive(name, value)
       case ('--steps')

@@ -7,6 +7,10 @@ module host
    public :: dp, pi, refuse, give_up, text, fixed, scientific, parse_real
    public :: make_folder, rename_file, delete_file, seconds
 
+   interface text
+      module procedure text_of_int, text_of_long
+   end interface text
+
    integer, parameter :: dp = c_double
    real(dp), parameter :: pi = acos(-1.0_dp)
 
@@ -42,13 +46,19 @@ contains
       stop 1, quiet=.true.
    end subroutine give_up
 
-   pure function text(value) result(word)
+   pure function text_of_int(value) result(word)
       integer, intent(in) :: value
+      character(:), allocatable :: word
+      word = text_of_long(int(value, int64))
+   end function text_of_int
+
+   pure function text_of_long(value) result(word)
+      integer(int64), intent(in) :: value
       character(:), allocatable :: word
       character(20) :: buffer
       write (buffer, '(i0)') value
       word = trim(buffer)
-   end function text
+   end function text_of_long
 
    ! The value with so many digits after the point.
    pure function fixed(value, digits) result(word)

@@ -125,9 +125,9 @@ contains
       call file%line('<Piece Extent="'//extent//'">')
       call file%line('<CellData Scalars="c" Vectors="velocity">')
       call file%line('<DataArray type="Float32" Name="c" format="appended" offset="0"/>')
-      call file%line('<DataArray type="Float32" Name="p" format="appended" offset="'//text(int(array))//'"/>')
+      call file%line('<DataArray type="Float32" Name="p" format="appended" offset="'//text(array)//'"/>')
       call file%line('<DataArray type="Float32" Name="velocity" NumberOfComponents="3" format="appended" offset="' &
-                     //text(int(2*array))//'"/>')
+                     //text(2*array)//'"/>')
       call file%line('</CellData>')
       call file%line('</Piece>')
       call file%line('</ImageData>')

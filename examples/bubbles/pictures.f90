@@ -105,8 +105,6 @@ contains
       real(dp), intent(in) :: value
       real(dp) :: colour(3)
       colour = min(max(3*(1 - value) - [0, 1, 2], 0.0_dp), 1.0_dp)
-      colour = 1 - colour([3, 2, 1])*[0.9_dp, 1.0_dp, 1.0_dp]
-      colour = 1 - colour*0.85_dp
    end function heat
 
    pure function cold_warm(value) result(colour)
