@@ -125,14 +125,12 @@ contains
 
    subroutine make_guess(system)
       type(pressure_system), intent(inout) :: system
-      real(dp), allocatable :: now(:, :, :)
       select case (system%guess)
       case (guess_zero)
          system%p = 0
       case (guess_extrapolated)
-         now = system%p
-         system%p = 2*now - system%previous
-         system%previous = now
+         system%p = 2*system%p - system%previous
+         system%previous = (system%p + system%previous)/2
       end select
    end subroutine make_guess
 

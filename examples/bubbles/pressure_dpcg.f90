@@ -1,6 +1,6 @@
 ! The pressure by rrbsolver: family dpcg, deflated conjugate gradients for 7-point matrices.
 module pressure_dpcg
-   use rrbsolver
+   use rrbsolver, only: dpcg_solver, RRB_INFO_ITERATIONS, RRB_OK, RRB_OPT_MAX_ITER, RRB_OPT_REL_TOL
    use, intrinsic :: iso_c_binding, only: c_int32_t
    use host, only: dp, give_up, refuse, text
    use iccg_solver, only: matrix
