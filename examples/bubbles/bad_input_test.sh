@@ -79,12 +79,14 @@ fi
 rm -rf out
 
 # The files of a short run, and the system that a program of another language reads.
-if "$program" --output out --case static_3d --nx 16 --steps 2 --write-interval 1 --write-system 2 --solver iccg >stdout 2>stderr; then
+if "$program" --output out --case static_3d --nx 16 --steps 2 --write-interval 1 --write-system 2 --solver iccg \
+  >stdout 2>stderr; then
   for name in flow.vti flow_000001.vti slice.ppm interface.ppm table.csv bubbles.csv solvers.csv system.bin; do
     [ -s "out/$name" ] || { failures=$((failures + 1)); echo "FAIL no out/$name"; }
   done
   bytes=$((8 + 6 * 4 + 16 + 6 * 8 * 16 * 16 * 16))
-  [ "$(wc -c <out/system.bin)" -eq "$bytes" ] || { failures=$((failures + 1)); echo "FAIL system.bin has not $bytes bytes"; }
+  [ "$(wc -c <out/system.bin)" -eq "$bytes" ] ||
+    { failures=$((failures + 1)); echo "FAIL system.bin has not $bytes bytes"; }
   bytes=$((5 * (16 * 16 * 16 * 4) + 3 * 8))
   grep -a -q 'header_type="UInt64"' out/flow.vti && [ "$(wc -c <out/flow.vti)" -gt "$bytes" ] ||
     { failures=$((failures + 1)); echo "FAIL flow.vti is not whole"; }

@@ -68,9 +68,9 @@ contains
       write (output_unit, '(a)') &
          'case      '//set%of%name//', '//text(f%g%n(1))//' x '//text(f%g%n(2))//' x '//text(f%g%n(3))//' cells of ' &
          //fixed(f%g%h, 5)//' m', &
-         'fluids    rho '//text(nint(f%of%rho_liquid))//' / '//text(nint(f%of%rho_gas))//' kg/m3, mu '//fixed(f%of%mu_liquid, 2) &
-         //' / '//fixed(f%of%mu_gas, 2)//' Pa s ('//trim(merge('harmonic  ', 'arithmetic', f%of%harmonic)) &
-         //' means), sigma '//fixed(f%of%sigma, 2)//' N/m', &
+         'fluids    rho '//text(nint(f%of%rho_liquid))//' / '//text(nint(f%of%rho_gas))//' kg/m3, mu ' &
+         //fixed(f%of%mu_liquid, 2)//' / '//fixed(f%of%mu_gas, 2)//' Pa s (' &
+         //trim(merge('harmonic  ', 'arithmetic', f%of%harmonic))//' means), sigma '//fixed(f%of%sigma, 2)//' N/m', &
          'gas       '//scientific(first%volume, 5)//trim(merge(' m2', ' m3', f%g%directions == 2)), &
          '', &
          '      t   step       dt  V/V0-1       z    rise   shape   max div max |u|  iccg  dpcg residual bubbles  '// &
@@ -79,8 +79,8 @@ contains
 
    subroutine start_tables()
       call table%start(set%output_folder//'/table.csv')
-      call table%line('t,step,dt,volume_change,z,rise,shape,max_div,max_speed,iterations_iccg,iterations_dpcg,residual,' &
-                      //'bubbles,cells_by_height,cells_by_mean,cells_by_smoothing')
+      call table%line('t,step,dt,volume_change,z,rise,shape,max_div,max_speed,iterations_iccg,iterations_dpcg,' &
+                      //'residual,bubbles,cells_by_height,cells_by_mean,cells_by_smoothing')
       call bubble_table%start(set%output_folder//'/bubbles.csv')
       call bubble_table%line('t,label,volume,x,y,z,u,v,w,at_top')
    end subroutine start_tables
@@ -96,11 +96,11 @@ contains
          bubble_count, kinds
       flush (output_unit)
       call table%line(fixed(f%time, 6)//','//text(f%step)//','//scientific(f%dt, 6)//',' &
-                      //scientific(now%volume/first%volume - 1, 3)//','//fixed(now%height, 6)//','//fixed(now%rise, 6)//',' &
-                      //fixed(now%roundness/first%roundness, 6)//','//scientific(now%divergence, 6)//',' &
-                      //fixed(now%speed, 6)//','//text(system%of_iccg%last_iterations)//',' &
-                      //text(system%of_dpcg%last_iterations)//','//scientific(system%residual, 3)//','//text(bubble_count) &
-                      //','//text(kinds(1))//','//text(kinds(2))//','//text(kinds(3)))
+                      //scientific(now%volume/first%volume - 1, 3)//','//fixed(now%height, 6)//',' &
+                      //fixed(now%rise, 6)//','//fixed(now%roundness/first%roundness, 6)//',' &
+                      //scientific(now%divergence, 6)//','//fixed(now%speed, 6)//','//text(system%of_iccg%last_iterations)//',' &
+                      //text(system%of_dpcg%last_iterations)//','//scientific(system%residual, 3)//',' &
+                      //text(bubble_count)//','//text(kinds(1))//','//text(kinds(2))//','//text(kinds(3)))
       do n = 1, bubble_count
          call bubble_table%line(fixed(f%time, 6)//','//text(n - 1)//','//scientific(found(n)%volume, 6)//',' &
                                 //three(found(n)%center)//','//three(found(n)%velocity)//',' &
@@ -154,8 +154,8 @@ contains
    subroutine write_solvers()
       type(output_file) :: file
       call file%start(set%output_folder//'/solvers.csv')
-      call file%line('solver,case,nx,ny,nz,steps,end_time,iterations_first,iterations_mean,iterations_max,ms_per_step,' &
-                     //'seconds_of_all_else')
+      call file%line('solver,case,nx,ny,nz,steps,end_time,iterations_first,iterations_mean,iterations_max,' &
+                     //'ms_per_step,seconds_of_all_else')
       if (set%solver /= use_dpcg) call file%line('iccg,'//csv_row(system%of_iccg))
       if (set%solver /= use_iccg) call file%line('dpcg,'//csv_row(system%of_dpcg))
       call file%finish()

@@ -1,8 +1,8 @@
 ! The named problems and their initial gas fractions.
 !
 ! case1, case2: rising bubbles of Hysing, Turek, Kuzmin, Parolini, Burman, Ganesan and Tobiska, Int. J. Numer. Meth.
-! Fluids 60 (2009) 1259-1288; case1_3d, case2_3d: of Adelsberger, Esser, Griebel, Gross, Klitz and Ruettgers, Proc. WCCM XI
-! (2014). The others are our own.
+! Fluids 60 (2009) 1259-1288; case1_3d, case2_3d: of Adelsberger, Esser, Griebel, Gross, Klitz and Ruettgers, Proc. WCCM
+! XI (2014). The others are our own.
 module bubbles_case
    use grid_fields, only: flow, fluids, ghosts, grid, make_flow, make_grid, mirror
    use host, only: dp, refuse

@@ -168,13 +168,13 @@ contains
          '  --nx N                 cells across the box; without: the smallest grid of the case', &
          '  --end T                end of the simulated time [s]; without: that of the case', &
          '  --steps N              at most so many steps', &
-         '  --viscosity NAME       means of the viscosity: arithmetic, harmonic; without: harmonic where the gas has the', &
-         '                         larger kinematic viscosity', &
+         '  --viscosity NAME       means of the viscosity: arithmetic, harmonic; without: harmonic where the gas has', &
+         '                         the larger kinematic viscosity', &
          '  --solver NAME          iccg, dpcg or both (default: both solve each step, the dpcg solution goes on)', &
          '  --dpcg-options "TEXT"  options for rrbsolver, such as "preconditioner=neumann deflation=levelset"', &
          '  --regions NAME         deflation regions for dpcg: none (its own choice, the default) or bubbles', &
-         '  --guess NAME           start of the iterations: zero, previous (the pressure of the last step, the default),', &
-         '                         extrapolated', &
+         '  --guess NAME           start of the iterations: zero, previous (the pressure of the last step, the', &
+         '                         default), extrapolated', &
          '  --tolerance T          relative residual at which the solvers stop (1e-6)', &
          '  --output FOLDER        where files go (bubbles_output)', &
          '  --table-interval T     a line of the tables every T seconds of the flow; without: 30 lines in all', &
@@ -182,7 +182,7 @@ contains
          '  --slice NAME           field of the slice: c (gas fraction, the default), speed, p', &
          '  --write-system N       writes the pressure system of step N', &
          '', &
-         'Writes flow.vti (ParaView), slice.ppm, interface.ppm (in space only), table.csv, bubbles.csv and solvers.csv.', &
+         'Writes flow.vti (ParaView), slice.ppm, interface.ppm (in space only), table.csv, bubbles.csv, solvers.csv.', &
          'Exit code 0: done; 1: a solver failed or the flow blew up; 2: bad input or unwritable output.'
    end subroutine print_help
 

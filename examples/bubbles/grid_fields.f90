@@ -120,8 +120,8 @@ contains
       folded = folded + 1
    end function folded
 
-   ! Ghosts of the velocity: odd across a wall for the component normal to it, even (slip) or odd (no slip) for the others.
-   ! Faces 0 and n are the walls themselves and stay 0.
+   ! Ghosts of the velocity: odd across a wall for the component normal to it, even (slip) or odd (no slip) for the
+   ! others. Faces 0 and n are the walls themselves and stay 0.
    subroutine set_velocity_ghosts(g, u)
       type(grid), intent(in) :: g
       real(dp), intent(inout) :: u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:, :)

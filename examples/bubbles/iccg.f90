@@ -1,5 +1,5 @@
-! The in-house solver: conjugate gradients with incomplete Cholesky IC(0) in the natural order of the grid, for symmetric
-! 7-point matrices. Meijerink and Van der Vorst, Math. Comp. 31 (1977) 148-162.
+! The in-house solver: conjugate gradients with incomplete Cholesky IC(0) in the natural order of the grid, for
+! symmetric 7-point matrices. Meijerink and Van der Vorst, Math. Comp. 31 (1977) 148-162.
 module iccg_solver
    use host, only: dp
    implicit none

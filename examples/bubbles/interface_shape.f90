@@ -1,5 +1,5 @@
-! Curvature of the interface by height functions (Popinet, J. Comput. Phys. 228 (2009) 5838-5866), and the surface of the
-! bubbles.
+! Curvature of the interface by height functions (Popinet, J. Comput. Phys. 228 (2009) 5838-5866), and the surface of
+! the bubbles.
 module interface_shape
    use grid_fields, only: flow, ghosts, grid, mirror
    use host, only: dp
@@ -132,8 +132,8 @@ contains
       end do
    end subroutine heights
 
-   ! Gas in the column through the cell `start`, in cells, counted from four cells on the gas side. It also ends where the
-   ! next interface begins.
+   ! Gas in the column through the cell `start`, in cells, counted from four cells on the gas side. It also ends where
+   ! the next interface begins.
    pure subroutine column(c, start, d, toward_liquid, height, found)
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
       integer, intent(in) :: start(3), d, toward_liquid
@@ -170,7 +170,8 @@ contains
       height = height + (reach - walked)      ! the rest is full of gas
    end subroutine column
 
-   ! Where no direction had nine good columns: the mean of the heights' curvatures around, or that of the smoothed fraction.
+   ! Where no direction had nine good columns: the mean of the heights' curvatures around, or that of the smoothed
+   ! fraction.
    subroutine fill_missing(f, smooth)
       type(flow), intent(inout) :: f
       real(dp), intent(in) :: smooth(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)

@@ -1,5 +1,6 @@
-! The predicted velocity: momentum carried with the mass that the gas fluxes carry (Rudman, Int. J. Numer. Meth. Fluids 28
-! (1998) 357-378), viscosity, surface tension (Brackbill, Kothe and Zemach, J. Comput. Phys. 100 (1992) 335-354), gravity.
+! The predicted velocity: momentum carried with the mass that the gas fluxes carry (Rudman, Int. J. Numer. Meth. Fluids
+! 28 (1998) 357-378), viscosity, surface tension (Brackbill, Kothe and Zemach, J. Comput. Phys. 100 (1992) 335-354),
+! gravity.
 module momentum
    use grid_fields, only: first_of_row, flow, fluids, grid, unit_step
    use host, only: dp, pi
@@ -126,7 +127,8 @@ contains
          do q = 1, 3
             if (.not. f%g%active(q)) cycle
             if (q == d) then
-               call normal_momentum_flux(f%g, f%of, d, f%dt, f%g%cells, f%u(:, :, :, d), f%gas_flux(:, :, :, d), mu, through)
+               call normal_momentum_flux(f%g, f%of, d, f%dt, f%g%cells, f%u(:, :, :, d), f%gas_flux(:, :, :, d), mu, &
+                                         through)
             else
                call edge_momentum_flux(f%g, f%of, d, q, f%dt, f%g%cells, f%u(:, :, :, d), f%u(:, :, :, q), &
                                        f%gas_flux(:, :, :, q), mu, through)
@@ -195,7 +197,8 @@ contains
       end do
    end subroutine edge_momentum_flux
 
-   ! The velocity on a face between u0 and u1, upwind by the sign of a, with van Leer's limiter.
+   ! The velocity on a face between u0 and u1, upwind by the sign of a, with the limiter of van Leer (J. Comput.
+   ! Phys. 14 (1974) 361-370).
    elemental real(dp) function limited(a, u_minus, u0, u1, u_plus)
       real(dp), intent(in) :: a, u_minus, u0, u1, u_plus
       real(dp) :: upwind, r, s, product
@@ -226,8 +229,8 @@ contains
       end do
    end subroutine add_difference
 
-   ! u* = ( R0 u - change + dt sigma kappa_f (c_N - c_P)/h )/R1 - dt g, with the face densities R0 at the old and R1 at the
-   ! new time.
+   ! u* = ( R0 u - change + dt sigma kappa_f (c_N - c_P)/h )/R1 - dt g, with the face densities R0 at the old and R1 at
+   ! the new time.
    subroutine new_velocity(g, of, d, dt, cells, u, c_old, c, kappa, kind, change, rho_face, u_star)
       type(grid), intent(in) :: g
       type(fluids), intent(in) :: of

@@ -9,8 +9,8 @@ module output
    private
    public :: output_file, prepare_folder, write_vti, write_system
 
-   ! start, put piece by piece, finish. What fails is told once, at the end, and leaves no file. The length is compared with
-   ! what was written, because not every compiler's library reports a full disk.
+   ! start, put piece by piece, finish. What fails is told once, at the end, and leaves no file. The length is compared
+   ! with what was written, because not every compiler's library reports a full disk.
    type :: output_file
       private
       integer :: unit = -1, status = 0
@@ -114,10 +114,11 @@ contains
       array = 8 + 4*product(int(n, int64))
       extent = '0 '//text(n(1))//' 0 '//text(n(2))//' 0 '//text(n(3))
       spacing = scientific(f%g%h, 16)
+      spacing = spacing//' '//spacing//' '//spacing
       call file%start(name)
       call file%line('<?xml version="1.0"?>')
       call file%line('<VTKFile type="ImageData" version="1.0" byte_order="'//byte_order()//'" header_type="UInt64">')
-      call file%line('<ImageData WholeExtent="'//extent//'" Origin="0 0 0" Spacing="'//spacing//' '//spacing//' '//spacing//'">')
+      call file%line('<ImageData WholeExtent="'//extent//'" Origin="0 0 0" Spacing="'//spacing//'">')
       call file%line('<FieldData>')
       call file%line('<DataArray type="Float64" Name="TimeValue" NumberOfTuples="1" format="ascii">' &
                      //scientific(f%time, 16)//'</DataArray>')

@@ -228,7 +228,9 @@ contains
       character(:), allocatable :: line
       integer :: column, row, k
       call file%start(name)
-      call file%bytes('P6'//new_line('a')//text(image%columns)//' '//text(image%rows)//new_line('a')//'255'//new_line('a'))
+      call file%line('P6')
+      call file%line(text(image%columns)//' '//text(image%rows))
+      call file%line('255')
       allocate (character(3*image%columns) :: line)
       do row = 1, image%rows
          do column = 1, image%columns

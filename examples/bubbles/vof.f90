@@ -1,6 +1,6 @@
-! Volume of fluid: the gas fraction moves with the velocity, one direction after the other, by fluxes cut from the planes
-! of plic. Weymouth and Yue, J. Comput. Phys. 229 (2010) 2853-2865: with one indicator cc of the cells' centres for all
-! sweeps of a step the volume changes only by the divergence that the pressure solver left.
+! Volume of fluid: the gas fraction moves with the velocity, one direction after the other, by fluxes cut from the
+! planes of plic. Weymouth and Yue, J. Comput. Phys. 229 (2010) 2853-2865: with one indicator cc of the cells'
+! centres for all sweeps of a step the volume changes only by the divergence that the pressure solver left.
 module vof
    use grid_fields, only: flow, ghosts, grid, mirror, unit_step
    use host, only: dp
@@ -40,7 +40,8 @@ contains
    ! Gas volume over h^3 through the plus face of each cell in direction d: the slab that leaves the donor cell.
    subroutine gas_fluxes(g, c, u, courant, d, flux)
       type(grid), intent(in) :: g
-      real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), courant
+      real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
+      real(dp), intent(in) :: courant
       integer, intent(in) :: d
       real(dp), intent(inout) :: flux(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
       real(dp) :: a, donor
@@ -76,7 +77,8 @@ contains
    ! c = c + [flux]_plus^minus + cc [u dt/h]_minus^plus, and what differs from 0 or 1 by rounding only is set to it.
    subroutine sweep(g, u, courant, cc, e, flux, c)
       type(grid), intent(in) :: g
-      real(dp), intent(in) :: u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), courant, cc(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
+      real(dp), intent(in) :: u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), cc(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
+      real(dp), intent(in) :: courant
       integer, intent(in) :: e(3)
       real(dp), intent(in) :: flux(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
       real(dp), intent(inout) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
