@@ -98,9 +98,10 @@ contains
       call table%line(fixed(f%time, 6)//','//text(f%step)//','//scientific(f%dt, 6)//',' &
                       //scientific(now%volume/first%volume - 1, 3)//','//fixed(now%height, 6)//',' &
                       //fixed(now%rise, 6)//','//fixed(now%roundness/first%roundness, 6)//',' &
-                      //scientific(now%divergence, 6)//','//fixed(now%speed, 6)//','//text(system%of_iccg%last_iterations)//',' &
-                      //text(system%of_dpcg%last_iterations)//','//scientific(system%residual, 3)//',' &
-                      //text(bubble_count)//','//text(kinds(1))//','//text(kinds(2))//','//text(kinds(3)))
+                      //scientific(now%divergence, 6)//','//fixed(now%speed, 6)//',' &
+                      //text(system%of_iccg%last_iterations)//','//text(system%of_dpcg%last_iterations)//',' &
+                      //scientific(system%residual, 3)//','//text(bubble_count)//',' &
+                      //text(kinds(1))//','//text(kinds(2))//','//text(kinds(3)))
       do n = 1, bubble_count
          call bubble_table%line(fixed(f%time, 6)//','//text(n - 1)//','//scientific(found(n)%volume, 6)//',' &
                                 //three(found(n)%center)//','//three(found(n)%velocity)//',' &

@@ -65,8 +65,8 @@ contains
    end subroutine project
 
    ! Matrix -div(rho_l/rho grad) with the entries -beta, beta = rho_l/rho_face = 2 rho_l/(rho_P + rho_N): the harmonic
-   ! mean of the coefficient. Right-hand side -(rho_l h/dt) times the differences of u*. Faces on walls do not take part,
-   ! so that the rows sum to zero and constants are the kernel.
+   ! mean of the coefficient. Right-hand side -(rho_l h/dt) times the differences of u*. Faces on walls do not take
+   ! part, so that the rows sum to zero and constants are the kernel.
    subroutine assemble(system, f)
       type(pressure_system), intent(inout) :: system
       type(flow), intent(in) :: f
