@@ -183,15 +183,18 @@ contains
       real(dp), parameter :: highest = 0.75_dp      ! of the height of the free surface
       integer, parameter :: most_trials = 1000000
       integer :: seed, drawn, trial, b
-      real(dp) :: ball(4), box(3)
+      real(dp) :: ball(4), box(3), least, most
       logical :: free
+      ! A bubble of less than five cells across is nothing but corners.
+      least = max(p%least_radius, 2.5_dp*h)
+      most = least + p%most_radius - p%least_radius
       seed = 12345
       drawn = 0
       box = p%box
       box(3) = highest*p%gas_above
       allocate (p%balls(4, 0))
       do trial = 1, most_trials
-         ball(4) = p%least_radius + (p%most_radius - p%least_radius)*random(seed)
+         ball(4) = least + (most - least)*random(seed)
          do b = 1, 3
             ball(b) = box(b)*random(seed)
          end do

@@ -6,7 +6,9 @@ module pressure_dpcg
    use iccg_solver, only: matrix
    implicit none
    private
-   public :: dpcg_pressure
+   public :: dpcg_pressure, dpcg_available
+
+   logical, parameter :: dpcg_available = .true.
 
    type :: dpcg_pressure
       private

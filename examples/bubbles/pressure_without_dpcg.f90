@@ -5,7 +5,9 @@ module pressure_dpcg
    use iccg_solver, only: matrix
    implicit none
    private
-   public :: dpcg_pressure
+   public :: dpcg_pressure, dpcg_available
+
+   logical, parameter :: dpcg_available = .false.
 
    type :: dpcg_pressure
    contains
