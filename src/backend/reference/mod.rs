@@ -1,4 +1,5 @@
 //! Plain loops over natural storage, one thread: the papers' S1 and the oracle of every other backend.
 
+pub mod dpcg;
 pub mod rrb;
 pub mod smoother;
