@@ -112,8 +112,8 @@ struct layout {
     static constexpr std::size_t whole(std::int64_t n) noexcept { return static_cast<std::size_t>(n); }
     std::size_t step() const noexcept { return plane != 0 ? whole(plane) : whole(ny) * whole(row); }
 
-    /// Whether so many values suffice: (nz - 1) * plane + (ny - 1) * row + nx, without overflow. The last plane needs no
-    /// more than its rows, and its last row no padding.
+    /// Whether so many values suffice: (nz - 1) * plane + (ny - 1) * row + nx, without overflow. The last plane needs
+    /// no more than its rows, and its last row no padding.
     bool fits(std::size_t size) const noexcept {
         if (size < whole(nx) || (size - whole(nx)) / whole(row) < whole(ny - 1)) {
             return false;
