@@ -3,7 +3,7 @@
 use super::solve::{Arrays, Program};
 use crate::backend::coarse::deflation::Solver;
 use crate::error::Result;
-use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{CellView, SevenPoints};
 use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
@@ -59,6 +59,11 @@ pub trait DpcgBackend: Send {
     fn load(&mut self, a: &CellView) -> Result<()>;
     /// The copy.
     fn matrix(&self) -> SevenPoints<'_>;
+    /// Its components, singular ones by row sums within this part of the center, and its groups of strong couplings.
+    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+        let a = self.matrix();
+        Ok((CellComponents::find_within(&a, zero_row_sum)?, Strong::find(&a)?))
+    }
     /// Makes M and E; `regions`: none where nothing is deflated.
     fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()>;
     /// Runs a text on the steps.

@@ -8,7 +8,7 @@ pub use plan::machine;
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Place, Result};
-use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
@@ -112,10 +112,11 @@ impl Dpcg {
         self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
         self.backend.load(a)?;
-        let matrix = self.backend.matrix();
-        self.components = plan::components(&matrix, options)?;
         let started = Instant::now();
-        let strong = Strong::find(&matrix)?;
+        let strong;
+        (self.components, strong) = self.backend.find_components(plan::zero_row_sum(options))?;
+        plan::heed_null_space(&mut self.components, options)?;
+        let matrix = self.backend.matrix();
         let plan = Plan::new(&matrix, options, self.machine, &strong, labels.is_some())?;
         let regions = match plan.choice(labels) {
             Some(choice) => Some(Regions::find(&matrix, &self.components, &strong, &choice)?),

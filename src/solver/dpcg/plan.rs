@@ -36,18 +36,20 @@ pub fn machine(options: &Options, _cells: Cells, threads: usize, devices: i32) -
     Machine::new(options, threads, devices, false)
 }
 
-/// Connected components of a matrix, those singular that the options let be.
-pub fn components(a: &SevenPoints, options: &Options) -> Result<CellComponents> {
-    let null_space: NullSpace = options.choice(opt::NULL_SPACE);
-    let asserted = null_space == NullSpace::Constant;
-    let mut found = CellComponents::find_within(a, if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM })?;
-    if asserted {
-        check_all_singular(found.count(), found.singular_count())?;
+/// Row sums within this part of the center count as zero.
+pub fn zero_row_sum(options: &Options) -> f64 {
+    let asserted = options.is(opt::NULL_SPACE, NullSpace::Constant);
+    if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM }
+}
+
+/// Those components are singular that the options let be.
+pub fn heed_null_space(components: &mut CellComponents, options: &Options) -> Result<()> {
+    match options.choice(opt::NULL_SPACE) {
+        NullSpace::Auto => {}
+        NullSpace::None => components.singular.fill(false),
+        NullSpace::Constant => check_all_singular(components.count(), components.singular_count())?,
     }
-    if null_space == NullSpace::None {
-        found.singular.fill(false);
-    }
-    Ok(found)
+    Ok(())
 }
 
 /// What the options and the matrix lead to.

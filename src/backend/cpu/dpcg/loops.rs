@@ -92,6 +92,19 @@ for_each_isa! {
         }
     }
 
+    /// x = x + alpha p, p = z + beta p.
+    fn advance(x: &mut [f64], alpha: f64, p: &mut [f64], z: &[f64], beta: f64) {
+        for ((x, p), z) in x.iter_mut().zip(p).zip(z) {
+            *x += alpha * *p;
+            *p = z + beta * *p;
+        }
+    }
+
+    /// <v, D v>.
+    fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
+        crate::runtime::reduce::weighted_square(v, d)
+    }
+
     /// to = factor * from.
     fn scaled(to: &mut [f64], factor: f64, from: &[f64]) {
         for (to, from) in to.iter_mut().zip(from) {

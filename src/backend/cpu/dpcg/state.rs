@@ -3,7 +3,7 @@
 use super::labelled::Labelled;
 use super::loops::Around;
 use super::pieces::Pieces;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use super::regions::Projection;
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::solve::Inputs;
@@ -12,8 +12,8 @@ use crate::grid::cells::{Cells, Kept};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 /// Values of all cells, with as many zeros before and after them as a plane has cells.
 pub struct Field {
@@ -101,7 +101,7 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Field,
     pub z: Field,
-    /// Scratch space of `precondition` and of the projection.
+    /// Scratch space of `precondition`.
     pub s: Field,
     /// Sums over pieces.
     pub noted: Noted,
@@ -118,7 +118,7 @@ impl Vectors {
             q: field()?,
             z: field()?,
             s: field()?,
-            noted: Noted::new(pieces.count(), 1)?,
+            noted: Noted::new(pieces.count(), 2)?,
         })
     }
 
@@ -132,28 +132,23 @@ impl Vectors {
     }
 }
 
-/// Deflation vectors, and E of them.
-pub struct Deflation {
-    /// Cells by vector.
-    pub regions: Labelled,
-    pub coarse: Mutex<(CoarseMatrix, Scratch)>,
-    /// t = E^-1 g.
-    pub t: Shared,
-}
-
 /// A matrix with what was made of it.
 pub struct State {
     pub pieces: Pieces,
     pub matrix: Kept,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
+    /// Stages are fused where they can be.
+    pub fused: bool,
+    /// Rows in work of the fused stages, a set per member.
+    pub rings: Shared,
     /// One that is applied by one member.
     pub applied: Option<Mutex<Applied>>,
     /// Cells by singular component.
     pub singular: Labelled,
     /// Means of x over these, to come back to.
     pub kept_means: Shared,
-    pub deflation: Option<Deflation>,
+    pub deflation: Option<Projection>,
     pub inputs: Mutex<Inputs>,
     pub may_stop: AtomicBool,
     pub stop: AtomicBool,
@@ -167,6 +162,8 @@ impl State {
         self.matrix.bytes()
             + self.vectors.bytes()
             + self.singular.bytes()
-            + self.deflation.as_ref().map_or(0, |d| d.regions.bytes() + d.t.bytes())
+            + self.rings.bytes()
+            + self.applied.as_ref().map_or(0, |a| a.lock().unwrap_or_else(PoisonError::into_inner).bytes())
+            + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }
