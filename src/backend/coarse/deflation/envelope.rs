@@ -21,8 +21,8 @@ pub struct Envelope {
     inverse_diagonal: Vec<f64>,
 }
 
-/// Right-hand sides that are solved for together.
-const TOGETHER: usize = 8;
+/// Right-hand sides that are solved for together: vectors enough, and those of a thousand rows stay in the cache.
+const TOGETHER: usize = 32;
 
 for_each_isa! {
     /// L_k: row k divided by the rows before it.
@@ -56,32 +56,37 @@ for_each_isa! {
         }
     }
 
-    /// Both for right-hand sides beside each other, which are zero before place `from`.
+    /// Both for `width` right-hand sides beside each other, which are zero before place `from`. A width that the
+    /// compiler does not know keeps its vectors along them.
     fn solve_together(
-        x: &mut [[f64; 8]],
+        x: &mut [f64],
+        width: usize,
         values: &[f64],
         start: &[usize],
         first: &[u32],
         inverse_diagonal: &[f64],
         from: usize,
     ) {
-        for k in from..x.len() {
+        for k in from..inverse_diagonal.len() {
+            let (before, own) = x.split_at_mut(k * width);
+            let own = &mut own[..width];
             let low = (first[k] as usize).max(from);
-            let row = &values[start[k] + low - first[k] as usize..];
-            let mut sum = x[k];
-            for (x, l) in x[low..k].iter().zip(row) {
-                for i in 0..TOGETHER {
-                    sum[i] -= l * x[i];
+            let row = &values[start[k] + low - first[k] as usize..start[k + 1]];
+            for (before, l) in before[low * width..].chunks_exact(width).zip(row) {
+                for (x, v) in own.iter_mut().zip(before) {
+                    *x -= l * v;
                 }
             }
-            x[k] = sum.map(|v| v * inverse_diagonal[k]);
+            own.iter_mut().for_each(|x| *x *= inverse_diagonal[k]);
         }
-        for k in (0..x.len()).rev() {
-            let v = x[k].map(|v| v * inverse_diagonal[k]);
-            x[k] = v;
-            for (x, l) in x[first[k] as usize..k].iter_mut().zip(&values[start[k]..]) {
-                for i in 0..TOGETHER {
-                    x[i] -= l * v[i];
+        for k in (0..inverse_diagonal.len()).rev() {
+            let (before, own) = x.split_at_mut(k * width);
+            let own = &mut own[..width];
+            own.iter_mut().for_each(|x| *x *= inverse_diagonal[k]);
+            let row = &values[start[k]..start[k + 1]];
+            for (before, l) in before[first[k] as usize * width..].chunks_exact_mut(width).zip(row) {
+                for (x, v) in before.iter_mut().zip(&*own) {
+                    *x -= l * v;
                 }
             }
         }
@@ -144,21 +149,21 @@ impl Envelope {
     /// Appends the columns of some groups, n values each.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let (n, m) = (self.n, self.vector.len());
-        let mut x: Vec<[f64; TOGETHER]> = zeroed(m, COARSE_MATRIX)?;
+        let mut x = zeroed(m * TOGETHER, COARSE_MATRIX)?;
         for group in groups {
             let from = group * TOGETHER;
-            x.fill([0.0; TOGETHER]);
+            x.fill(0.0);
             let wanted = TOGETHER.min(m - from);
             for i in 0..wanted {
-                x[from + i][i] = 1.0;
+                x[(from + i) * TOGETHER + i] = 1.0;
             }
-            solve_together(&mut x, &self.values, &self.start, &self.first, &self.inverse_diagonal, from);
+            solve_together(&mut x, TOGETHER, &self.values, &self.start, &self.first, &self.inverse_diagonal, from);
             let first = columns.len();
             reserve(columns, wanted * n, COARSE_MATRIX)?;
             columns.resize(first + wanted * n, 0.0);
-            for (x, &s) in x.iter().zip(&self.vector) {
-                for i in 0..wanted {
-                    columns[first + i * n + s as usize] = x[i];
+            for (x, &s) in x.chunks_exact(TOGETHER).zip(&self.vector) {
+                for (i, x) in x[..wanted].iter().enumerate() {
+                    columns[first + i * n + s as usize] = *x;
                 }
             }
         }

@@ -33,38 +33,42 @@ impl System {
             *y = c * x;
         }
         for (couplings, step) in self.forward.iter().zip(self.cells.steps()) {
-            for (c, &a) in couplings.iter().enumerate().filter(|(_, a)| **a != 0.0) {
-                y[c] += a * x[c + step];
-                y[c + step] += a * x[c];
-            }
+            add_products(y, couplings, &x[step..]);
+            add_products(&mut y[step..], couplings, x);
         }
+    }
+}
+
+/// y += a x
+fn add_products(y: &mut [f64], a: &[f64], x: &[f64]) {
+    for (y, (a, x)) in y.iter_mut().zip(a.iter().zip(x)) {
+        *y += a * x;
     }
 }
 
 /// M^-1 = K^T D^-1 K with K = I - L D^-1 + ... of an order (van der Vorst 1982), by Horner.
 fn neumann(a: &System, order: usize, r: &[f64]) -> Vec<f64> {
-    let n = r.len();
     let steps = a.cells.steps();
+    let over_center =
+        |u: &[f64], sign: f64| -> Vec<f64> { u.iter().zip(&a.center).map(|(u, d)| sign * u / d).collect() };
     let mut u = r.to_vec();
     for _ in 0..order {
-        // u = r - L D^-1 u, backwards, so that values are those of before.
-        for c in (0..n).rev() {
-            let before = (0..3).filter(|&d| c >= steps[d]);
-            let sum: f64 = before.map(|d| a.forward[d][c - steps[d]] * u[c - steps[d]] / a.center[c - steps[d]]).sum();
-            u[c] = r[c] - sum;
+        // u = r - L D^-1 u
+        let scaled = over_center(&u, -1.0);
+        u.copy_from_slice(r);
+        for (couplings, step) in a.forward.iter().zip(steps) {
+            add_products(&mut u[step..], couplings, &scaled);
         }
     }
-    for (u, d) in u.iter_mut().zip(&a.center) {
-        *u /= d;
-    }
-    let v = u.clone();
+    let v = over_center(&u, 1.0);
+    u.copy_from_slice(&v);
     for _ in 0..order {
         // u = v - D^-1 L^T u
-        for c in 0..n {
-            let after = (0..3).filter(|&d| c + steps[d] < n);
-            let sum: f64 = after.map(|d| a.forward[d][c] * u[c + steps[d]]).sum();
-            u[c] = v[c] - sum / a.center[c];
+        let mut sum = vec![0.0; u.len()];
+        for (couplings, step) in a.forward.iter().zip(steps) {
+            add_products(&mut sum, couplings, &u[step..]);
         }
+        u = v.iter().zip(over_center(&sum, 1.0)).map(|(v, s)| v - s).collect();
     }
     u
 }
@@ -209,15 +213,21 @@ fn check(row: &Row, solver: Solver) -> String {
     format!("{n} {set} {contrast:e} neumann {order} {deflation}: {iterations} for {expected}, residual {residual:e}\n")
 }
 
-/// Rows that take part of a second; all of them where the environment says so.
+/// Rows that take part of a second; all but those of 256^3, which take minutes, where the environment says so.
 #[test]
 fn golden_counts() {
     let all = std::env::var_os("RRBSOLVER_ALL_ROWS").is_some();
-    let quick = |row: &Row| row.n <= 64 && row.iterations <= 51 && !(row.set == "27" || row.set == "8");
-    let rows: Vec<Row> = golden().into_iter().filter(|row| all || quick(row)).collect();
-    assert!(rows.len() >= 20);
+    let wanted = |row: &Row| {
+        if all {
+            row.n <= 128
+        } else {
+            row.n <= 64 && (row.iterations <= 31 || row.contrast < 1e-3 && row.iterations <= 50)
+        }
+    };
+    let rows: Vec<Row> = golden().into_iter().filter(wanted).collect();
+    assert!(rows.len() >= 15);
     let wrong: String = rows.iter().map(|row| check(row, Solver::Inverse)).collect();
-    assert!(wrong.is_empty(), "{} rows:\n{wrong}", rows.len());
+    assert!(wrong.is_empty(), "of {} rows:\n{wrong}", rows.len());
 }
 
 #[test]
