@@ -146,7 +146,7 @@ pub mod tests {
         pairwise(&products)
     }
 
-    fn multiply(a: &SevenPoints, x: &[f64], y: &mut [f64]) {
+    pub fn multiply(a: &SevenPoints, x: &[f64], y: &mut [f64]) {
         for (y, (center, x)) in y.iter_mut().zip(a.center.iter().zip(x)) {
             *y = center * x;
         }
