@@ -8,7 +8,6 @@ program bubbles_tests
    use iccg_solver, only: ic0_factorize, iccg, iccg_work, make_matrix, matrix, multiply
    use plic, only: cut_alpha, cut_volume, interface_normal, slab_fraction
    use pressure, only: guess_previous, pressure_system, setup_pressure, use_both, use_iccg
-   use pressure_dpcg, only: dpcg_available
    use time_stepping, only: advance, measure, measures
    use vof, only: is_mixed
    implicit none
@@ -36,7 +35,7 @@ program bubbles_tests
    call test_volume_is_divergence()
    call test_falling_drop()
    call test_nine_bubbles()
-   if (dpcg_available) call test_both_solvers()
+   call test_both_solvers()
    if (failures > 0) error stop 1
 
 contains
