@@ -1,5 +1,5 @@
-//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where they are
-//! promised.
+//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where those
+//! are promised.
 
 #[path = "../common/mod.rs"]
 mod common;
