@@ -202,11 +202,6 @@ impl Regions {
         }
         Ok(())
     }
-
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
-        2 * (self.of.capacity() + self.surplus.capacity()) + 4 * self.null_vector.capacity()
-    }
 }
 
 /// The number of a class, new or not; [`NONE`] for cells that have none.

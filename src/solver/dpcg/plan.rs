@@ -2,7 +2,7 @@
 
 use super::Done;
 use crate::backend::coarse::deflation::Solver;
-use crate::backend::steps::dpcg::{self, Setup};
+use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cell_inspection::{coarsened, contrast};
@@ -135,6 +135,7 @@ impl<'a> Plan<'a> {
                         asked => asked as usize,
                     },
                     single: self.precision() == Precision::F32,
+                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) { SEEING } else { PUBLISHED },
                 },
             },
             coarse_solver: match self.coarse_solver(vectors) {

@@ -16,7 +16,7 @@
 mod assembly;
 mod envelope;
 
-pub use assembly::{BLOCKS, Entry, assemble_block, block_rows};
+pub use assembly::{BLOCKS, Entry, assemble_block};
 
 use crate::error::{Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
@@ -127,6 +127,7 @@ impl CoarseMatrix {
     }
 
     /// g = E t, without the shift.
+    #[cfg(test)]
     pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
         self.matrix.multiply(t, g);
     }

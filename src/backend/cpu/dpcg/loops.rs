@@ -14,7 +14,7 @@ pub struct Around<'a> {
 
 /// The first n of each.
 #[inline(always)]
-fn cut<'a, const N: usize>(of: [&'a [f64]; N], n: usize) -> [&'a [f64]; N] {
+fn cut<const N: usize>(of: [&[f64]; N], n: usize) -> [&[f64]; N] {
     of.map(|values| &values[..n])
 }
 

@@ -85,7 +85,6 @@ impl<'a> Member<'a> {
 
     /// # Safety
     /// The row must be of this member's pieces.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
         let cells = self.k.pieces.cells;
         let start = self.caller.start(row, cells.ny);

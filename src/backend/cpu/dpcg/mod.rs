@@ -19,7 +19,7 @@ use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
+use crate::grid::cells::{CellView, Kept, SevenPoints};
 use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
 use crate::runtime::shared::Shared;

@@ -12,7 +12,7 @@
 
 use super::pieces::Pieces;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, multiply_rows};
-use crate::error::{Result, collected, extend, push, reset, zeroed};
+use crate::error::{Result, extend, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Couplings, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
@@ -379,7 +379,7 @@ impl Projection {
             v[i] += east[i - 1] * d;
         }
         let neighbours = [
-            (row % ny > 0, row.wrapping_sub(1), south),
+            (!row.is_multiple_of(ny), row.wrapping_sub(1), south),
             (row % ny + 1 < ny, row + 1, north),
             (row >= ny, row.wrapping_sub(ny), bottom),
             (row + ny < rows, row + ny, top),

@@ -24,14 +24,6 @@ use crate::runtime::reduce::max_abs;
 /// For errors of memory.
 const WHAT: &str = "vectors of the multigrid";
 
-/// Most cells of the coarsest grid of the published method: 4 x 4 x 4.
-pub const PUBLISHED: usize = 64;
-
-/// A coarsest grid that still sees what flows: one that is too coarse for a bubble ties water on all sides of it
-/// together, and iterations grow with the contrast. Nine bubbles at 64^3 and 1e-6: 37 iterations with 4^3 cells, 8 with
-/// 8^3, of V(2,2).
-pub const SEEING: usize = 1000;
-
 /// The preconditioner: one V(sweeps, sweeps) cycle. The caller's grid is worked on in f64, coarse ones in `T`.
 pub struct CellCentred<T: Real> {
     hierarchy: Hierarchy<T>,
@@ -152,6 +144,7 @@ fn prolong<F: Real, T: Real>(cells: Cells, grid: &Grid<T>, e: &[T], scale: f64, 
 mod tests {
     use super::super::incomplete::tests::{System, all_rows, as_golden, iterations};
     use super::*;
+    use crate::backend::steps::dpcg::{PUBLISHED, SEEING};
 
     fn count<T: Real>(system: &System, sweeps: usize, coarsest: usize) -> usize {
         let mut multigrid = CellCentred::<T>::new(&system.matrix(), sweeps, coarsest).unwrap();

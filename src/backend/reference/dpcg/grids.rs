@@ -85,13 +85,13 @@ impl<T: Real> Grid<T> {
     /// D = the couplings as they were rounded, and the excess: constants stay in the kernel of a singular matrix. Of a
     /// row with neither, anything else than zero.
     fn set_center(&mut self, excess: &mut [f64]) {
-        for cell in 0..excess.len() {
+        for (cell, excess) in excess.iter_mut().enumerate() {
             let points = self.points();
             let couplings = points.couplings(cell).map(|(coupling, _)| coupling.wide()).sum::<f64>();
-            let (center, is_coupled) = (excess[cell] - couplings, points.is_coupled(cell));
+            let (center, is_coupled) = (*excess - couplings, points.is_coupled(cell));
             self.center[cell] = T::narrow(if center > 0.0 { center } else { 1.0 });
             if !is_coupled {
-                excess[cell] = 0.0;
+                *excess = 0.0;
             }
         }
     }

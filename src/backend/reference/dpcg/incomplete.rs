@@ -163,7 +163,7 @@ pub mod tests {
     pub fn iterations(
         system: &System,
         rhs: &str,
-        precondition: &mut dyn FnMut(&SevenPoints, &[f64], &mut [f64]),
+        precondition: &mut impl FnMut(&SevenPoints, &[f64], &mut [f64]),
     ) -> usize {
         let (a, b) = (system.matrix(), system.problem.rhs(rhs));
         let (mut x, mut r, mut z) = (vec![0.0; b.len()], b.clone(), vec![0.0; b.len()]);

@@ -24,18 +24,13 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use coarsest::Coarsest;
 use stencil::{HIERARCHY, Stencil};
-use transfer::{Coarsened, SEMI, Weights};
+use transfer::{Coarsened, SEMI};
 
 /// A grid of at most so many points is solved exactly.
 pub const COARSEST: usize = 1000;
 
 /// Damping of Jacobi.
 pub const DAMPING: f64 = 0.8;
-
-/// The directions in which the first coarse grid of a matrix is coarser than its cells.
-pub fn coarsened(a: &SevenPoints) -> Result<Coarsened> {
-    Ok(transfer::directions(a.cells, transfer::strengths(&Stencil::<f64>::of(a, 1.0)?), SEMI))
-}
 
 /// Bounds of the coarsening.
 #[derive(Clone, Copy)]

@@ -56,7 +56,7 @@ pub fn coarse_cells(cells: Cells, coarsened: Coarsened) -> Cells {
 
 /// The type of a point: bit d for an odd index in coarsened direction d.
 pub fn type_of(place: [usize; 3], coarsened: Coarsened) -> usize {
-    (0..3).map(|d| usize::from(coarsened[d]) * (place[d] % 2) << d).sum()
+    (0..3).map(|d| (usize::from(coarsened[d]) * (place[d] % 2)) << d).sum()
 }
 
 /// The coarse point at or below a place in every direction.
