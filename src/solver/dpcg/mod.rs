@@ -3,7 +3,7 @@
 
 mod plan;
 
-pub use plan::machine;
+pub use plan::{Done, machine};
 
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
@@ -13,11 +13,11 @@ use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
 use crate::grid::regions::Regions;
-use crate::options::{AutoReason, CoarseSolver, Coarsening, Deflation, Options, Precision, Preconditioner, opt};
+use crate::options::{Options, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use plan::Plan;
+use plan::{Plan, Seconds};
 use std::time::Instant;
 
 /// A factorized matrix.
@@ -30,48 +30,6 @@ pub struct Dpcg {
     components: CellComponents,
     /// What the last factorize did.
     pub done: Done,
-}
-
-/// Results of a factorization, and times of the last solve.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
-    /// M in use.
-    pub preconditioner: Preconditioner,
-    /// Regions in use.
-    pub deflation: Deflation,
-    /// Coarsening in use.
-    pub coarsening: Coarsening,
-    /// Solver of E in use.
-    pub coarse_solver: CoarseSolver,
-    /// Deflation vectors.
-    pub vectors: usize,
-    /// Regions before any was dropped.
-    pub regions: usize,
-    /// Components of strong couplings.
-    pub strong: usize,
-    /// Connected components of two cells or more.
-    pub components: usize,
-    /// Singular ones.
-    pub singular_components: usize,
-    /// Largest row sum of |L D^-1|.
-    pub row_sum: f64,
-    /// Why `auto` chose so.
-    pub reason: AutoReason,
-    /// Precision of M in use.
-    pub precision: Precision,
-    /// Times apart.
-    pub seconds: Seconds,
-}
-
-/// Times apart.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seconds {
-    /// Of Z and E, in the last factorize.
-    pub deflation: f64,
-    /// Of systems with E, in the last solve.
-    pub coarse: f64,
-    /// Of the rest of it.
-    pub iterations: f64,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.

@@ -1,6 +1,5 @@
 //! What is chosen for a matrix before it is factorized: preconditioner, deflation vectors, solver of E.
 
-use super::Done;
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
@@ -50,6 +49,48 @@ pub fn heed_null_space(components: &mut CellComponents, options: &Options) -> Re
         NullSpace::Constant => check_all_singular(components.count(), components.singular_count())?,
     }
     Ok(())
+}
+
+/// Results of a factorization, and times of the last solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// M in use.
+    pub preconditioner: Preconditioner,
+    /// Regions in use.
+    pub deflation: Deflation,
+    /// Coarsening in use.
+    pub coarsening: Coarsening,
+    /// Solver of E in use.
+    pub coarse_solver: CoarseSolver,
+    /// Deflation vectors.
+    pub vectors: usize,
+    /// Regions before any was dropped.
+    pub regions: usize,
+    /// Components of strong couplings.
+    pub strong: usize,
+    /// Connected components of two cells or more.
+    pub components: usize,
+    /// Singular ones.
+    pub singular_components: usize,
+    /// Largest row sum of |L D^-1|.
+    pub row_sum: f64,
+    /// Why `auto` chose so.
+    pub reason: AutoReason,
+    /// Precision of M in use.
+    pub precision: Precision,
+    /// Times apart.
+    pub seconds: Seconds,
+}
+
+/// Times apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seconds {
+    /// Of Z and E, in the last factorize.
+    pub deflation: f64,
+    /// Of systems with E, in the last solve.
+    pub coarse: f64,
+    /// Of the rest of it.
+    pub iterations: f64,
 }
 
 /// What the options and the matrix lead to.

@@ -24,11 +24,8 @@ use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::dot;
-use assembly::Sparse;
+use assembly::{COARSE_MATRIX, Sparse};
 use envelope::Envelope;
-
-/// For errors.
-const COARSE_MATRIX: &str = "the coarse matrix of deflation";
 
 /// How systems with E are solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@
 //! plane, while the couplings are in cache; pieces that need p of another member come after a barrier. With P A p = q -
 //! A Z t, t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
 //!
-//! Bytes a cell and iteration: 64 downwards (r, q, 4 couplings; r and v), 80 upwards (v, p, x, 4 couplings; p, x and q).
+//! Bytes a cell and iteration: 64 downwards (r, q, 4 couplings; r and v), 80 upwards (v, p, x, 4 couplings; p, x and
+//! q).
 
 use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
 use super::member::Member;

@@ -1,5 +1,5 @@
-//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and what
-//! it is multiplied by is a number, so that no loop asks for an edge.
+//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and
+//! what it is multiplied by is a number, so that no loop asks for an edge.
 
 use crate::backend::residual::residual_of_row;
 use crate::grid::cells::Couplings;

@@ -7,8 +7,8 @@
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)),
 //! ```
 //!
-//! which is zero but beside the borders of regions and where rows have sums. Z^T v is a sum over pieces of the box, each
-//! summed by its owner, and then over the pieces in order: the same bits for any number of members.
+//! which is zero but beside the borders of regions and where rows have sums. Z^T v is a sum over pieces of the box,
+//! each summed by its owner, and then over the pieces in order: the same bits for any number of members.
 
 use super::pieces::Pieces;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, multiply_rows};

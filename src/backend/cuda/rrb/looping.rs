@@ -1,7 +1,7 @@
 //! The loop of PCG as the device runs it by itself: recorded into a graph whose WHILE node repeats it, one kernel, or
 //! launched anew for each iteration. The decisions of `solver::krylov` are taken on the device
-//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of the
-//! last iterations is read when the loop ends or pauses.
+//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of
+//! the last iterations is read when the loop ends or pauses.
 
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;

@@ -1,5 +1,5 @@
-//! Cell-centred multigrid for 7 points: a coarse cell is a box of 2 fine cells in each direction that is coarsened, P is
-//! piecewise constant and R = P^T. The coarse matrix has 7 points again:
+//! Cell-centred multigrid for 7 points: a coarse cell is a box of 2 fine cells in each direction that is coarsened, P
+//! is piecewise constant and R = P^T. The coarse matrix has 7 points again:
 //!
 //!   coupling of two coarse cells = sum of the couplings of the fine faces between them, halved,
 //!
@@ -151,7 +151,8 @@ mod tests {
         iterations(system, "rand", &mut |a, r, z| multigrid.apply(a, r, z))
     }
 
-    /// Cells a side, bubbles, sweeps, iterations: contrast 1e-3, rhs `rand`, no deflation. From an independent prototype.
+    /// Cells a side, bubbles, sweeps, iterations: contrast 1e-3, rhs `rand`, no deflation. From an independent
+    /// prototype.
     const GOLDEN: [(usize, &str, usize, usize); 15] = [
         (64, "1", 2, 8),
         (64, "1", 1, 16),
@@ -190,8 +191,8 @@ mod tests {
         }
     }
 
-    /// Walls, obstacles, given pressure at the top, flat cells, odd and degenerate boxes: coarse grids in f32 are as good
-    /// as in f64.
+    /// Walls, obstacles, given pressure at the top, flat cells, odd and degenerate boxes: coarse grids in f32 are as
+    /// good as in f64.
     #[test]
     fn awkward_systems_converge_in_both_precisions() {
         let sets = ["9", "9;dir=top", "surf;obs=box", "9;obs=hole", "9;asp=4", "film", "drops"];

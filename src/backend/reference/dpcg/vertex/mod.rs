@@ -1,16 +1,17 @@
 //! Multigrid with vertex coarsening for symmetric 7-point matrices: every second cell is a coarse point, interpolation
-//! depends on the operator (Dendy 1982), coarse grids are Galerkin products on 27 points. One V(1,1) or V(2,2) cycle from zero
-//! is the preconditioner M^-1; it is linear, symmetric and positive.
+//! depends on the operator (Dendy 1982), coarse grids are Galerkin products on 27 points. One V(1,1) or V(2,2) cycle
+//! from zero is the preconditioner M^-1; it is linear, symmetric and positive.
 //!
-//! Smoothers: on the cells of the matrix red-black Gauss-Seidel, before the coarse grid in colours (0, 1), after it in (1, 0),
-//! colour (i + j + k) % 2; on coarse grids Jacobi
+//! Smoothers: on the cells of the matrix red-black Gauss-Seidel, before the coarse grid in colours (0, 1), after it in
+//! (1, 0), colour (i + j + k) % 2; on coarse grids Jacobi
 //!
 //! ```text
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! which is convergent in the norm of A for entries of any sign: by Gershgorin the eigenvalues of D'^-1 A are at most 2, D' the
-//! divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T, products in f64.
+//! which is convergent in the norm of A for entries of any sign: by Gershgorin the eigenvalues of D'^-1 A are at most
+//! 2, D' the divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T,
+//! products in f64.
 
 mod coarsest;
 pub mod stencil;
