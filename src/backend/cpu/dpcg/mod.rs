@@ -1,0 +1,3 @@
+//! Boxes of cells by a team of threads.
+
+pub mod vertex;
