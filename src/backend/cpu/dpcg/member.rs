@@ -55,11 +55,13 @@ pub struct Member<'a> {
     turn: Cell<usize>,
     /// <r, M^-1 r> of the last fused descend.
     pub(super) rho: f64,
+    /// <r, r>, where stages are not fused.
+    norm2: f64,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0 }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0 }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -243,8 +245,15 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// z = M^-1 r by one member.
-    fn apply_alone(&self) {
+    /// z = M^-1 r by the team, or by one member.
+    fn apply_whole(&self) {
+        if let Some(multigrid) = &self.k.multigrid {
+            let Vectors { r, z, .. } = self.vectors();
+            let all = 0..self.k.pieces.cells.count();
+            // SAFETY: nobody writes r in this step; a member asks for cells of z of its own.
+            unsafe { multigrid.apply(self.me, r.range(&all), self.norm2.sqrt(), |cells| z.range_mut(&cells)) };
+            return;
+        }
         self.me.barrier();
         if let (0, Some(applied)) = (self.me.index, &self.k.applied) {
             let all = 0..self.k.pieces.cells.count();
@@ -260,9 +269,9 @@ impl<'a> Member<'a> {
 impl PcgSteps for Member<'_> {
     fn residual(&mut self) -> f64 {
         let r = &self.vectors().r;
-        let norm2 = self.residual_to(r);
+        self.norm2 = self.residual_to(r);
         if self.k.deflation.is_none() {
-            return norm2;
+            return self.norm2;
         }
         self.project(r);
         self.residual_norm2()
@@ -277,7 +286,8 @@ impl PcgSteps for Member<'_> {
     }
 
     fn residual_norm2(&mut self) -> f64 {
-        self.dot(&self.vectors().r, &self.vectors().r)
+        self.norm2 = self.dot(&self.vectors().r, &self.vectors().r);
+        self.norm2
     }
 
     fn precondition(&mut self) -> f64 {
@@ -287,7 +297,7 @@ impl PcgSteps for Member<'_> {
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => self.neumann(order),
-            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_alone(),
+            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_whole(),
         }
         self.dot(r, z)
     }

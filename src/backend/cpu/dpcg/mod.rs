@@ -1,7 +1,7 @@
 //! Boxes of cells in natural order, by a team of threads.
 //!
 //! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
-//! (deflation), `setup` (components and E by a team), `loops` (over consecutive cells), `state` (the data of a
+//! (deflation), `setup` (components and E by a team), `vertex` (multigrid), `loops` (over consecutive cells), `state` (the data of a
 //! factorization), `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
 
 mod ends;
@@ -13,6 +13,7 @@ mod pieces;
 mod regions;
 mod setup;
 mod state;
+mod vertex;
 
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
@@ -30,7 +31,7 @@ use member::{Caller, Member};
 use pieces::Pieces;
 use regions::Projection;
 use setup::coarse_matrix;
-use state::{State, Vectors};
+use state::{Multigrid, State, Vectors};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -84,9 +85,9 @@ impl DpcgBackend for Cpu {
     }
 
     fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
-        let (matrix, vectors) = match self.state.take() {
-            Some(state) => (state.matrix, Some(state.vectors)),
-            None => (std::mem::take(&mut self.matrix), None),
+        let (matrix, vectors, multigrid) = match self.state.take() {
+            Some(state) => (state.matrix, Some(state.vectors), state.multigrid),
+            None => (std::mem::take(&mut self.matrix), None, None),
         };
         let pieces = Pieces::new(matrix.cells());
         let a = matrix.matrix();
@@ -104,7 +105,8 @@ impl DpcgBackend for Cpu {
                 Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
             }
         };
-        let applied = Applied::new(setup.preconditioner, &a)?.map(Mutex::new);
+        let multigrid = Multigrid::make(multigrid, setup.preconditioner, &a, team)?;
+        let applied = if multigrid.is_some() { None } else { Applied::new(setup.preconditioner, &a)? };
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         self.state = Some(State {
@@ -113,7 +115,8 @@ impl DpcgBackend for Cpu {
             preconditioner: setup.preconditioner,
             fused: setup.fused,
             rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
-            applied,
+            multigrid,
+            applied: applied.map(Mutex::new),
             kept_means: Shared::zeroed(singular.labels().max(1))?,
             singular,
             deflation,

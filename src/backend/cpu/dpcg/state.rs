@@ -4,13 +4,15 @@ use super::labelled::Labelled;
 use super::loops::Around;
 use super::pieces::Pieces;
 use super::regions::Projection;
+use super::vertex::Vertex;
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::solve::Inputs;
 use crate::error::Result;
-use crate::grid::cells::{Cells, Kept};
+use crate::grid::cells::{Cells, Kept, SevenPoints};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
+use crate::runtime::team::{Me, Team};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
@@ -132,6 +134,52 @@ impl Vectors {
     }
 }
 
+/// Multigrid on every second cell, by the team.
+pub enum Multigrid {
+    Single(Vertex<f32>),
+    Double(Vertex<f64>),
+}
+
+impl Multigrid {
+    /// That of a matrix, where it is asked for; in the memory of `previous` where that fits.
+    pub fn make(
+        previous: Option<Self>,
+        preconditioner: Preconditioner,
+        a: &SevenPoints,
+        team: &mut Team,
+    ) -> Result<Option<Self>> {
+        let Preconditioner::Multigrid { vertex: true, sweeps, single, .. } = preconditioner else { return Ok(None) };
+        let (cells, members) = (a.cells, team.members());
+        let made = match previous {
+            Some(Self::Single(grids)) if single && grids.fits(cells, sweeps, members) => Self::Single(grids),
+            Some(Self::Double(grids)) if !single && grids.fits(cells, sweeps, members) => Self::Double(grids),
+            _ if single => Self::Single(Vertex::new(cells, sweeps, members)?),
+            _ => Self::Double(Vertex::new(cells, sweeps, members)?),
+        };
+        let setup = |me: Me| match &made {
+            Self::Single(grids) => grids.setup(me, a),
+            Self::Double(grids) => grids.setup(me, a),
+        };
+        team.run(|me| drop(setup(me)), setup)??;
+        Ok(Some(made))
+    }
+
+    /// z = M^-1 r; `magnitude`: a norm of r.
+    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
+        match self {
+            Self::Single(grids) => grids.apply(me, r, magnitude, z),
+            Self::Double(grids) => grids.apply(me, r, magnitude, z),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Single(grids) => grids.bytes(),
+            Self::Double(grids) => grids.bytes(),
+        }
+    }
+}
+
 /// A matrix with what was made of it.
 pub struct State {
     pub pieces: Pieces,
@@ -142,6 +190,8 @@ pub struct State {
     pub fused: bool,
     /// Rows in work of the fused stages, a set per member.
     pub rings: Shared,
+    /// One that is applied by the team.
+    pub multigrid: Option<Multigrid>,
     /// One that is applied by one member.
     pub applied: Option<Mutex<Applied>>,
     /// Cells by singular component.
@@ -163,6 +213,7 @@ impl State {
             + self.vectors.bytes()
             + self.singular.bytes()
             + self.rings.bytes()
+            + self.multigrid.as_ref().map_or(0, Multigrid::bytes)
             + self.applied.as_ref().map_or(0, |a| a.lock().unwrap_or_else(PoisonError::into_inner).bytes())
             + self.deflation.as_ref().map_or(0, Projection::bytes)
     }

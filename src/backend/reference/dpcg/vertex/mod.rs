@@ -16,7 +16,7 @@
 mod coarsest;
 pub mod stencil;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 pub mod transfer;
 
 use crate::error::{Result, collected, push, zeroed};
@@ -237,17 +237,23 @@ impl<T: Real> Vertex<T> {
         Self::with(a, sweeps, Bounds::default())
     }
 
-    fn with(a: &SevenPoints, sweeps: usize, bounds: Bounds) -> Result<Self> {
+    /// The same within other bounds.
+    pub fn with(a: &SevenPoints, sweeps: usize, bounds: Bounds) -> Result<Self> {
         let scale = inverse_power(max_abs(a.center));
         let (mut finest, next) = Level::new(Stencil::of(a, scale)?, bounds.semi)?;
         finest.colour(a, scale);
         Ok(Self { scale, grids: Grids::below(collected([finest], HIERARCHY)?, next, sweeps, bounds)? })
     }
 
-    /// z = M^-1 r.
+    /// z = M^-1 r, a the matrix that it was made of.
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
+        debug_assert_eq!(a.cells, self.grids.levels[0].a.cells);
+        self.cycle(r, z);
+    }
+
+    /// z = M^-1 r.
+    pub fn cycle(&mut self, r: &[f64], z: &mut [f64]) {
         let finest = &mut self.grids.levels[0];
-        debug_assert_eq!(a.cells, finest.a.cells);
         let scale = inverse_power(max_abs(r));
         finest.r.iter_mut().zip(r).for_each(|(of, r)| *of = T::narrow(scale * r));
         self.grids.cycle(0);

@@ -5,14 +5,14 @@ use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 use std::fmt::Write;
 
 /// A matrix and right-hand side that own their numbers.
-struct System {
-    cells: Cells,
-    center: Vec<f64>,
-    forward: [Vec<f64>; 3],
+pub struct System {
+    pub cells: Cells,
+    pub center: Vec<f64>,
+    pub forward: [Vec<f64>; 3],
 }
 
 impl System {
-    fn of(problem: &TwoPhase) -> Self {
+    pub fn of(problem: &TwoPhase) -> Self {
         let [nx, ny, nz] = problem.size;
         let forward =
             [0, 1, 2].map(|d: usize| problem.forward[d].iter().map(|v| if v.is_nan() { 0.0 } else { *v }).collect());
@@ -20,7 +20,7 @@ impl System {
     }
 
     /// Random conductances over six orders of magnitude where `open` says that a face is; `excess` on every row.
-    fn random(size: [usize; 3], seed: u64, excess: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
+    pub fn random(size: [usize; 3], seed: u64, excess: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
         let [nx, ny, nz] = size;
         let cells = Cells { nx, ny, nz };
         let mut random = SplitMix(seed);
@@ -42,7 +42,7 @@ impl System {
         of
     }
 
-    fn view(&self) -> SevenPoints<'_> {
+    pub fn view(&self) -> SevenPoints<'_> {
         let forward = [&self.forward[0][..], &self.forward[1], &self.forward[2]];
         SevenPoints { cells: self.cells, center: &self.center, forward }
     }
