@@ -1,7 +1,7 @@
 //! Connected components of a 7-point matrix, which of them are singular with the constant vector as null space, and
 //! the groups of cells that its strong couplings join.
 
-use crate::error::{Result, zeroed};
+use crate::error::{Result, collected, zeroed};
 use crate::grid::cells::SevenPoints;
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::grid::joined::Joined;
@@ -82,6 +82,16 @@ impl CellComponents {
     /// How many of them are singular.
     pub fn singular_count(&self) -> usize {
         self.singular.iter().filter(|&&singular| singular).count()
+    }
+
+    /// Numbers of the singular ones among all.
+    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
+        let mut next = 0;
+        let number = |&singular: &bool| {
+            next += usize::from(singular);
+            singular.then(|| next - 1)
+        };
+        collected(self.singular.iter().map(number), "components")
     }
 
     /// Columns and component of the runs of row j + ny k; `None`: rows without couplings.

@@ -2,6 +2,7 @@
 //! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families
 //! have of a device.
 
+pub mod dpcg;
 pub mod driver;
 mod launch;
 pub mod rrb;

@@ -219,6 +219,11 @@ impl<T: Real> Hierarchy<T> {
         }
     }
 
+    /// The inverse of the coarsest matrix, by rows.
+    pub fn inverse(&self) -> &[f64] {
+        &self.inverse
+    }
+
     /// Bytes of all of it.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.inverse) + self.grids.iter().map(Grid::bytes).sum::<usize>()

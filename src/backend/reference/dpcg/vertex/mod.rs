@@ -13,7 +13,7 @@
 //! divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T, products in f64.
 
 mod coarsest;
-mod stencil;
+pub mod stencil;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -45,14 +45,19 @@ struct Bounds {
 }
 
 /// A grid that is smoothed, and the way to the next one.
-struct Level<T> {
-    a: Stencil<T>,
-    diagonal: Vec<T>,
+pub struct Level<T> {
+    /// Its matrix.
+    pub a: Stencil<T>,
+    /// The diagonal of that.
+    pub diagonal: Vec<T>,
     /// 1 / divisor of the smoother.
-    inverse: Vec<T>,
-    coarsened: Coarsened,
-    coarse: Cells,
-    weights: Vec<[T; 8]>,
+    pub inverse: Vec<T>,
+    /// Directions in which the next grid is coarser.
+    pub coarsened: Coarsened,
+    /// Extents of the next grid.
+    pub coarse: Cells,
+    /// Interpolation from there, see `Weights`.
+    pub weights: Vec<[T; 8]>,
     x: Vec<T>,
     r: Vec<T>,
     /// A x, then the residual.
@@ -155,6 +160,28 @@ impl<T: Real> Vertex<T> {
             next = coarser;
         }
         Ok(Self { sweeps, scale, levels, coarsest: Coarsest::new(&next)?, x: zeroed(next.cells.count(), HIERARCHY)? })
+    }
+
+    /// All grids but the coarsest one.
+    pub fn levels(&self) -> &[Level<T>] {
+        &self.levels
+    }
+
+    /// What the matrix is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Of the coarsest grid, the inverse that `apply` stands for there.
+    pub fn coarsest_inverse(&mut self) -> Result<Vec<f64>> {
+        let n = self.x.len();
+        let mut inverse = zeroed(n * n, HIERARCHY)?;
+        // It is symmetric.
+        for (k, row) in inverse.chunks_exact_mut(n).enumerate() {
+            row[k] = 1.0;
+            self.coarsest.solve(row);
+        }
+        Ok(inverse)
     }
 
     /// z = M^-1 r.
