@@ -78,8 +78,7 @@ impl CellCentred {
     pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
-        let finest =
-            CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
+        let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
         let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
         scale.find(stream, r, source.cells.count())?;
         self.smooth_first(stream, &finest, false)?;
@@ -121,15 +120,7 @@ impl CellCentred {
     fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
         let grid = &self.grids[l];
         let (scales, factor) = if l == 0 { (scale.scales, self.unit.recip()) } else { (0, 1.0) };
-        PairArgs {
-            fine: *fine,
-            coarse: grid.arguments.cells,
-            ratio: grid.ratio,
-            unused: 0,
-            of_coarse,
-            scales,
-            factor,
-        }
+        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio: grid.ratio, unused: 0, of_coarse, scales, factor }
     }
 
     fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {

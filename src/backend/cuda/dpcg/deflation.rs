@@ -72,8 +72,7 @@ impl Deflation {
             }
         };
         let nx = cells.nx;
-        let regions =
-            Labelled::new(stream, cells, count, |row| region_runs(&regions.of[row * nx..][..nx]))?;
+        let regions = Labelled::new(stream, cells, count, |row| region_runs(&regions.of[row * nx..][..nx]))?;
         Ok(Self { region, regions, inverse, vectors, g, t, host_bytes })
     }
 

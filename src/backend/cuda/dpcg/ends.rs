@@ -159,9 +159,7 @@ impl SolveSteps for Run<'_> {
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let x = self.k.vectors.x;
-        self.step(|s| {
-            if guess { launch::cell_load(s.stream, &s.transfer(s.output, x, scale)) } else { s.fill(x) }
-        });
+        self.step(|s| if guess { launch::cell_load(s.stream, &s.transfer(s.output, x, scale)) } else { s.fill(x) });
         self.load_rhs(scale);
         self.rhs_norm2()
     }

@@ -9,6 +9,7 @@ mod cell;
 mod deflation;
 mod ends;
 mod labelled;
+mod looping;
 mod multigrid;
 mod run;
 mod source;
@@ -110,7 +111,11 @@ impl DpcgBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         let vectors = self.state.take().map(|state| state.vectors);
         let a = self.kept.matrix();
-        self.state = Some(State::new(self.session.stream(), &a, setup, components, regions, vectors)?);
+        let mut state = State::new(self.session.stream(), &a, setup, components, regions, vectors)?;
+        if let Some(source) = &self.source {
+            state.record(&self.session.device, source)?;
+        }
+        self.state = Some(state);
         Ok(())
     }
 

@@ -2,14 +2,14 @@
 //! waits for it.
 
 use super::source::Source;
-use super::state::{State, Vectors};
+use super::state::{Looping, State, Vectors};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArray, CellProductArgs, Scalars, Sum, TriangleArgs, VectorArgs};
 use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::solve::Arrays;
 use crate::error::{Error, Result};
 use crate::report::Observer;
@@ -212,6 +212,13 @@ impl PcgSteps for Run<'_> {
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         let p = self.k.vectors.p;
         self.dot(p, p, factor)
+    }
+
+    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+        if matches!(self.k.looping, Looping::ByHost) {
+            return None;
+        }
+        self.attempt(|s| s.run_loop(test))
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {

@@ -7,7 +7,7 @@ use super::labelled::Labelled;
 use super::multigrid::Scale;
 use super::source::Source;
 use super::vertex::Vertex;
-use crate::backend::cuda::driver::{Memory, Pinned, Stream};
+use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
 use crate::backend::steps::dpcg::{Preconditioner, Setup};
 use crate::error::Result;
@@ -20,6 +20,16 @@ use std::mem::offset_of;
 pub enum Multigrid {
     Vertex(Vertex),
     Cell(CellCentred),
+}
+
+/// How the loop is run.
+pub enum Looping {
+    /// By the host: it has a part in each iteration.
+    ByHost,
+    /// By the device, launched anew for each iteration.
+    Launched,
+    /// By the device, from a graph.
+    Recorded(Loop),
 }
 
 /// Vectors of a solve, sums of blocks and scalars: they keep their places from one factorization to the next.
@@ -83,6 +93,7 @@ pub struct State {
     /// Cells by singular component, where there is one.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
+    pub looping: Looping,
     /// Of the last run, coarse solves by the host.
     pub seconds_coarse: f64,
 }
@@ -103,6 +114,7 @@ impl State {
             singular: singular(stream, a.cells, components)?,
             deflation: regions.map(|r| Deflation::new(stream, a, setup, components, r)).transpose()?,
             vectors: vectors.map_or_else(|| Vectors::new(stream, a.cells), Ok)?,
+            looping: Looping::ByHost,
             seconds_coarse: 0.0,
         })
     }

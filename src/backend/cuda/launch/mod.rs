@@ -15,10 +15,8 @@ pub use rrb::*;
 pub use smoother::*;
 
 /// The kernels of `dpcg`.
-pub static DPCG: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
-    kernels: &[dpcg::PLAIN, dpcg::REAL],
-};
+pub static DPCG: Module =
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")), kernels: &[dpcg::PLAIN, dpcg::REAL] };
 /// The kernels of `rrb`.
 pub static RRB: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
