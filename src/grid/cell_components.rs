@@ -141,6 +141,16 @@ impl CellComponents {
         Ok(Self { joined, singular })
     }
 
+    /// Numbers of the singular ones among all.
+    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
+        let mut next = 0;
+        let number = |&singular: &bool| {
+            next += usize::from(singular);
+            singular.then(|| next - 1)
+        };
+        collected(self.singular.iter().map(number), "components")
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.joined.count()

@@ -4,7 +4,7 @@ use super::solve::{Arrays, Program};
 use crate::backend::coarse::deflation::Solver;
 use crate::error::Result;
 use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cells::{CellView, SevenPoints};
+use crate::grid::cells::{CellView, SevenPoints, Values};
 use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
 
@@ -58,13 +58,37 @@ pub struct Setup {
     pub fused: bool,
 }
 
+/// Copies in host memory of the arrays of a matrix that lie on a device; the others are empty.
+#[derive(Default)]
+pub struct Fetched {
+    /// Center, and couplings in x, y and z.
+    pub arrays: [Vec<f64>; 4],
+}
+
+impl Fetched {
+    /// The matrix, all of it in host memory.
+    pub fn view<'v>(&'v self, a: &CellView<'v>) -> CellView<'v> {
+        let of = |values: Values<'v>, copy: &'v [f64]| if copy.is_empty() { values } else { values.copied_to(copy) };
+        let [center, forward @ ..] = &self.arrays;
+        CellView {
+            cells: a.cells,
+            center: of(a.center, center),
+            forward: [0, 1, 2].map(|d| of(a.forward[d], &forward[d])),
+        }
+    }
+}
+
 /// A matrix with its preconditioner and deflation vectors.
 pub trait DpcgBackend: Send {
     /// Works on the caller's stream from now on; 0: on one of its own.
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }
-    /// Copies the caller's matrix.
+    /// Copies to host memory what of the caller's matrix lies on a device; nothing where none of it does.
+    fn fetch(&mut self, _a: &CellView) -> Result<Option<Fetched>> {
+        Ok(None)
+    }
+    /// Copies the caller's matrix, which is in host memory.
     fn load(&mut self, a: &CellView) -> Result<()>;
     /// The copy.
     fn matrix(&self) -> SevenPoints<'_>;

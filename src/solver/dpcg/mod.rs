@@ -67,6 +67,9 @@ impl Dpcg {
     }
 
     fn factorize_as_asked(&mut self, a: &CellView, labels: Option<&[i32]>, options: &Options) -> Result<()> {
+        let fetched = self.backend.fetch(a)?;
+        let on_host = fetched.as_ref().map(|fetched| fetched.view(a));
+        let a = on_host.as_ref().unwrap_or(a);
         self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
         self.backend.load(a)?;
@@ -100,7 +103,8 @@ impl Dpcg {
 
     /// Couplings of the matrix that point out of the box.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
-        Ok(Outward::of_cells(a))
+        let fetched = self.backend.fetch(a)?;
+        Ok(fetched.map_or_else(|| Outward::of_cells(a), |fetched| Outward::of_cells(&fetched.view(a))))
     }
 
     /// Runs a text of a solve.

@@ -30,9 +30,24 @@ const THIN: usize = 4;
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
-/// Where to solve on a machine with so many threads and devices.
-pub fn machine(options: &Options, _cells: Cells, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, false)
+/// From so many cells on, `backend=auto` takes a device where there is one.
+const WORTH_A_DEVICE: usize = 20_000;
+
+/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
+/// the CPU.
+pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, cells.count() >= WORTH_A_DEVICE && refused_on_device(options).is_none())
+}
+
+/// Why a device does not do what is asked for.
+fn refused_on_device(options: &Options) -> Option<&'static str> {
+    if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
+        return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
+    }
+    if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
+        return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
+    }
+    None
 }
 
 /// Row sums within this part of the center count as zero.
@@ -116,10 +131,8 @@ impl<'a> Plan<'a> {
             Preconditioner::Auto => Preconditioner::Multigrid,
             asked => asked,
         };
-        if machine.is_device() && matches!(preconditioner, Preconditioner::Ic0 | Preconditioner::Ric) {
-            return Err(Error::Unsupported(
-                "ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid".to_owned(),
-            ));
+        if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
+            return Err(Error::Unsupported(why.to_owned()));
         }
         let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
         if preconditioner == Preconditioner::Multigrid {

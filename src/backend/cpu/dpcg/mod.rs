@@ -92,7 +92,7 @@ impl DpcgBackend for Cpu {
         let pieces = Pieces::new(matrix.cells());
         let a = matrix.matrix();
         let mut singular = Labelled::default();
-        let number = singular_numbers(components)?;
+        let number = components.singular_numbers()?;
         singular.set(pieces, components.singular_count(), |row| {
             components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
         })?;
@@ -164,16 +164,6 @@ impl DpcgBackend for Cpu {
     fn threads(&self) -> usize {
         self.team.as_ref().map_or(1, Team::members)
     }
-}
-
-/// Numbers of the singular components among all.
-fn singular_numbers(components: &CellComponents) -> Result<Vec<Option<usize>>> {
-    let mut next = 0;
-    let number = |&singular: &bool| {
-        next += usize::from(singular);
-        singular.then(|| next - 1)
-    };
-    crate::error::collected(components.singular.iter().map(number), "components")
 }
 
 fn no_team() -> Error {

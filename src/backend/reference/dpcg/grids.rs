@@ -147,6 +147,19 @@ impl<T: Real> Hierarchy<T> {
         Ok(Self { grids, unit, coarsest })
     }
 
+    /// The inverse of the coarsest matrix, by rows.
+    pub fn coarsest_inverse(&self, cells: usize) -> Result<Vec<f64>> {
+        let (mut inverse, mut unit) = (zeroed(cells * cells, WHAT)?, zeroed::<f64>(cells, WHAT)?);
+        let mut work = zeroed(self.coarsest.room(), WHAT)?;
+        // It is symmetric.
+        for (cell, row) in inverse.chunks_exact_mut(cells).enumerate() {
+            unit.fill(0.0);
+            unit[cell] = 1.0;
+            self.coarsest.solve(&unit, row, &mut work);
+        }
+        Ok(inverse)
+    }
+
     /// Bytes of all of it.
     pub fn bytes(&self) -> usize {
         self.coarsest.bytes() + self.grids.iter().map(Grid::bytes).sum::<usize>()

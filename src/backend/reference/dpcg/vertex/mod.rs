@@ -47,16 +47,21 @@ impl Default for Bounds {
 }
 
 /// A grid that is smoothed, and the way to the next one.
-struct Level<T> {
-    a: Stencil<T>,
+pub struct Level<T> {
+    /// Its matrix.
+    pub a: Stencil<T>,
     /// Red-black Gauss-Seidel; else Jacobi.
     coloured: bool,
-    diagonal: Vec<T>,
+    /// The diagonal of that.
+    pub diagonal: Vec<T>,
     /// 1 / divisor of the smoother.
-    inverse: Vec<T>,
-    coarsened: Coarsened,
-    coarse: Cells,
-    weights: Vec<[T; 8]>,
+    pub inverse: Vec<T>,
+    /// Directions in which the next grid is coarser.
+    pub coarsened: Coarsened,
+    /// Extents of the next grid.
+    pub coarse: Cells,
+    /// Interpolation from there, see `Weights`.
+    pub weights: Vec<[T; 8]>,
     x: Vec<T>,
     r: Vec<T>,
     /// A x, then the residual.
@@ -232,6 +237,28 @@ pub struct Vertex<T: Real> {
 }
 
 impl<T: Real> Vertex<T> {
+    /// All grids but the coarsest one.
+    pub fn levels(&self) -> &[Level<T>] {
+        &self.grids.levels
+    }
+
+    /// What the matrix is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Of the coarsest grid, the inverse that `apply` stands for there.
+    pub fn coarsest_inverse(&mut self) -> Result<Vec<f64>> {
+        let n = self.grids.x.len();
+        let mut inverse = zeroed(n * n, HIERARCHY)?;
+        // It is symmetric.
+        for (k, row) in inverse.chunks_exact_mut(n).enumerate() {
+            row[k] = 1.0;
+            self.grids.coarsest.solve(row);
+        }
+        Ok(inverse)
+    }
+
     /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
     pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
         Self::with(a, sweeps, Bounds::default())
