@@ -177,8 +177,8 @@ pub enum Error {
     #[error("{0} must not be NULL")]
     Null(Name),
     /// An array whose address none of its values can have.
-    #[error("{0} must lie at a multiple of 8 bytes")]
-    Alignment(Name),
+    #[error("{0} must lie at a multiple of {1} bytes")]
+    Alignment(Name, usize),
     /// Two arrays of one call overlap.
     #[error("the arrays {0} and {1} must not overlap")]
     Overlap(Name, Name),
@@ -305,7 +305,7 @@ impl Error {
     /// Says how the caller counts: indices begin with `base`, 0 in C, 1 in Fortran.
     pub fn set_base(&mut self, base: i64) {
         match self {
-            Self::Null(name) | Self::Alignment(name) | Self::Range { name, .. } => name.base = base,
+            Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.base = base,
             Self::Overlap(first, second) => (first.base, second.base) = (base, base),
             Self::At { place, .. } | Self::Matrix { place: Some(place), .. } => place.base = base,
             _ => {}
@@ -317,7 +317,7 @@ impl Error {
     pub fn status(&self) -> i32 {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
-            Self::Range { .. } | Self::Alignment(_) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
+            Self::Range { .. } | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
             Self::At { status, .. } => *status,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,

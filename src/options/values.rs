@@ -186,7 +186,7 @@ impl Options {
             if OPTIONS.iter().any(|o| o.name == name && o.kind(self.family).is_none()) {
                 continue;
             }
-            if ["leading_dimension", "memory"].contains(&name) {
+            if ["leading_dimension", "leading_plane", "memory"].contains(&name) {
                 complain(&Error::Option(format!(
                     "{name} says how the program keeps its arrays: only the program can set it"
                 )));
@@ -335,6 +335,8 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::RRB_ERR_ARGUMENT;
+    use crate::options::Precision;
 
     #[test]
     fn keys_and_names_are_unique() {
@@ -418,6 +420,30 @@ mod tests {
         let mut smoother = Options::new(Family::Smoother);
         assert!(smoother.set_real(opt::OMEGA, single).is_err() && smoother.set_text("omega=1e-400").is_err());
         smoother.set_real(opt::OMEGA, 0.0).unwrap();
+    }
+
+    /// An option that two families have, with fewer choices in one; and choices that come with other families.
+    #[test]
+    fn each_family_has_its_own_choices() {
+        let mut o = Options::new(Family::Dpcg);
+        o.set_text("precision=f32 preconditioner=multigrid fusion=off").unwrap();
+        let refused = |e: Error| (e.status(), e.to_string());
+        assert_eq!(
+            refused(o.set_int(opt::PRECISION, 3).unwrap_err()),
+            (RRB_ERR_ARGUMENT, "precision must be one of 0 (auto), 1 (f64), 2 (f32), got 3".to_owned())
+        );
+        for number in 7..=10 {
+            let (status, sentence) = refused(o.set_int(opt::PRECONDITIONER, number).unwrap_err());
+            assert_eq!(status, RRB_ERR_ARGUMENT);
+            assert!(sentence.ends_with(&format!("6 (multigrid), got {number}")), "{sentence}");
+        }
+        assert!(refused(o.set_text("preconditioner=amg").unwrap_err()).1.contains("got 'amg'"));
+        assert!(
+            refused(o.set_text("levels=3").unwrap_err()).1.contains("dpcg_ has no option levels: it is one of rrb_")
+        );
+        assert!(Options::new(Family::Rrb).set_text("order=3").unwrap_err().to_string().contains("it is one of dpcg_"));
+        let precision: Precision = o.choice(opt::PRECISION);
+        assert_eq!((precision, o.int(opt::ORDER), o.real(opt::RIC_OMEGA)), (Precision::F32, 2, 0.97));
     }
 
     #[test]

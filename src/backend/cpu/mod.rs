@@ -1,4 +1,5 @@
 //! A team of threads, a folder per family.
 
+pub mod dpcg;
 pub mod rrb;
 pub mod smoother;

@@ -1,5 +1,5 @@
-//! What surrounds the steps of PCG in a solve (`SolveSteps`), for any family: from the caller's arrays to the system that
-//! CG works on, and back. Provided bodies are the textbook.
+//! What surrounds the steps of PCG in a solve (`SolveSteps`), for any family: from the caller's arrays to the system
+//! that CG works on, and back. Provided bodies are the textbook.
 
 use super::pcg::PcgSteps;
 use crate::error::Result;

@@ -2,6 +2,7 @@
 
 use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
 use crate::error::{Error, Place, Result};
+use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
 use crate::solver::krylov::Norm;
 
@@ -170,6 +171,19 @@ pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool) -> Result<
 pub fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
+}
+
+/// Where the caller says that all components are singular.
+pub fn check_all_singular(components: usize, singular: usize) -> Result<()> {
+    if singular == components {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} \
+         components have others",
+        components - singular,
+        components
+    )))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod given;
 mod returned;
 
 pub use apply::{apply, multiply};
-pub use control::{Control, Places, Seen, power_of_two_below};
+pub use control::{Control, Places, Seen, check_all_singular, power_of_two_below};
 
 use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};

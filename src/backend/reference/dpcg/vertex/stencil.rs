@@ -1,0 +1,141 @@
+//! Matrices of the grids: conductances c_o(p) = -A(p, p + o) of a symmetric stencil, and what rows sum to.
+
+use crate::error::{Result, zeroed};
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::runtime::number::Real;
+
+/// From a point to another one, by direction.
+pub type Offset = [isize; 3];
+
+/// The upper half of 7 points.
+pub const FACES: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+
+/// The upper half of 27 points, in the order of their steps through memory.
+pub const CUBE: [Offset; 13] = [
+    [1, 0, 0],
+    [-1, 1, 0],
+    [0, 1, 0],
+    [1, 1, 0],
+    [-1, -1, 1],
+    [0, -1, 1],
+    [1, -1, 1],
+    [-1, 0, 1],
+    [0, 0, 1],
+    [1, 0, 1],
+    [-1, 1, 1],
+    [0, 1, 1],
+    [1, 1, 1],
+];
+
+/// A row whose sum is at most this part of its diagonal sums to zero: smaller sums are rounding of single precision.
+pub const ZERO_ROW_SUM: f64 = 1e-6;
+
+/// For errors.
+pub const HIERARCHY: &str = "the grids of multigrid";
+
+/// A symmetric matrix on a grid, with c in the numbers of the cycle.
+pub struct Stencil<T> {
+    /// Extents.
+    pub cells: Cells,
+    /// Upper half: `FACES` or `CUBE`.
+    pub offsets: &'static [Offset],
+    /// c, offset by offset; zero where it leaves the grid.
+    pub c: Vec<T>,
+    /// Row sums: the excess of a diagonal over its conductances.
+    pub excess: Vec<f64>,
+}
+
+impl<T: Real> Stencil<T> {
+    /// No couplings.
+    pub fn zeroed(cells: Cells, offsets: &'static [Offset]) -> Result<Self> {
+        let n = cells.count();
+        Ok(Self { cells, offsets, c: zeroed(offsets.len() * n, HIERARCHY)?, excess: zeroed(n, HIERARCHY)? })
+    }
+
+    /// `scale` times a 7-point matrix. A cell without couplings (within an obstacle) is left out: all of its row is zero.
+    pub fn of(a: &SevenPoints, scale: f64) -> Result<Self> {
+        let n = a.cells.count();
+        let mut of = Self::zeroed(a.cells, &FACES)?;
+        for (c, entries) in of.c.chunks_exact_mut(n).zip(a.forward) {
+            c.iter_mut().zip(entries).for_each(|(c, entry)| *c = T::narrow(-scale * entry));
+        }
+        for p in 0..n {
+            let [sum, size] = sums_at(a, p);
+            of.excess[p] = if size > 0.0 { excess(scale * a.center[p], scale * sum) } else { 0.0 };
+        }
+        Ok(of)
+    }
+
+    /// Steps through memory, offset by offset.
+    pub fn step(&self, offset: Offset) -> isize {
+        (0..3).map(|d| offset[d] * self.cells.steps()[d] as isize).sum()
+    }
+
+    /// Calls `f` with the offset, the place and the conductance of every neighbour of p.
+    pub fn each(&self, p: usize, mut f: impl FnMut(Offset, usize, f64)) {
+        let n = self.cells.count();
+        for (k, &offset) in self.offsets.iter().enumerate() {
+            let (step, c) = (self.step(offset) as usize, &self.c[k * n..][..n]);
+            // Conductances that leave the grid are zero, also where p + step is a point on its other side.
+            if c[p].wide() != 0.0 {
+                f(offset, p + step, c[p].wide());
+            }
+            if p >= step && c[p - step].wide() != 0.0 {
+                f(offset.map(|o| -o), p - step, c[p - step].wide());
+            }
+        }
+    }
+
+    /// The sums of c and of |c| over the neighbours of p.
+    pub fn sums(&self, p: usize) -> [f64; 2] {
+        let mut sums = [0.0; 2];
+        self.each(p, |_, _, c| {
+            sums[0] += c;
+            sums[1] += c.abs();
+        });
+        sums
+    }
+
+    /// Diagonals: of the rounded c, so that constants stay in the kernel where rows sum to zero.
+    pub fn diagonal(&self) -> Result<Vec<f64>> {
+        let mut diagonal = zeroed(self.cells.count(), HIERARCHY)?;
+        diagonal.iter_mut().enumerate().for_each(|(p, d)| *d = self.sums(p)[0] + self.excess[p]);
+        Ok(diagonal)
+    }
+
+    /// out = A x, `diagonal` that of A.
+    pub fn multiply(&self, diagonal: &[T], x: &[T], out: &mut [T]) {
+        let n = self.cells.count();
+        out.iter_mut().zip(diagonal).zip(x).for_each(|((out, d), x)| *out = *d * *x);
+        for (k, &offset) in self.offsets.iter().enumerate() {
+            let (step, c) = (self.step(offset) as usize, &self.c[k * n..][..n]);
+            for p in 0..n.saturating_sub(step) {
+                out[p] -= c[p] * x[p + step];
+                out[p + step] -= c[p] * x[p];
+            }
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.c[..]) + size_of_val(&self.excess[..])
+    }
+}
+
+/// The sums of c and of |c| over the neighbours of a cell.
+pub fn sums_at(a: &SevenPoints, p: usize) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    for (step, entries) in a.cells.steps().into_iter().zip(a.forward) {
+        for c in [-entries[p], if p >= step { -entries[p - step] } else { 0.0 }] {
+            sums[0] += c;
+            sums[1] += c.abs();
+        }
+    }
+    sums
+}
+
+/// What a diagonal exceeds the sum of its conductances by.
+pub fn excess(diagonal: f64, sum: f64) -> f64 {
+    let excess = diagonal - sum;
+    if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
+}
