@@ -4,12 +4,15 @@
 //! (over consecutive cells), `state` (the data of a factorization), `member` (the steps of PCG), `ends` (a solve around
 //! them).
 
+pub mod cell;
 mod ends;
+pub mod incomplete;
 mod labelled;
 mod loops;
 mod member;
 mod pieces;
 pub mod regions;
+mod rows;
 pub mod setup;
 mod state;
 
