@@ -12,7 +12,7 @@
 
 use super::pieces::Pieces;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, multiply_rows};
-use crate::error::{Result, collected, extend, push, reset, zeroed};
+use crate::error::{Result, extend, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Couplings, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
