@@ -6,9 +6,7 @@ module pressure_dpcg
    use iccg_solver, only: matrix
    implicit none
    private
-   public :: dpcg_pressure, dpcg_available
-
-   logical, parameter :: dpcg_available = .true.
+   public :: dpcg_pressure
 
    type :: dpcg_pressure
       private

@@ -281,7 +281,7 @@ const BACKEND: &str = "a backend";
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
         Backend::Reference => boxed(backend::reference::dpcg::Reference::default(), BACKEND)?,
-        Backend::Cuda => return Err(Error::Unsupported("dpcg_ does not run on a device yet".to_owned())),
+        Backend::Cuda => boxed(backend::cuda::dpcg::Cuda::new(machine.device, machine.threads)?, BACKEND)?,
         Backend::Cpu | Backend::Auto => boxed(backend::cpu::dpcg::Cpu::new(machine.threads), BACKEND)?,
     })
 }

@@ -3,6 +3,7 @@
 
 use crate::error::{Result, collected, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
+#[cfg(test)]
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::grid::joined::{Bits, Joined, Joins, any_of};
 use crate::isa::for_each_isa;
@@ -51,7 +52,7 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     add(sums, along(east, nx, row));
     add(&mut sums[1..], along(east, nx, row));
     add(sums, along(north, nx, row));
-    if row % ny > 0 {
+    if !row.is_multiple_of(ny) {
         add(sums, along(north, nx, row - 1));
     }
     add(sums, along(top, nx, row));
@@ -109,6 +110,7 @@ impl ComponentRows {
 
 impl CellComponents {
     /// Finds them. Row sums below `ZERO_ROW_SUM` of the center count as zero.
+    #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
         Self::find_within(a, ZERO_ROW_SUM)
     }
@@ -138,6 +140,16 @@ impl CellComponents {
             }
         }
         Ok(Self { joined, singular })
+    }
+
+    /// Numbers of the singular ones among all.
+    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
+        let mut next = 0;
+        let number = |&singular: &bool| {
+            next += usize::from(singular);
+            singular.then(|| next - 1)
+        };
+        collected(self.singular.iter().map(number), "components")
     }
 
     /// How many there are.

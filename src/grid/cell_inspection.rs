@@ -9,7 +9,8 @@ use crate::runtime::reduce::max_abs;
 pub struct CellInspection {
     /// Largest center.
     pub center_max: f64,
-    /// Largest sum of |L D^-1| over a row, L the entries to west, south and bottom: below 1 the Neumann series converges.
+    /// Largest sum of |L D^-1| over a row, L the entries to west, south and bottom: below 1 the Neumann series
+    /// converges.
     pub row_sum: f64,
 }
 

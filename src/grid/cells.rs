@@ -71,6 +71,11 @@ impl<'a> Values<'a> {
         Self { name, data: &[], cells, ld, plane, len, device: address }
     }
 
+    /// The same array, copied to host memory.
+    pub fn copied_to(&self, copy: &'a [f64]) -> Self {
+        Self::new(self.name, copy, self.cells, self.ld, self.plane)
+    }
+
     /// Number of values.
     pub fn count(&self) -> usize {
         self.len

@@ -127,6 +127,7 @@ pub struct Joined {
 
 impl Joined {
     /// The groups that couplings larger than a limit in their direction hold together.
+    #[cfg(test)]
     pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
     }

@@ -453,5 +453,9 @@ mod tests {
         o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
         assert_eq!(o.int(opt::MAX_ITER), 7);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
+        // How a program keeps its arrays is for the program to say.
+        let mut o = Options::new(Family::Dpcg);
+        o.set_text_leniently("leading_plane=100 levels=3 order=4", |e| complaints.push(e.to_string()));
+        assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER), complaints.len()), (0, 4, 3), "{complaints:?}");
     }
 }

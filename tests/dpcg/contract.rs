@@ -1,5 +1,5 @@
-//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where they are
-//! promised.
+//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where those
+//! are promised.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -272,9 +272,9 @@ fn regions_of_the_caller() {
 /// A label across two tanks is two regions.
 #[test]
 fn labels_across_components() {
-    let mut a = TwoPhase::new("1", [12, 6, 6], 1e-3);
-    // A wall without flow at i = 5 | 6.
-    for c in (0..a.cells()).filter(|c| c % 12 == 5) {
+    let mut a = TwoPhase::new("1", [24, 12, 12], 1e-3);
+    // A wall without flow at i = 11 | 12, through the bubble.
+    for c in (0..a.cells()).filter(|c| c % 24 == 11) {
         let face = std::mem::replace(&mut a.forward[0][c], 0.0);
         a.center[c] += face;
         a.center[c + 1] += face;
@@ -289,7 +289,7 @@ fn labels_across_components() {
     // One b for both, without a mean in either.
     let mut b = random(a.cells(), 9);
     for tank in 0..2 {
-        let of_tank = |c: &usize| usize::from(c % 12 > 5) == tank;
+        let of_tank = |c: &usize| usize::from(c % 24 > 11) == tank;
         let cells: Vec<usize> = (0..a.cells()).filter(of_tank).collect();
         let mean = cells.iter().map(|&c| b[c]).sum::<f64>() / cells.len() as f64;
         cells.iter().for_each(|&c| b[c] -= mean);
@@ -306,7 +306,7 @@ fn solid_cells() {
     let mut b = a.rhs("rand");
     b.iter_mut().zip(&a.solid).filter(|(_, solid)| **solid).for_each(|(b, _)| *b = 0.5);
     for (preconditioner, _) in PRECONDITIONERS {
-        let solver = Solver::of(&a, &format!("preconditioner={preconditioner} rel_tol=1e-8"));
+        let solver = Solver::of(&a, &format!("preconditioner={preconditioner} rel_tol=1e-8 max_iter=20000"));
         let (x, result) = solver.solve_from_zero(&b);
         assert_eq!(result, status::OK, "{preconditioner}");
         assert!(a.relative_residual(&b, &x) <= 1.001e-8, "{preconditioner}");
@@ -408,7 +408,7 @@ fn results() {
     assert!(coarse >= 0.0 && iterations > 0.0);
     assert!(coarse + iterations <= solver.real(common_key::INFO_SECONDS_SOLVE));
     let row_sum = solver.real(key::INFO_NEUMANN_ROW_SUM);
-    assert!(row_sum > 0.5 && row_sum <= 1.0, "{row_sum}");
+    assert!(row_sum > 0.5 && row_sum < 1.5, "{row_sum}: 1 in a phase, more beside a bubble of few cells");
     let (least, largest) = (solver.real(common_key::INFO_LAMBDA_MIN), solver.real(common_key::INFO_LAMBDA_MAX));
     assert!(0.0 < least && least < largest && largest < 4.0, "{least} {largest}");
     assert_eq!(solver.int(key::INFO_DEFLATION), 2);

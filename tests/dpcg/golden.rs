@@ -99,6 +99,7 @@ impl Row {
 fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), String> {
     let said = || {
         let mut text = vec![0u8; 1000];
+        // SAFETY: the text has room for so many bytes.
         unsafe { rrbsolver_last_error(text.as_mut_ptr().cast(), 1000) };
         CStr::from_bytes_until_nul(&text).unwrap().to_string_lossy().into_owned()
     };
@@ -106,6 +107,7 @@ fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), Stri
     let mut h: *mut dpcg_handle = std::ptr::null_mut();
     let text = CString::new(format!("{options} max_iter=5000")).unwrap();
     let mut x = vec![0.0; b.len()];
+    // SAFETY: a handle of its own, arrays of the size that it was made for, pointers to values of the right types.
     unsafe {
         assert_eq!(dpcg_create(nx, ny, nz, &mut h), RRB_OK);
         let [east, north, top] = a.forward.each_ref().map(Vec::as_ptr);

@@ -1,5 +1,5 @@
-//! Wrong calls of the `dpcg_` family: each has its status and its sentence, leaves outputs and handle as documented, and
-//! the host lives.
+//! Wrong calls of the `dpcg_` family: each has its status and its sentence, leaves outputs and handle as documented,
+//! and the host lives.
 
 #[path = "../common/mod.rs"]
 mod common;

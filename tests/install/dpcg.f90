@@ -54,7 +54,7 @@ contains
       do k = 1, nz
          do j = 1, ny
             do i = 1, nx
-               labels(i, j, k) = merge(0, -1, (i - 6)**2 + (j - 5)**2 + (k - 5)**2 < 9)
+               labels(i, j, k) = merge(0_c_int32_t, -1_c_int32_t, (i - 6)**2 + (j - 5)**2 + (k - 5)**2 < 9)
                solution(i, j, k) = sin(0.3_c_double*i + 0.1_c_double) + cos(0.2_c_double*j*k)
             end do
          end do
@@ -190,7 +190,7 @@ contains
                  message == "center must have the shape (14, 12, 10), got (12, 9, 10)", "shape of center")
       call solver%set(RRB_OPT_LEADING_PLANE, ld*rows + 1)
       call solver%factorize(c, e, n, t, status, message)
-      call check(status == RRB_ERR_ARGUMENT .and. index(message, "multiple of leading_dimension = 14") > 0, "odd planes")
+      call check(status == RRB_ERR_ARGUMENT .and. index(message, "a multiple of leading_dimension = 14") > 0, "planes")
    end subroutine with_padding
 
    ! Sections of larger arrays are copied by the compiler.

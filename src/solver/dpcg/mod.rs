@@ -3,21 +3,21 @@
 
 mod plan;
 
-pub use plan::machine;
+pub use plan::{Done, machine};
 
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Place, Result};
-use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_inspection::{CellInspection, place};
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
 use crate::grid::regions::Regions;
-use crate::options::{AutoReason, CoarseSolver, Coarsening, Deflation, Options, Precision, Preconditioner, opt};
+use crate::options::{Options, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
-use plan::Plan;
+use plan::{Plan, Seconds};
 use std::time::Instant;
 
 /// A factorized matrix.
@@ -30,48 +30,6 @@ pub struct Dpcg {
     components: CellComponents,
     /// What the last factorize did.
     pub done: Done,
-}
-
-/// Results of a factorization, and times of the last solve.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
-    /// M in use.
-    pub preconditioner: Preconditioner,
-    /// Regions in use.
-    pub deflation: Deflation,
-    /// Coarsening in use.
-    pub coarsening: Coarsening,
-    /// Solver of E in use.
-    pub coarse_solver: CoarseSolver,
-    /// Deflation vectors.
-    pub vectors: usize,
-    /// Regions before any was dropped.
-    pub regions: usize,
-    /// Components of strong couplings.
-    pub strong: usize,
-    /// Connected components of two cells or more.
-    pub components: usize,
-    /// Singular ones.
-    pub singular_components: usize,
-    /// Largest row sum of |L D^-1|.
-    pub row_sum: f64,
-    /// Why `auto` chose so.
-    pub reason: AutoReason,
-    /// Precision of M in use.
-    pub precision: Precision,
-    /// Times apart.
-    pub seconds: Seconds,
-}
-
-/// Times apart.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seconds {
-    /// Of Z and E, in the last factorize.
-    pub deflation: f64,
-    /// Of systems with E, in the last solve.
-    pub coarse: f64,
-    /// Of the rest of it.
-    pub iterations: f64,
 }
 
 /// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
@@ -109,13 +67,17 @@ impl Dpcg {
     }
 
     fn factorize_as_asked(&mut self, a: &CellView, labels: Option<&[i32]>, options: &Options) -> Result<()> {
+        let fetched = self.backend.fetch(a)?;
+        let on_host = fetched.as_ref().map(|fetched| fetched.view(a));
+        let a = on_host.as_ref().unwrap_or(a);
         self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
         self.backend.load(a)?;
-        let matrix = self.backend.matrix();
-        self.components = plan::components(&matrix, options)?;
         let started = Instant::now();
-        let strong = Strong::find(&matrix)?;
+        let strong;
+        (self.components, strong) = self.backend.find_components(plan::zero_row_sum(options))?;
+        plan::heed_null_space(&mut self.components, options)?;
+        let matrix = self.backend.matrix();
         let plan = Plan::new(&matrix, options, self.machine, &strong, labels.is_some())?;
         let regions = match plan.choice(labels) {
             Some(choice) => Some(Regions::find(&matrix, &self.components, &strong, &choice)?),
@@ -141,7 +103,8 @@ impl Dpcg {
 
     /// Couplings of the matrix that point out of the box.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
-        Ok(Outward::of_cells(a))
+        let fetched = self.backend.fetch(a)?;
+        Ok(fetched.map_or_else(|| Outward::of_cells(a), |fetched| Outward::of_cells(&fetched.view(a))))
     }
 
     /// Runs a text of a solve.

@@ -1,8 +1,7 @@
 //! What is chosen for a matrix before it is factorized: preconditioner, deflation vectors, solver of E.
 
-use super::Done;
 use crate::backend::coarse::deflation::Solver;
-use crate::backend::steps::dpcg::{self, Setup};
+use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cell_inspection::{coarsened, contrast};
@@ -31,23 +30,82 @@ const THIN: usize = 4;
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
-/// Where to solve on a machine with so many threads and devices.
-pub fn machine(options: &Options, _cells: Cells, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, false)
+/// From so many cells on, `backend=auto` takes a device where there is one.
+const WORTH_A_DEVICE: usize = 20_000;
+
+/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
+/// the CPU.
+pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, cells.count() >= WORTH_A_DEVICE && refused_on_device(options).is_none())
 }
 
-/// Connected components of a matrix, those singular that the options let be.
-pub fn components(a: &SevenPoints, options: &Options) -> Result<CellComponents> {
-    let null_space: NullSpace = options.choice(opt::NULL_SPACE);
-    let asserted = null_space == NullSpace::Constant;
-    let mut found = CellComponents::find_within(a, if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM })?;
-    if asserted {
-        check_all_singular(found.count(), found.singular_count())?;
+/// Why a device does not do what is asked for.
+fn refused_on_device(options: &Options) -> Option<&'static str> {
+    if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
+        return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
     }
-    if null_space == NullSpace::None {
-        found.singular.fill(false);
+    if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
+        return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
     }
-    Ok(found)
+    None
+}
+
+/// Row sums within this part of the center count as zero.
+pub fn zero_row_sum(options: &Options) -> f64 {
+    let asserted = options.is(opt::NULL_SPACE, NullSpace::Constant);
+    if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM }
+}
+
+/// Those components are singular that the options let be.
+pub fn heed_null_space(components: &mut CellComponents, options: &Options) -> Result<()> {
+    match options.choice(opt::NULL_SPACE) {
+        NullSpace::Auto => {}
+        NullSpace::None => components.singular.fill(false),
+        NullSpace::Constant => check_all_singular(components.count(), components.singular_count())?,
+    }
+    Ok(())
+}
+
+/// Results of a factorization, and times of the last solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// M in use.
+    pub preconditioner: Preconditioner,
+    /// Regions in use.
+    pub deflation: Deflation,
+    /// Coarsening in use.
+    pub coarsening: Coarsening,
+    /// Solver of E in use.
+    pub coarse_solver: CoarseSolver,
+    /// Deflation vectors.
+    pub vectors: usize,
+    /// Regions before any was dropped.
+    pub regions: usize,
+    /// Components of strong couplings.
+    pub strong: usize,
+    /// Connected components of two cells or more.
+    pub components: usize,
+    /// Singular ones.
+    pub singular_components: usize,
+    /// Largest row sum of |L D^-1|.
+    pub row_sum: f64,
+    /// Why `auto` chose so.
+    pub reason: AutoReason,
+    /// Precision of M in use.
+    pub precision: Precision,
+    /// Times apart.
+    pub seconds: Seconds,
+}
+
+/// Times apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seconds {
+    /// Of Z and E, in the last factorize.
+    pub deflation: f64,
+    /// Of systems with E, in the last solve.
+    pub coarse: f64,
+    /// Of the rest of it.
+    pub iterations: f64,
 }
 
 /// What the options and the matrix lead to.
@@ -73,10 +131,8 @@ impl<'a> Plan<'a> {
             Preconditioner::Auto => Preconditioner::Multigrid,
             asked => asked,
         };
-        if machine.is_device() && matches!(preconditioner, Preconditioner::Ic0 | Preconditioner::Ric) {
-            return Err(Error::Unsupported(
-                "ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid".to_owned(),
-            ));
+        if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
+            return Err(Error::Unsupported(why.to_owned()));
         }
         let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
         if preconditioner == Preconditioner::Multigrid {
@@ -133,6 +189,7 @@ impl<'a> Plan<'a> {
                         asked => asked as usize,
                     },
                     single: self.precision() == Precision::F32,
+                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) { SEEING } else { PUBLISHED },
                 },
             },
             coarse_solver: match self.coarse_solver(vectors) {

@@ -4,7 +4,7 @@ use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{Look, Lumping, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
-use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;

@@ -1,12 +1,14 @@
 //! E from the couplings of A between regions, over blocks of rows of cells whose number depends on nothing.
 
-use super::COARSE_MATRIX;
 use crate::error::{Result, extend, insert, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
 use std::collections::HashMap;
 use std::ops::Range;
+
+/// For errors.
+pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
 
 /// Blocks of rows of cells: enough for the members of any team, few enough for sums over them.
 pub const BLOCKS: usize = 64;

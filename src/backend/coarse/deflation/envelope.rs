@@ -1,8 +1,7 @@
 //! Cholesky factorization within the envelope of a sparse symmetric matrix, E = L L^T in the order of Cuthill and
 //! McKee (1969), reversed (George and Liu 1981, chapter 4).
 
-use super::COARSE_MATRIX;
-use super::assembly::Sparse;
+use super::assembly::{COARSE_MATRIX, Sparse};
 use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::dot;

@@ -1,9 +1,8 @@
 //! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
 
-use super::loops::{dot, largest, scaled};
+use super::loops::{largest, scaled};
 use super::member::Member;
 use super::state::{Field, Vectors};
-use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use std::sync::PoisonError;
 

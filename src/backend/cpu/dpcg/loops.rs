@@ -1,5 +1,5 @@
-//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and what
-//! it is multiplied by is a number, so that no loop asks for an edge.
+//! Loops over consecutive cells, compiled for several instruction sets. A coupling that leaves the box is zero, and
+//! what it is multiplied by is a number, so that no loop asks for an edge.
 
 use crate::backend::residual::residual_of_row;
 use crate::grid::cells::Couplings;
@@ -14,7 +14,7 @@ pub struct Around<'a> {
 
 /// The first n of each.
 #[inline(always)]
-fn cut<'a, const N: usize>(of: [&'a [f64]; N], n: usize) -> [&'a [f64]; N] {
+fn cut<const N: usize>(of: [&[f64]; N], n: usize) -> [&[f64]; N] {
     of.map(|values| &values[..n])
 }
 
@@ -90,6 +90,19 @@ for_each_isa! {
         for (p, z) in p.iter_mut().zip(z) {
             *p = z + beta * *p;
         }
+    }
+
+    /// x = x + alpha p, p = z + beta p.
+    fn advance(x: &mut [f64], alpha: f64, p: &mut [f64], z: &[f64], beta: f64) {
+        for ((x, p), z) in x.iter_mut().zip(p).zip(z) {
+            *x += alpha * *p;
+            *p = z + beta * *p;
+        }
+    }
+
+    /// <v, D v>.
+    fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
+        crate::runtime::reduce::weighted_square(v, d)
     }
 
     /// to = factor * from.

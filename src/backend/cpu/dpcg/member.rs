@@ -4,12 +4,13 @@
 //! next that reads its neighbours' cells. That is what the unsafe blocks rest on.
 
 use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
-use super::state::{Deflation, Field, State, Vectors};
+use super::regions::Projection;
+use super::state::{Field, State, Vectors};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::Arrays;
 use crate::report::Observer;
-use crate::runtime::reduce::max_abs;
+use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -52,11 +53,15 @@ pub struct Member<'a> {
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Counts reductions.
     turn: Cell<usize>,
+    /// <r, M^-1 r> of the last fused descend.
+    pub(super) rho: f64,
+    /// <r, r>, where stages are not fused.
+    norm2: f64,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0) }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0 }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -82,7 +87,6 @@ impl<'a> Member<'a> {
 
     /// # Safety
     /// The row must be of this member's pieces.
-    #[expect(clippy::mut_from_ref, reason = "shared by members that use disjoint rows")]
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
         let cells = self.k.pieces.cells;
         let start = self.caller.start(row, cells.ny);
@@ -91,27 +95,37 @@ impl<'a> Member<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.caller.output.add(start), cells.nx) }
     }
 
-    /// All that `of` gives for the pieces, noted and seen by all members.
-    fn noted(&self, mut of: impl FnMut(Range<usize>) -> f64) -> &'a [f64] {
-        let k = self.k;
+    /// Begins a reduction over the pieces.
+    pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.turn.set(self.turn.get() + 1);
-        let noted = k.vectors.noted.reduce::<1>(self.turn.get(), k.pieces.count());
-        for piece in k.pieces.share(self.me) {
+        self.k.vectors.noted.reduce(self.turn.get(), self.k.pieces.count())
+    }
+
+    /// What `of` gives for the pieces, noted.
+    fn note<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
+        let noted = self.reduction();
+        for piece in self.k.pieces.share(self.me) {
             // SAFETY: a piece of this member.
-            unsafe { noted.note(piece, [of(k.pieces.range(piece))]) };
+            unsafe { noted.note(piece, of(piece)) };
         }
-        noted.all(Some(self.me))[0]
+        noted
+    }
+
+    /// Sums of what `of` gives for all pieces.
+    pub(super) fn sums<const N: usize>(&self, of: impl FnMut(usize) -> [f64; N]) -> [f64; N] {
+        self.note(of).sum(Some(self.me))
     }
 
     /// Sum of `of` over all pieces.
-    pub(super) fn sum(&self, of: impl FnMut(Range<usize>) -> f64) -> f64 {
-        crate::runtime::reduce::pairwise(self.noted(of))
+    pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
+        self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
     }
 
     /// max |v|, NaN if any value is.
     pub(super) fn largest(&self, v: &Field) -> f64 {
         // SAFETY: cells of this member, which only it writes.
-        max_abs(self.noted(|cells| largest(unsafe { v.range(&cells) })))
+        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(noted.all(Some(self.me))[0])
     }
 
     pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
@@ -144,44 +158,41 @@ impl<'a> Member<'a> {
         });
     }
 
-    /// y = Z E^-1 Z^T v, to `s`.
-    fn deflated_part(&self, d: &Deflation, v: &Field) {
-        let s = &self.vectors().s;
+    /// t = E^-1 Z^T v.
+    fn solve_coarse(&self, d: &Projection, v: &Field) {
         // SAFETY: cells of this member, which only it writes.
-        let [g, _] = d.regions.sum(self.me, false, |cells| unsafe { v.range(&cells) });
-        if self.me.index == 0 {
-            let start = Instant::now();
-            let (coarse, scratch) = &mut *d.coarse.lock().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: the others wait at the barrier below.
-            coarse.solve(g, unsafe { d.t.slice_mut(0, g.len()) }, scratch);
-            self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        }
-        self.me.barrier();
-        // SAFETY: written again only by member 0 after the next sums over regions, which begin with a barrier.
-        let t = unsafe { d.t.slice(0, g.len()) };
-        // SAFETY: cells of this member; others read s only after the barrier of a product.
-        self.each(|cells| unsafe { s.range_mut(&cells) }.fill(0.0));
-        // SAFETY: as above.
-        d.regions.each_run(self.me, |cells, vector| unsafe { s.range_mut(&cells) }.fill(t[vector]));
+        d.restrict(self.me, |cells| unsafe { v.range(&cells) });
+        self.solve_noted(d);
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009). z is spent.
+    /// t = E^-1 g of the g = Z^T v that was noted; returns <g, t>.
+    pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
+        let start = Instant::now();
+        let g = d.solve(self.me);
+        if self.me.index == 0 {
+            self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        d.product(g)
+    }
+
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009).
     pub(super) fn project(&self, v: &Field) {
         let Some(d) = &self.k.deflation else { return };
-        let (s, z) = (&self.vectors().s, &self.vectors().z);
-        self.deflated_part(d, v);
-        self.product(z, s);
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { add_scaled(v.range_mut(&cells), -1.0, z.range(&cells)) });
+        self.solve_coarse(d, v);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this member, which no other reads in this step.
+            d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
+        }
     }
 
     /// x = x + Z E^-1 Z^T r: with r = b - A x^ that of PCG's x^, x solves A x = b as x^ solves P A x^ = P b.
     pub(super) fn add_deflated_part(&self, r: &Field) {
         let Some(d) = &self.k.deflation else { return };
-        let (s, x) = (&self.vectors().s, &self.vectors().x);
-        self.deflated_part(d, r);
-        // SAFETY: cells of this member, which no other reads in this step.
-        self.each(|cells| unsafe { add_scaled(x.range_mut(&cells), 1.0, s.range(&cells)) });
+        self.solve_coarse(d, r);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this member, which no other reads in this step.
+            d.prolong(row, unsafe { self.vectors().x.range_mut(&cells) });
+        }
     }
 
     /// z = D^-1 r.
@@ -234,8 +245,15 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// z = M^-1 r by one member.
-    fn apply_alone(&self) {
+    /// z = M^-1 r by the team, or by one member.
+    fn apply_whole(&self) {
+        if let Some(multigrid) = &self.k.multigrid {
+            let Vectors { r, z, .. } = self.vectors();
+            let all = 0..self.k.pieces.cells.count();
+            // SAFETY: nobody writes r in this step; a member asks for cells of z of its own.
+            unsafe { multigrid.apply(self.me, r.range(&all), self.norm2.sqrt(), |cells| z.range_mut(&cells)) };
+            return;
+        }
         self.me.barrier();
         if let (0, Some(applied)) = (self.me.index, &self.k.applied) {
             let all = 0..self.k.pieces.cells.count();
@@ -251,9 +269,9 @@ impl<'a> Member<'a> {
 impl PcgSteps for Member<'_> {
     fn residual(&mut self) -> f64 {
         let r = &self.vectors().r;
-        let norm2 = self.residual_to(r);
+        self.norm2 = self.residual_to(r);
         if self.k.deflation.is_none() {
-            return norm2;
+            return self.norm2;
         }
         self.project(r);
         self.residual_norm2()
@@ -268,7 +286,8 @@ impl PcgSteps for Member<'_> {
     }
 
     fn residual_norm2(&mut self) -> f64 {
-        self.dot(&self.vectors().r, &self.vectors().r)
+        self.norm2 = self.dot(&self.vectors().r, &self.vectors().r);
+        self.norm2
     }
 
     fn precondition(&mut self) -> f64 {
@@ -278,7 +297,7 @@ impl PcgSteps for Member<'_> {
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => self.neumann(order),
-            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_alone(),
+            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_whole(),
         }
         self.dot(r, z)
     }
@@ -319,6 +338,24 @@ impl PcgSteps for Member<'_> {
         let p = &self.vectors().p;
         // SAFETY: cells of this member, which only it writes.
         self.sum(|cells| unsafe { p.range(&cells) }.iter().map(|p| (factor * p) * (factor * p)).sum())
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match self.fused_order() {
+            Some(order) => self.fused_descend(alpha, order),
+            None => self.textbook_descend(alpha),
+        }
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.fused_order().is_some() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match self.fused_order() {
+            Some(order) => self.fused_ascend(step, order),
+            None => self.textbook_ascend(step),
+        }
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {

@@ -1,34 +1,37 @@
 //! Boxes of cells in natural order, by a team of threads.
 //!
-//! Each may use those before it: `pieces` (what members share), `labelled` (sums over components and regions), `loops`
-//! (over consecutive cells), `state` (the data of a factorization), `member` (the steps of PCG), `ends` (a solve around
-//! them).
+//! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
+//! (deflation), `setup` (components and E by a team), `vertex` (multigrid), `loops` (over consecutive cells), `state` (the data of a
+//! factorization), `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
 
 mod ends;
+mod fused;
 mod labelled;
 mod loops;
 mod member;
 mod pieces;
-pub mod regions;
-pub mod setup;
+mod regions;
+mod setup;
 mod state;
+mod vertex;
 
-use crate::backend::coarse::deflation::CoarseMatrix;
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
-use crate::grid::regions::{NONE, Regions};
+use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cells::{CellView, Kept, SevenPoints};
+use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Team;
+use fused::ring_values;
 use labelled::Labelled;
 use member::{Caller, Member};
 use pieces::Pieces;
-use state::{Deflation, State, Vectors};
-use std::ops::Range;
+use regions::Projection;
+use setup::coarse_matrix;
+use state::{Multigrid, State, Vectors};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -61,33 +64,6 @@ impl Cpu {
     }
 }
 
-/// Runs of equal regions in a row of cells: columns, and region.
-pub fn region_runs(of: &[u16]) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let &region = of.get(start)?;
-        let len = of[start..].iter().take_while(|&&other| other == region).count();
-        let run = start..start + len;
-        start += len;
-        Some((run, (region != NONE).then_some(region as usize)))
-    })
-}
-
-fn deflation(
-    setup: &Setup,
-    a: &SevenPoints,
-    components: &CellComponents,
-    pieces: Pieces,
-    regions: &Regions,
-) -> Result<Deflation> {
-    let nx = pieces.cells.nx;
-    let mut labelled = Labelled::default();
-    labelled.set(pieces, regions.count, |row| region_runs(&regions.of[row * nx..][..nx]))?;
-    let coarse = CoarseMatrix::new(a, components, regions, setup.coarse_solver, setup.coarse_tolerance)?;
-    let scratch = coarse.scratch()?;
-    Ok(Deflation { regions: labelled, coarse: Mutex::new((coarse, scratch)), t: Shared::zeroed(regions.count)? })
-}
-
 impl DpcgBackend for Cpu {
     fn load(&mut self, a: &CellView) -> Result<()> {
         if let Some(state) = self.state.take_if(|state| state.pieces.cells != a.cells) {
@@ -95,33 +71,52 @@ impl DpcgBackend for Cpu {
             self.matrix = Kept::default();
         }
         let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
-        matrix.copy_from(a)
+        matrix.copy_from(a)?;
+        self.make_team(Pieces::new(a.cells))
     }
 
     fn matrix(&self) -> SevenPoints<'_> {
         self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix()
     }
 
+    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+        let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
+        setup::find_components(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)
+    }
+
     fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
-        let (matrix, vectors) = match self.state.take() {
-            Some(state) => (state.matrix, Some(state.vectors)),
-            None => (std::mem::take(&mut self.matrix), None),
+        let (matrix, vectors, multigrid) = match self.state.take() {
+            Some(state) => (state.matrix, Some(state.vectors), state.multigrid),
+            None => (std::mem::take(&mut self.matrix), None, None),
         };
         let pieces = Pieces::new(matrix.cells());
         let a = matrix.matrix();
         let mut singular = Labelled::default();
-        let number = singular_numbers(components)?;
+        let number = components.singular_numbers()?;
         singular.set(pieces, components.singular_count(), |row| {
             components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
         })?;
-        let deflation = regions.map(|regions| deflation(setup, &a, components, pieces, regions)).transpose()?;
-        let applied = Applied::new(setup.preconditioner, &a)?.map(Mutex::new);
-        self.make_team(pieces)?;
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let deflation = match regions {
+            None => None,
+            Some(regions) => {
+                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+                let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
+                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+            }
+        };
+        let multigrid = Multigrid::make(multigrid, setup.preconditioner, &a, team)?;
+        let applied = if multigrid.is_some() { None } else { Applied::new(setup.preconditioner, &a)? };
+        let members = team.members();
+        let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         self.state = Some(State {
             pieces,
             vectors: vectors.map_or_else(|| Vectors::new(pieces), Ok)?,
             preconditioner: setup.preconditioner,
-            applied,
+            fused: setup.fused,
+            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
+            multigrid,
+            applied: applied.map(Mutex::new),
             kept_means: Shared::zeroed(singular.labels().max(1))?,
             singular,
             deflation,
@@ -152,6 +147,8 @@ impl DpcgBackend for Cpu {
                 // SAFETY: no run is on, since this state is borrowed mutably.
                 unsafe { field.clear() };
             }
+            // SAFETY: as above.
+            unsafe { state.rings.clear() };
         }
         result
     }
@@ -169,12 +166,6 @@ impl DpcgBackend for Cpu {
     }
 }
 
-/// Numbers of the singular components among all.
-fn singular_numbers(components: &CellComponents) -> Result<Vec<Option<usize>>> {
-    let mut next = 0;
-    let number = |&singular: &bool| {
-        next += usize::from(singular);
-        singular.then(|| next - 1)
-    };
-    crate::error::collected(components.singular.iter().map(number), "components")
+fn no_team() -> Error {
+    Error::Internal("the team of threads is missing".to_owned())
 }

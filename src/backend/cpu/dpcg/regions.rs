@@ -7,8 +7,8 @@
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)),
 //! ```
 //!
-//! which is zero but beside the borders of regions and where rows have sums. Z^T v is a sum over pieces of the box, each
-//! summed by its owner, and then over the pieces in order: the same bits for any number of members.
+//! which is zero but beside the borders of regions and where rows have sums. Z^T v is a sum over pieces of the box,
+//! each summed by its owner, and then over the pieces in order: the same bits for any number of members.
 
 use super::pieces::Pieces;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, multiply_rows};
@@ -379,7 +379,7 @@ impl Projection {
             v[i] += east[i - 1] * d;
         }
         let neighbours = [
-            (row % ny > 0, row.wrapping_sub(1), south),
+            (!row.is_multiple_of(ny), row.wrapping_sub(1), south),
             (row % ny + 1 < ny, row + 1, north),
             (row >= ny, row.wrapping_sub(ny), bottom),
             (row + ny < rows, row + ny, top),

@@ -3,17 +3,19 @@
 use super::labelled::Labelled;
 use super::loops::Around;
 use super::pieces::Pieces;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use super::regions::Projection;
+use super::vertex::Vertex;
 use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::solve::Inputs;
 use crate::error::Result;
-use crate::grid::cells::{Cells, Kept};
+use crate::grid::cells::{Cells, Kept, SevenPoints};
 use crate::runtime::reduce::Noted;
 use crate::runtime::shared::Shared;
+use crate::runtime::team::{Me, Team};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 /// Values of all cells, with as many zeros before and after them as a plane has cells.
 pub struct Field {
@@ -101,7 +103,7 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Field,
     pub z: Field,
-    /// Scratch space of `precondition` and of the projection.
+    /// Scratch space of `precondition`.
     pub s: Field,
     /// Sums over pieces.
     pub noted: Noted,
@@ -118,7 +120,7 @@ impl Vectors {
             q: field()?,
             z: field()?,
             s: field()?,
-            noted: Noted::new(pieces.count(), 1)?,
+            noted: Noted::new(pieces.count(), 2)?,
         })
     }
 
@@ -132,13 +134,50 @@ impl Vectors {
     }
 }
 
-/// Deflation vectors, and E of them.
-pub struct Deflation {
-    /// Cells by vector.
-    pub regions: Labelled,
-    pub coarse: Mutex<(CoarseMatrix, Scratch)>,
-    /// t = E^-1 g.
-    pub t: Shared,
+/// Multigrid on every second cell, by the team.
+pub enum Multigrid {
+    Single(Vertex<f32>),
+    Double(Vertex<f64>),
+}
+
+impl Multigrid {
+    /// That of a matrix, where it is asked for; in the memory of `previous` where that fits.
+    pub fn make(
+        previous: Option<Self>,
+        preconditioner: Preconditioner,
+        a: &SevenPoints,
+        team: &mut Team,
+    ) -> Result<Option<Self>> {
+        let Preconditioner::Multigrid { vertex: true, sweeps, single, .. } = preconditioner else { return Ok(None) };
+        let (cells, members) = (a.cells, team.members());
+        let made = match previous {
+            Some(Self::Single(grids)) if single && grids.fits(cells, sweeps, members) => Self::Single(grids),
+            Some(Self::Double(grids)) if !single && grids.fits(cells, sweeps, members) => Self::Double(grids),
+            _ if single => Self::Single(Vertex::new(cells, sweeps, members)?),
+            _ => Self::Double(Vertex::new(cells, sweeps, members)?),
+        };
+        let setup = |me: Me| match &made {
+            Self::Single(grids) => grids.setup(me, a),
+            Self::Double(grids) => grids.setup(me, a),
+        };
+        team.run(|me| drop(setup(me)), setup)??;
+        Ok(Some(made))
+    }
+
+    /// z = M^-1 r; `magnitude`: a norm of r.
+    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
+        match self {
+            Self::Single(grids) => grids.apply(me, r, magnitude, z),
+            Self::Double(grids) => grids.apply(me, r, magnitude, z),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Single(grids) => grids.bytes(),
+            Self::Double(grids) => grids.bytes(),
+        }
+    }
 }
 
 /// A matrix with what was made of it.
@@ -147,13 +186,19 @@ pub struct State {
     pub matrix: Kept,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
+    /// Stages are fused where they can be.
+    pub fused: bool,
+    /// Rows in work of the fused stages, a set per member.
+    pub rings: Shared,
+    /// One that is applied by the team.
+    pub multigrid: Option<Multigrid>,
     /// One that is applied by one member.
     pub applied: Option<Mutex<Applied>>,
     /// Cells by singular component.
     pub singular: Labelled,
     /// Means of x over these, to come back to.
     pub kept_means: Shared,
-    pub deflation: Option<Deflation>,
+    pub deflation: Option<Projection>,
     pub inputs: Mutex<Inputs>,
     pub may_stop: AtomicBool,
     pub stop: AtomicBool,
@@ -167,6 +212,9 @@ impl State {
         self.matrix.bytes()
             + self.vectors.bytes()
             + self.singular.bytes()
-            + self.deflation.as_ref().map_or(0, |d| d.regions.bytes() + d.t.bytes())
+            + self.rings.bytes()
+            + self.multigrid.as_ref().map_or(0, Multigrid::bytes)
+            + self.applied.as_ref().map_or(0, |a| a.lock().unwrap_or_else(PoisonError::into_inner).bytes())
+            + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }

@@ -5,8 +5,8 @@
 //!
 //!   M = (D + L) D^-1 (D + L^T).
 //!
-//! M has the couplings of A, and fill between the cells ahead of each cell; D is such that diag(M) = diag(A) for omega =
-//! 0, and that M and A have the same row sums for omega = 1.
+//! M has the couplings of A, and fill between the cells ahead of each cell; D is such that diag(M) = diag(A) for omega
+//! = 0, and that M and A have the same row sums for omega = 1.
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::grid::cells::SevenPoints;
@@ -146,7 +146,7 @@ pub mod tests {
         pairwise(&products)
     }
 
-    fn multiply(a: &SevenPoints, x: &[f64], y: &mut [f64]) {
+    pub fn multiply(a: &SevenPoints, x: &[f64], y: &mut [f64]) {
         for (y, (center, x)) in y.iter_mut().zip(a.center.iter().zip(x)) {
             *y = center * x;
         }
@@ -163,7 +163,7 @@ pub mod tests {
     pub fn iterations(
         system: &System,
         rhs: &str,
-        precondition: &mut dyn FnMut(&SevenPoints, &[f64], &mut [f64]),
+        precondition: &mut impl FnMut(&SevenPoints, &[f64], &mut [f64]),
     ) -> usize {
         let (a, b) = (system.matrix(), system.problem.rhs(rhs));
         let (mut x, mut r, mut z) = (vec![0.0; b.len()], b.clone(), vec![0.0; b.len()]);
@@ -199,8 +199,8 @@ pub mod tests {
         count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
     }
 
-    /// Cells a side, bubbles, iterations with IC(0) and with RIC(0.97): contrast 1e-3, rhs `rand`, no deflation. From an
-    /// independent prototype.
+    /// Cells a side, bubbles, iterations with IC(0) and with RIC(0.97): contrast 1e-3, rhs `rand`, no deflation. From
+    /// an independent prototype.
     const GOLDEN: [(usize, &str, usize, usize); 7] = [
         (64, "1", 134, 77),
         (64, "8", 197, 102),

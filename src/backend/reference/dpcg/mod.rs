@@ -1,7 +1,10 @@
 //! Deflated PCG on 7 points: its preconditioners and its steps as plain loops.
 
 pub mod cell;
+pub mod coarsest;
+pub mod grids;
 pub mod incomplete;
+pub mod points;
 mod solve;
 pub mod vertex;
 
@@ -33,11 +36,11 @@ impl Applied {
     pub fn new(preconditioner: Preconditioner, a: &SevenPoints) -> Result<Option<Self>> {
         Ok(Some(match preconditioner {
             Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
-            Preconditioner::Multigrid { vertex, sweeps, single } => match (vertex, single) {
+            Preconditioner::Multigrid { vertex, sweeps, single, coarsest } => match (vertex, single) {
                 (true, true) => Self::Vertex32(Vertex::new(a, sweeps)?),
                 (true, false) => Self::Vertex64(Vertex::new(a, sweeps)?),
-                (false, true) => Self::Cell32(CellCentred::new(a, sweeps)?),
-                (false, false) => Self::Cell64(CellCentred::new(a, sweeps)?),
+                (false, true) => Self::Cell32(CellCentred::new(a, sweeps, coarsest)?),
+                (false, false) => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
             },
             _ => return Ok(None),
         }))

@@ -221,10 +221,10 @@ impl State {
         // z = v - D^-1 L^T z.
         self.z.copy_from_slice(&v);
         for _ in 0..order {
-            for c in 0..n {
+            for (c, v) in v.iter().enumerate() {
                 let (couplings, cells) = neighbours(a, c);
                 let upper: f64 = [1, 3, 5].map(|k| couplings[k] * self.z[cells[k]]).iter().sum();
-                self.z[c] = v[c] - upper / a.center[c];
+                self.z[c] = v - upper / a.center[c];
             }
         }
     }

@@ -1,0 +1,236 @@
+//! A coarse grid: its matrix on 27 points, Jacobi, and the residual (see the reference for the formulas).
+
+use super::layout::{Natural, Offset, Split, coarse};
+use super::loops::{in_plane, merge_alike, out_of_plane, out_of_plane_and_step, over, split_alike};
+use super::transfer::{Weights, half_row};
+use crate::backend::reference::dpcg::vertex::stencil::CUBE;
+use crate::error::Result;
+use crate::grid::cells::Cells;
+use crate::runtime::number::Real;
+use crate::runtime::shared::{Number, Shared};
+use crate::runtime::team::Me;
+use std::ops::Range;
+
+/// A symmetric stencil: conductances of the upper offsets, and row sums until the cycle begins.
+pub struct Stencil<T> {
+    pub split: Split,
+    pub offsets: &'static [Offset],
+    /// One array after the other.
+    pub c: Shared<T>,
+    pub excess: Shared<T>,
+}
+
+impl<T: Real + Number> Stencil<T> {
+    pub fn new(cells: Cells, offsets: &'static [Offset]) -> Result<Self> {
+        let split = Split::new(cells);
+        Ok(Self {
+            split,
+            offsets,
+            c: Shared::zeroed(offsets.len() * split.len())?,
+            excess: Shared::zeroed(split.len())?,
+        })
+    }
+
+    /// Conductances to the neighbour at number `k` of the offsets, or against it, of the points in `range` of a half.
+    ///
+    /// # Safety
+    /// Nobody may write c meanwhile.
+    pub unsafe fn c(&self, half: usize, range: &Range<usize>, k: usize, against: bool) -> &[T] {
+        let step = if against { self.split.step(half, self.offsets[k].map(|o| -o)) } else { 0 };
+        let start = (k * self.split.len() + range.start).wrapping_add_signed(step);
+        // SAFETY: as the caller promised.
+        unsafe { self.c.slice(start, range.len()) }
+    }
+
+    /// Values of x at the neighbours.
+    ///
+    /// # Safety
+    /// Nobody may write x meanwhile.
+    pub unsafe fn near<'x>(
+        &self,
+        x: &'x Shared<T>,
+        half: usize,
+        range: &Range<usize>,
+        k: usize,
+        against: bool,
+    ) -> &'x [T] {
+        let offset = if against { self.offsets[k].map(|o| -o) } else { self.offsets[k] };
+        // SAFETY: as the caller promised.
+        unsafe { x.slice(range.start.wrapping_add_signed(self.split.step(half, offset)), range.len()) }
+    }
+}
+
+/// A coarse grid with the way to the next one.
+pub struct Grid<T> {
+    pub a: Stencil<T>,
+    pub diagonal: Shared<T>,
+    /// 1 / divisor of Jacobi.
+    pub inverse: Shared<T>,
+    pub weights: Weights<T>,
+    /// What the next grid finds, in natural order.
+    pub correction: Shared<T>,
+    pub r: Shared<T>,
+    pub x: Shared<T>,
+    pub y: Shared<T>,
+}
+
+/// What a pass over the matrix makes of the residual.
+enum Then {
+    Residual,
+    /// x + residual / divisor.
+    Step,
+}
+
+impl<T: Real + Number> Grid<T> {
+    pub fn new(cells: Cells) -> Result<Self> {
+        let a = Stencil::new(cells, &CUBE)?;
+        let array = || Shared::zeroed(a.split.len());
+        let next = Natural::new(coarse(cells));
+        let (diagonal, inverse, r, x, y) = (array()?, array()?, array()?, array()?, array()?);
+        Ok(Self {
+            a,
+            diagonal,
+            inverse,
+            weights: Weights::new(next)?,
+            correction: Shared::zeroed(next.len())?,
+            r,
+            x,
+            y,
+        })
+    }
+
+    /// Calls `f` with the planes of this member, half by half.
+    fn each_half_plane(&self, me: Me, mut f: impl FnMut(usize, Range<usize>)) {
+        for k in me.share(self.a.split.cells.nz) {
+            (0..2).for_each(|half| f(half, self.a.split.half_plane(half, k)));
+        }
+    }
+
+    /// x = r / divisor: a sweep from zero.
+    fn first_sweep(&self, me: Me) {
+        self.each_half_plane(me, |_, range| {
+            let (start, n) = (range.start, range.len());
+            // SAFETY: points of this member, which no other reads in this step.
+            unsafe { over(self.x.slice_mut(start, n), self.r.slice(start, n), self.inverse.slice(start, n)) };
+        });
+    }
+
+    /// out = r - A x, or a sweep from x to out. Zeros between rows stay zero: all conductances there are.
+    fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &Then) {
+        // Upper offsets in the plane and to the next one.
+        const BESIDE: [usize; 4] = [0, 1, 2, 3];
+        const ABOVE: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 11, 12];
+        self.each_half_plane(me, |half, range| {
+            let (start, n) = (range.start, range.len());
+            // SAFETY: reads the matrix, r and x, which nobody writes in this step; writes points of this member.
+            unsafe {
+                let c = |k, against| self.a.c(half, &range, k, against);
+                let near = |k, against| self.a.near(x, half, &range, k, against);
+                let out = out.slice_mut(start, n);
+                let [c0, c1, c2, c3] = BESIDE.map(|k| c(k, false));
+                let [l0, l1, l2, l3] = BESIDE.map(|k| c(k, true));
+                let [x0, x1, x2, x3] = BESIDE.map(|k| near(k, false));
+                let [y0, y1, y2, y3] = BESIDE.map(|k| near(k, true));
+                let (r, diagonal) = (self.r.slice(start, n), self.diagonal.slice(start, n));
+                let here = x.slice(start, n);
+                in_plane(out, r, diagonal, here, &[c0, l0, c1, l1, c2, l2, c3, l3], &[x0, y0, x1, y1, x2, y2, x3, y3]);
+                out_of_plane(out, &ABOVE.map(|k| c(k, true)), &ABOVE.map(|k| near(k, true)));
+                let (c, near) = (ABOVE.map(|k| c(k, false)), ABOVE.map(|k| near(k, false)));
+                match then {
+                    Then::Residual => out_of_plane(out, &c, &near),
+                    Then::Step => out_of_plane_and_step(out, here, self.inverse.slice(start, n), &c, &near),
+                }
+            }
+        });
+    }
+
+    /// Sweeps from zero, and the restriction of the residual to the next grid's `r`.
+    pub fn descend(&self, me: Me, sweeps: usize, next: &Below<T>, row: &mut [T]) {
+        self.first_sweep(me);
+        me.barrier();
+        let residual = if sweeps == 1 { &self.y } else { &self.x };
+        if sweeps > 1 {
+            self.pass(me, &self.y, &self.x, &Then::Step);
+            me.barrier();
+            self.pass(me, residual, &self.y, &Then::Residual);
+        } else {
+            self.pass(me, residual, &self.x, &Then::Residual);
+        }
+        me.barrier();
+        let row = &mut row[..next.split.cells.nx];
+        for k in me.share(next.split.cells.nz) {
+            for j in 0..next.split.cells.ny {
+                let fine = |half, j, k| {
+                    // SAFETY: nobody writes the residual in this step.
+                    Some(unsafe { half_row(residual, &self.a.split, half, j, k) })
+                };
+                // SAFETY: nobody writes weights; a row of the next grid that is this member's.
+                unsafe { next.set(j, k, row, |out| self.weights.restrict(out, j, k, fine)) };
+            }
+        }
+        me.barrier();
+    }
+
+    /// Adds what the next grid has found, and sweeps; the result goes to `above` in natural order.
+    pub fn ascend(&self, me: Me, sweeps: usize, above: &Shared<T>) {
+        let split = &self.a.split;
+        let before = if sweeps == 1 { &self.x } else { &self.y };
+        for k in me.share(split.cells.nz) {
+            for j in 0..split.cells.ny {
+                // SAFETY: rows of this member; nobody writes weights and the correction in this step.
+                unsafe {
+                    let [even, odd] = [0, 1]
+                        .map(|half| Some(before.slice_mut(split.at(half, j as isize, k as isize), split.points(half))));
+                    self.weights.prolong([even, odd], j, k, &self.correction);
+                }
+            }
+        }
+        me.barrier();
+        if sweeps > 1 {
+            self.pass(me, &self.x, &self.y, &Then::Step);
+            me.barrier();
+        }
+        self.pass(me, &self.y, &self.x, &Then::Step);
+        let natural = Natural::new(split.cells);
+        for k in me.share(split.cells.nz) {
+            for j in 0..split.cells.ny {
+                // SAFETY: rows of this member.
+                unsafe {
+                    let half = |half| self.y.slice(split.at(half, j as isize, k as isize), split.points(half));
+                    merge_alike(above.slice_mut(natural.at(j, k), split.cells.nx), half(0), half(1));
+                }
+            }
+        }
+        me.barrier();
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.correction, &self.r, &self.x, &self.y]
+            .iter()
+            .map(|array| array.bytes())
+            .sum::<usize>()
+            + self.weights.bytes()
+    }
+}
+
+/// The right-hand side of the next grid.
+pub struct Below<'a, T> {
+    pub split: &'a Split,
+    pub r: &'a Shared<T>,
+}
+
+impl<T: Real + Number> Below<'_, T> {
+    /// Sets row (j, k) to what `make` makes in natural order.
+    ///
+    /// # Safety
+    /// The row must be of a plane of this member, which nobody reads in this step.
+    pub unsafe fn set(&self, j: usize, k: usize, row: &mut [T], make: impl FnOnce(&mut [T])) {
+        make(row);
+        let half = |half| {
+            // SAFETY: as the caller promised.
+            unsafe { self.r.slice_mut(self.split.at(half, j as isize, k as isize), self.split.points(half)) }
+        };
+        split_alike(half(0), half(1), row);
+    }
+}

@@ -1,0 +1,299 @@
+//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used here.
+//!
+//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer` (interpolation), `grid`
+//! (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load` (the setup). Members have planes of
+//! their own; they write those, and read others only behind a barrier. All numbers are the same for any number of members.
+//!
+//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points that a
+//! barrier costs more than the work, member 0 alone uses the reference.
+
+mod finest;
+mod grid;
+mod layout;
+mod load;
+mod loops;
+mod product;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod weights;
+
+use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES, HIERARCHY, Stencil};
+use crate::backend::reference::dpcg::vertex::transfer::directions;
+use crate::backend::reference::dpcg::vertex::{self as reference, Bounds, Grids, inverse_power};
+use crate::error::{Error, Result, push, reset};
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::runtime::number::Real;
+use crate::runtime::reduce::{Noted, max_abs};
+use crate::runtime::shared::{Number, Shared};
+use crate::runtime::team::Me;
+use finest::{Finest, Passes, Room};
+use grid::{Below, Grid};
+use layout::{Natural, coarse};
+use load::Seen;
+use product::{Cube, Sums};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Grids of at most so many points are member 0's alone.
+const ALONE: usize = 8192;
+
+/// What a setup has found.
+#[derive(Clone, Copy, Default)]
+struct Plan {
+    /// A power of two by which the matrix is multiplied.
+    scale: f64,
+    /// Grids that the team smooths; the next one is the first of the reference's.
+    grids: usize,
+    /// A direction of the cells is not coarsened: the reference does all.
+    whole: bool,
+}
+
+/// What member 0 does alone.
+struct Rest<T: Real> {
+    plan: Plan,
+    grids: Option<Grids<T>>,
+    whole: Option<reference::Vertex<T>>,
+    /// Of the first grid of those, in natural order.
+    x: Vec<T>,
+    failure: Option<Error>,
+}
+
+/// The preconditioner.
+pub struct Vertex<T: Real + Number> {
+    cells: Cells,
+    sweeps: usize,
+    bounds: Bounds,
+    alone: usize,
+    finest: Finest<T>,
+    grids: Vec<Grid<T>>,
+    /// By member.
+    rooms: Vec<(Room<T>, Sums)>,
+    /// Of 7 and of 27 points.
+    cubes: [Cube; 2],
+    noted: Noted,
+    rest: Mutex<Rest<T>>,
+}
+
+impl<T: Real + Number> Vertex<T> {
+    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse grid: 1
+    /// or 2.
+    pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
+        Self::with(cells, sweeps, members, Bounds::default(), ALONE)
+    }
+
+    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds, alone: usize) -> Result<Self> {
+        let mut grids = Vec::new();
+        let mut next = coarse(cells);
+        push(&mut grids, Grid::new(next)?, HIERARCHY)?;
+        while next.count() > alone.max(bounds.coarsest) {
+            next = coarse(next);
+            push(&mut grids, Grid::new(next)?, HIERARCHY)?;
+        }
+        let mut rooms = Vec::new();
+        for _ in 0..members {
+            let sums = Sums::new(Natural::new(coarse(cells)).plane)?;
+            push(&mut rooms, (Room::new(cells, sweeps)?, sums), HIERARCHY)?;
+        }
+        Ok(Self {
+            cells,
+            sweeps,
+            bounds,
+            alone,
+            finest: Finest::new(cells)?,
+            grids,
+            rooms,
+            cubes: [Cube::new(&FACES)?, Cube::new(&CUBE)?],
+            noted: Noted::new(cells.nz, size_of::<Seen>() / 8)?,
+            rest: Mutex::new(Rest { plan: Plan::default(), grids: None, whole: None, x: Vec::new(), failure: None }),
+        })
+    }
+
+    /// Whether this is the room for such a box, so many sweeps and members.
+    pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
+        (self.cells, self.sweeps, self.rooms.len()) == (cells, sweeps, members)
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest<T>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All grids of a matrix. Every member calls it.
+    pub fn setup(&self, me: Me, a: &SevenPoints) -> Result<()> {
+        assert_eq!(a.cells, self.cells);
+        let scale = inverse_power(self.largest(me, a));
+        let mut plan = Plan { scale, ..Plan::default() };
+        let seen = self.sum(me, 1, a.cells.nz, |k| {
+            let sums = &self.rooms[me.index].1;
+            // SAFETY: a plane of this member, and its room.
+            unsafe { load::load(&self.finest, a, k, scale, sums.room()) }
+        });
+        plan.whole = self.is_semicoarsened(a.cells, seen);
+        if !plan.whole {
+            let Finest { a, weights, .. } = &self.finest;
+            self.coarsen(me, &self.cubes[0], a, weights, &self.grids[0].a, seen[4] > 0.0);
+            while self.setup_grid(me, plan.grids) {
+                plan.grids += 1;
+            }
+        }
+        if me.index == 0 {
+            let mut rest = self.rest();
+            rest.plan = plan;
+            rest.failure = self.setup_rest(&mut rest, a).err();
+        }
+        me.barrier();
+        self.rest().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Finishes a grid; false: it is the first of the reference's.
+    fn setup_grid(&self, me: Me, l: usize) -> bool {
+        let grid = &self.grids[l];
+        let cells = grid.a.split.cells;
+        // SAFETY: a plane of this member; conductances were written before a barrier.
+        let seen = self.sum(me, l, cells.nz, |k| unsafe { load::finish(grid, k) });
+        let next = match self.grids.get(l + 1) {
+            Some(next) if cells.count() > self.alone && !self.is_semicoarsened(cells, seen) => next,
+            _ => return false,
+        };
+        self.coarsen(me, &self.cubes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
+        true
+    }
+
+    /// Weights, and the matrix of the next grid.
+    fn coarsen(
+        &self,
+        me: Me,
+        cube: &Cube,
+        a: &grid::Stencil<T>,
+        weights: &transfer::Weights<T>,
+        next: &grid::Stencil<T>,
+        has_excess: bool,
+    ) {
+        for order in 1..=3 {
+            weights::make(me, a, weights, order);
+            me.barrier();
+        }
+        product::make(me, cube, a, weights, &self.rooms[me.index].1, next, has_excess);
+        me.barrier();
+    }
+
+    /// Whether a direction is to be left as it is.
+    fn is_semicoarsened(&self, cells: Cells, seen: Seen) -> bool {
+        let rows = f64::max(seen[3], 1.0);
+        let strength = [0, 1, 2].map(|d| seen[d] / rows);
+        let coarsened = directions(cells, strength, self.bounds.semi);
+        (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
+    }
+
+    /// The largest center.
+    fn largest(&self, me: Me, a: &SevenPoints) -> f64 {
+        let plane = a.cells.plane();
+        let noted = self.noted.reduce::<1>(0, a.cells.nz);
+        for k in me.share(a.cells.nz) {
+            // SAFETY: a plane of this member.
+            unsafe { noted.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
+        }
+        max_abs(noted.all(Some(me))[0])
+    }
+
+    /// Sums over planes; `turn`: of every two that follow each other one is even.
+    fn sum(&self, me: Me, turn: usize, planes: usize, mut of: impl FnMut(usize) -> Seen) -> Seen {
+        let noted = self.noted.reduce(turn, planes);
+        for k in me.share(planes) {
+            // SAFETY: a plane of this member.
+            unsafe { noted.note(k, of(k)) };
+        }
+        noted.sum(Some(me))
+    }
+
+    fn setup_rest(&self, rest: &mut Rest<T>, a: &SevenPoints) -> Result<()> {
+        (rest.whole, rest.grids) = (None, None);
+        if rest.plan.whole {
+            rest.whole = Some(reference::Vertex::with(a, self.sweeps, self.bounds)?);
+            return Ok(());
+        }
+        let from = &self.grids[rest.plan.grids].a;
+        let mut natural = Stencil::zeroed(from.split.cells, &CUBE)?;
+        let n = natural.cells.count();
+        reset(&mut rest.x, n, HIERARCHY)?;
+        for (k, c) in natural.c.chunks_exact_mut(n).enumerate() {
+            self.read(c, &from.c, k * from.split.len(), rest.plan.grids);
+        }
+        self.read(&mut rest.x, &from.excess, 0, rest.plan.grids);
+        natural.excess.iter_mut().zip(&rest.x).for_each(|(to, from)| *to = from.wide());
+        rest.grids = Some(Grids::new(natural, self.sweeps, self.bounds)?);
+        Ok(())
+    }
+
+    /// Values of grid l in natural order. By member 0 alone.
+    fn read(&self, to: &mut [T], from: &Shared<T>, start: usize, l: usize) {
+        let split = &self.grids[l].a.split;
+        for (row, to) in to.chunks_exact_mut(split.cells.nx).enumerate() {
+            let (j, k) = ((row % split.cells.ny) as isize, (row / split.cells.ny) as isize);
+            // SAFETY: nobody writes them while member 0 works alone.
+            let half = |half| unsafe { from.slice(start + split.at(half, j, k), split.points(half)) };
+            loops::merge_alike(to, half(0), half(1));
+        }
+    }
+
+    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives it
+    /// cells of its own to write. Begins and ends with a barrier.
+    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
+        me.barrier();
+        let plan = self.rest().plan;
+        if plan.whole {
+            if let (0, Some(whole)) = (me.index, &mut self.rest().whole) {
+                whole.cycle(r, z(0..r.len()));
+            }
+            me.barrier();
+            return;
+        }
+        let scale = inverse_power(magnitude);
+        let room = &self.rooms[me.index].0;
+        let passes = Passes { finest: &self.finest, room, sweeps: self.sweeps, r, scale };
+        let below = |l: usize| Below { split: &self.grids[l].a.split, r: &self.grids[l].r };
+        passes.descend(me, &below(0));
+        me.barrier();
+        for l in 0..plan.grids {
+            // SAFETY: the room of this member.
+            self.grids[l].descend(me, self.sweeps, &below(l + 1), unsafe { room.row() });
+        }
+        if me.index == 0 {
+            self.solve_rest(plan);
+        }
+        me.barrier();
+        for l in (0..plan.grids).rev() {
+            self.grids[l].ascend(me, self.sweeps, self.correction(l));
+        }
+        passes.ascend(me, plan.scale / scale, z);
+        me.barrier();
+    }
+
+    /// Where what grid l finds goes.
+    fn correction(&self, l: usize) -> &Shared<T> {
+        if l == 0 { &self.finest.correction } else { &self.grids[l - 1].correction }
+    }
+
+    fn solve_rest(&self, plan: Plan) {
+        let Rest { grids: Some(grids), x, .. } = &mut *self.rest() else { return };
+        self.read(x, &self.grids[plan.grids].r, 0, plan.grids);
+        grids.solve(x);
+        let natural = Natural::new(self.grids[plan.grids].a.split.cells);
+        let Cells { nx, ny, .. } = natural.cells;
+        for (row, x) in x.chunks_exact(nx).enumerate() {
+            // SAFETY: nobody uses it while member 0 works alone.
+            let to = unsafe { self.correction(plan.grids).slice_mut(natural.at(row % ny, row / ny), nx) };
+            to.copy_from_slice(x);
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        let rest = self.rest();
+        self.finest.bytes()
+            + self.grids.iter().map(Grid::bytes).sum::<usize>()
+            + self.rooms.iter().map(|(room, sums)| room.bytes() + sums.bytes()).sum::<usize>()
+            + rest.grids.as_ref().map_or(0, Grids::bytes)
+            + rest.whole.as_ref().map_or(0, reference::Vertex::bytes)
+    }
+}

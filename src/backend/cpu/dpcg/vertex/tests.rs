@@ -1,0 +1,116 @@
+use super::*;
+use crate::backend::reference::dpcg::vertex::tests::System;
+use crate::runtime::team::Team;
+use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
+
+/// z = M^-1 r by a team.
+fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<f64> {
+    let z = Shared::<f64>::zeroed(r.len()).unwrap();
+    let magnitude = max_abs(r);
+    let apply = |me: Me| {
+        // SAFETY: members ask for cells of their own.
+        of.apply(me, r, magnitude, |cells| unsafe { z.slice_mut(cells.start, cells.len()) });
+    };
+    team.run(apply, apply).unwrap();
+    // SAFETY: the run is over.
+    unsafe { z.slice(0, r.len()) }.to_vec()
+}
+
+fn made<T: Real + Number>(system: &System, team: &mut Team, sweeps: usize, bounds: Bounds, alone: usize) -> Vertex<T> {
+    let of = Vertex::with(system.cells, sweeps, team.members(), bounds, alone).unwrap();
+    let setup = |me: Me| of.setup(me, &system.view());
+    // Twice: nothing of the first time stays.
+    for _ in 0..2 {
+        team.run(|me| setup(me).unwrap(), setup).unwrap().unwrap();
+    }
+    of
+}
+
+fn random(n: usize) -> Vec<f64> {
+    let mut random = SplitMix(11);
+    (0..n).map(|_| 2.0 * random.unit() - 1.0).collect()
+}
+
+/// The largest difference to the reference, over the largest value.
+fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds, alone: usize) -> f64 {
+    let r = random(system.cells.count());
+    let mut expected = vec![0.0; r.len()];
+    reference::Vertex::<T>::with(&system.view(), sweeps, bounds).unwrap().cycle(&r, &mut expected);
+    let mut found: Vec<Vec<f64>> = Vec::new();
+    for members in [1, 2, 3, 7] {
+        let mut team = Team::new(members).unwrap();
+        let of = made::<T>(system, &mut team, sweeps, bounds, alone);
+        found.push(applied(&of, &mut team, &r));
+        assert_eq!(applied(&of, &mut team, &r), found[0], "{members} members");
+    }
+    assert!(found.iter().all(|z| *z == found[0]));
+    let largest = expected.iter().fold(0.0, |most: f64, z| most.max(z.abs()));
+    let apart = expected.iter().zip(&found[0]).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0, f64::max) / largest
+}
+
+#[test]
+fn as_the_reference_on_awkward_sizes() {
+    let sizes =
+        [[1, 1, 1], [2, 2, 2], [1, 40, 30], [50, 1, 1], [1, 1, 7], [13, 11, 9], [16, 9, 33], [5, 64, 3], [37, 20, 18]];
+    for size in sizes {
+        for (sweeps, excess, coarsest, alone) in [(1, 0.0, 1, 1), (2, 0.0, 20, 30), (1, 0.1, 8, 8), (2, 0.1, 1, 300)] {
+            // Of a hundredfold at most: no direction is weak.
+            let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
+            let bounds = Bounds { semi: 1e9, coarsest };
+            let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}");
+            let (double, single) =
+                (difference::<f64>(&system, sweeps, bounds, alone), difference::<f32>(&system, sweeps, bounds, alone));
+            // Rounding, times the condition of conductances that differ by 1e6.
+            assert!(double <= 1e-9, "{name}: {double:e}");
+            assert!(single <= 1e-2, "{name}, single: {single:e}");
+        }
+    }
+}
+
+#[test]
+fn as_the_reference_on_two_phases() {
+    for (set, contrast) in [("9", 1e-3), ("9;dir=top", 1e-3), ("surf;obs=box", 1e-3), ("9;asp=4", 1e-3), ("dam", 1.0)] {
+        let system = System::of(&TwoPhase::new(set, [34, 27, 30], contrast));
+        for sweeps in [1, 2] {
+            let bounds = Bounds { coarsest: 100, ..Bounds::default() };
+            let double = difference::<f64>(&system, sweeps, bounds, 500);
+            let single = difference::<f32>(&system, sweeps, bounds, 500);
+            assert!(double <= 1e-11, "{set}: {double:e}");
+            assert!(single <= 1e-3, "{set}, single: {single:e}");
+        }
+    }
+}
+
+#[test]
+fn speed() {
+    let Some(n) = std::env::var("VERTEX_SIZE").ok().and_then(|n| n.parse::<usize>().ok()) else { return };
+    let problem = TwoPhase::new("P3", [n; 3], 1e-3);
+    let system = System::of(&problem);
+    let r = problem.rhs("rand");
+    for members in [1, 2] {
+        let mut team = Team::new(members).unwrap();
+        for sweeps in [1, 2] {
+            let of = Vertex::<f32>::new(system.cells, sweeps, members).unwrap();
+            let z = Shared::<f64>::zeroed(r.len()).unwrap();
+            let setup = |me: Me| of.setup(me, &system.view());
+            // SAFETY: members ask for cells of their own.
+            let apply = |me: Me| of.apply(me, &r, 1.0, |cells| unsafe { z.slice_mut(cells.start, cells.len()) });
+            let mut best = [f64::MAX; 2];
+            for _ in 0..9 {
+                let start = std::time::Instant::now();
+                team.run(|me| setup(me).unwrap(), setup).unwrap().unwrap();
+                best[0] = best[0].min(start.elapsed().as_secs_f64());
+                let start = std::time::Instant::now();
+                team.run(apply, apply).unwrap();
+                best[1] = best[1].min(start.elapsed().as_secs_f64());
+            }
+            let bytes = of.bytes() as f64 / r.len() as f64;
+            eprintln!(
+                "{n}, {members} members, V({sweeps},{sweeps}): setup {:.1} ms, cycle {:.2} ms, {bytes:.1} bytes a cell",
+                1e3 * best[0],
+                1e3 * best[1]
+            );
+        }
+    }
+}
