@@ -27,9 +27,9 @@ use crate::runtime::reduce::{dot, max_abs};
 use assembly::{COARSE_MATRIX, Sparse};
 use envelope::Envelope;
 
-/// Digits that E times its inverse may lose, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding
-/// times it, whereas a factor's is not (Higham 2002, sections 10.1 and 14.1). Reached by rows that hardly have sums, and
-/// by bubbles in pieces at contrasts below 1e-6.
+/// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
+/// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
+/// have sums, and by bubbles in pieces at contrasts below 1e-6.
 const LARGEST_CONDITION: f64 = 1e8;
 
 /// How systems with E are solved.
