@@ -261,8 +261,11 @@ impl DpcgBackend for Reference {
     }
 
     fn bytes(&self) -> usize {
-        let vectors = self.state.as_ref().map_or(0, |s| 6 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len());
-        self.matrix.bytes() + vectors
+        let of_state = |s: &State| {
+            let vectors = 6 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len();
+            vectors + s.applied.as_ref().map_or(0, Applied::bytes)
+        };
+        self.matrix.bytes() + self.state.as_ref().map_or(0, of_state)
     }
 
     fn seconds_coarse(&self) -> f64 {
