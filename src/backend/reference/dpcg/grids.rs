@@ -73,16 +73,19 @@ impl RowCouplings {
 /// answers its center. Returns how strong the couplings of each direction are: the sum of their parts of the centers.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
-    let mut strength = [zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?];
+    let mut rows = [(); 3].map(|()| Vec::new());
+    for sums in &mut rows {
+        reset(sums, cells.rows(), WHAT)?;
+    }
     for row in 0..cells.rows() {
         let mut sums = [0.0; 3];
         for (i, cell) in couplings.look(cells, forward, row).enumerate() {
             let center = see(cell, couplings.sum(i), couplings.any(i));
             (0..3).for_each(|d| sums[d] += couplings.0[d][i] / center);
         }
-        (0..3).for_each(|d| strength[d][row] = sums[d]);
+        rows.iter_mut().zip(sums).for_each(|(rows, sum)| rows[row] = sum);
     }
-    Ok(strength.map(|rows| pairwise(&rows)))
+    Ok(rows.map(|sums| pairwise(&sums)))
 }
 
 /// By how much rows of the caller's are more than their couplings, and the strength of the directions.
