@@ -34,9 +34,22 @@ use load::Seen;
 use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weights::Types;
 
 /// Grids of at most so many points are member 0's alone.
 const ALONE: usize = 8192;
+
+/// What does not depend on the numbers of a stencil.
+struct Shape {
+    types: Types,
+    cube: Cube,
+}
+
+impl Shape {
+    fn new(offsets: &[layout::Offset]) -> Result<Self> {
+        Ok(Self { types: Types::new(offsets)?, cube: Cube::new(offsets)? })
+    }
+}
 
 /// What a setup has found.
 #[derive(Clone, Copy, Default)]
@@ -70,7 +83,7 @@ pub struct Vertex<T: Real + Number> {
     /// By member.
     rooms: Vec<(Room<T>, Sums)>,
     /// Of 7 and of 27 points.
-    cubes: [Cube; 2],
+    shapes: [Shape; 2],
     noted: Noted,
     rest: Mutex<Rest<T>>,
 }
@@ -103,7 +116,7 @@ impl<T: Real + Number> Vertex<T> {
             finest: Finest::new(cells)?,
             grids,
             rooms,
-            cubes: [Cube::new(&FACES)?, Cube::new(&CUBE)?],
+            shapes: [Shape::new(&FACES)?, Shape::new(&CUBE)?],
             noted: Noted::new(cells.nz, size_of::<Seen>() / 8)?,
             rest: Mutex::new(Rest { plan: Plan::default(), grids: None, whole: None, x: Vec::new(), failure: None }),
         })
@@ -126,7 +139,7 @@ impl<T: Real + Number> Vertex<T> {
         plan.whole = self.is_semicoarsened(a.cells, seen);
         if !plan.whole {
             let Finest { a, weights, .. } = &self.finest;
-            self.coarsen(me, &self.cubes[0], a, weights, &self.grids[0].a, seen[4] > 0.0);
+            self.coarsen(me, &self.shapes[0], a, weights, &self.grids[0].a, seen[4] > 0.0);
             while self.setup_grid(me, plan.grids) {
                 plan.grids += 1;
             }
@@ -150,7 +163,7 @@ impl<T: Real + Number> Vertex<T> {
             Some(next) if cells.count() > self.alone && !self.is_semicoarsened(cells, seen) => next,
             _ => return false,
         };
-        self.coarsen(me, &self.cubes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
+        self.coarsen(me, &self.shapes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
         true
     }
 
@@ -158,17 +171,17 @@ impl<T: Real + Number> Vertex<T> {
     fn coarsen(
         &self,
         me: Me,
-        cube: &Cube,
+        shape: &Shape,
         a: &grid::Stencil<T>,
         weights: &transfer::Weights<T>,
         next: &grid::Stencil<T>,
         has_excess: bool,
     ) {
         for order in 1..=3 {
-            weights::make(me, a, weights, order);
+            weights::make(me, &shape.types, a, weights, order);
             me.barrier();
         }
-        product::make(me, cube, a, weights, &self.rooms[me.index].1, next, has_excess);
+        product::make(me, &shape.cube, a, weights, &self.rooms[me.index].1, next, has_excess);
         me.barrier();
     }
 

@@ -6,6 +6,7 @@
 
 use super::grid::Stencil;
 use super::layout::Offset;
+use super::loops::{add, split};
 use super::transfer::Weights;
 use super::weights::{LANES, Lane, add_lane, add_product, lane};
 use crate::backend::reference::dpcg::vertex::transfer::upper;
@@ -14,6 +15,7 @@ use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
+use std::ops::Range;
 
 /// For errors.
 const CUBES: &str = "the cubes of a Galerkin product";
@@ -26,7 +28,7 @@ const ROW_SUM: usize = 13;
 /// Weights in single precision whose sum is so close to one summed to one before they were rounded.
 const NEAR_ONE: f64 = 2e-6;
 
-/// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z, and the corners that differ between them.
+/// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z.
 struct Edge {
     offset: usize,
     /// The lower point of the offset.
@@ -34,7 +36,45 @@ struct Edge {
     points: [usize; 2],
     /// The largest indices in y and z: absent where those are beyond the grid.
     last: [usize; 2],
-    corners: Corners,
+    /// The coarse edge, face or cube in which it lies: bits of a corner, and directions in which it extends.
+    within: [usize; 2],
+}
+
+impl Edge {
+    fn new(offset: usize, from: [usize; 3], to: [usize; 3]) -> Self {
+        let (mut lowest, mut extends) = (0, 0);
+        for d in 0..3 {
+            match (from[d], to[d]) {
+                (0, 0) => {}
+                (2, 2) => lowest |= 1 << d,
+                _ => extends |= 1 << d,
+            }
+        }
+        let last = [1, 2].map(|d| from[d].max(to[d]));
+        Self { offset, from, points: [point(from), point(to)], last, within: [lowest, extends] }
+    }
+}
+
+/// Edges within a coarse edge, face or cube: which of all.
+struct Group {
+    within: [usize; 2],
+    edges: Range<usize>,
+}
+
+impl Group {
+    /// Its N corners.
+    #[inline(always)]
+    fn corners<const N: usize>(&self) -> [usize; N] {
+        let [lowest, extends] = self.within;
+        let (mut corners, mut n) = ([0; N], 0);
+        for t in 0..8 {
+            if t & !extends == lowest && n < N {
+                corners[n] = t;
+                n += 1;
+            }
+        }
+        corners
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -46,6 +86,7 @@ struct Corners {
 /// A cube of 27 fine points, its corners the coarse ones.
 pub struct Cube {
     edges: Vec<Edge>,
+    groups: Vec<Group>,
     /// By point: corners with weights.
     corners: [Corners; 27],
 }
@@ -58,11 +99,11 @@ fn place(point: usize) -> [usize; 3] {
     [point % 3, point / 3 % 3, point / 9]
 }
 
-fn corners_of(points: &[usize]) -> Corners {
+/// Corners with weights in the interpolation to a point.
+fn corners_of(p: usize) -> Corners {
     let mut corners = Corners::default();
     for t in 0..8_usize {
-        let near = |p: usize| (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1);
-        if points.iter().any(|&p| near(p)) {
+        if (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
             corners.list[corners.len] = t as u8;
             corners.len += 1;
         }
@@ -73,18 +114,24 @@ fn corners_of(points: &[usize]) -> Corners {
 impl Cube {
     /// For a fine stencil.
     pub fn new(offsets: &[Offset]) -> Result<Self> {
-        let mut edges = Vec::new();
+        let mut edges: Vec<Edge> = Vec::new();
         for (number, offset) in offsets.iter().enumerate() {
             for lowest in 0..8_usize {
                 let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0);
                 let from = [0, 1, 2].map(|d| at(d, -offset[d]));
                 let to = [0, 1, 2].map(|d| at(d, offset[d]));
-                let points = [point(from), point(to)];
-                let last = [1, 2].map(|d| from[d].max(to[d]));
-                push(&mut edges, Edge { offset: number, from, points, last, corners: corners_of(&points) }, CUBES)?;
+                push(&mut edges, Edge::new(number, from, to), CUBES)?;
             }
         }
-        Ok(Self { edges, corners: std::array::from_fn(|p| corners_of(&[p])) })
+        edges.sort_unstable_by_key(|edge| (edge.within, edge.offset, edge.from));
+        let mut groups: Vec<Group> = Vec::new();
+        for (number, edge) in edges.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group) if group.within == edge.within => group.edges.end = number + 1,
+                _ => push(&mut groups, Group { within: edge.within, edges: number..number + 1 }, CUBES)?,
+            }
+        }
+        Ok(Self { edges, groups, corners: std::array::from_fn(corners_of) })
     }
 }
 
@@ -128,14 +175,32 @@ struct Cubes<'a, T> {
     weights: [[Option<&'a [T]>; 8]; 27],
     /// By edge; none where it leaves the grid.
     c: [&'a [T]; 104],
-    /// By fine point at or above a corner in every direction.
+    /// By fine point at or above a corner in every direction; none at all: rows sum to zero.
     excess: [Option<&'a [T]>; 8],
 }
 
-/// What eight cubes add: by pair of corners, and row sums.
+/// Edges whose differences are kept at once: little enough for the first cache.
+const TOGETHER: usize = 8;
+
+/// What eight cubes add, and what that is made of.
 pub struct Added {
+    /// By pair of corners, the lower one first.
     pairs: [[Lane; 8]; 8],
+    /// Row sums.
     rows: [Lane; 8],
+    /// By point and corner, zero where there are none.
+    weights: [[Lane; 8]; 27],
+    /// P_p - P_q by edge and corner, and -c times that.
+    differences: [[Lane; 8]; TOGETHER],
+    scaled: [[Lane; 8]; TOGETHER],
+}
+
+impl Added {
+    fn new() -> Self {
+        let zeros = [[0.0; LANES]; 8];
+        let some = [zeros; TOGETHER];
+        Self { pairs: [zeros; 8], rows: zeros, weights: [zeros; 27], differences: some, scaled: some }
+    }
 }
 
 /// What is compiled for several instruction sets.
@@ -181,43 +246,97 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
+impl<T: Real> Cubes<'_, T> {
+    /// sum of c (P_p - P_q)(P_p - P_q)' over the edges of a group, for its N corners.
+    #[inline(always)]
+    fn add_group<const N: usize>(&self, group: &Group, added: &mut Added, at: usize, n: usize) {
+        let corners: [usize; N] = group.corners();
+        let mut first = group.edges.start;
+        while first < group.edges.end {
+            let last = group.edges.end.min(first + TOGETHER);
+            let mut count = 0;
+            for number in first..last {
+                let c = self.c[number];
+                if !c.is_empty() {
+                    let points = self.cube.edges[number].points;
+                    let (v, scaled) = (&mut added.differences[count], &mut added.scaled[count]);
+                    let of = [&added.weights[points[0]], &added.weights[points[1]]];
+                    differences(&corners, &lane(c, at, n), of, v, scaled);
+                    add_row_sums(&mut added.rows, &corners, v, scaled);
+                    count += 1;
+                }
+            }
+            for a in 0..N {
+                let mut row = [[0.0; LANES]; N];
+                for edge in 0..count {
+                    for b in 0..N {
+                        add_product(&mut row[b], &added.scaled[edge][a], &added.differences[edge][b]);
+                    }
+                }
+                // The lower triangle is spent: the loop above has a fixed shape.
+                for b in a + 1..N {
+                    add_lane(&mut added.pairs[corners[a]][corners[b]], &row[b]);
+                }
+            }
+            first = last;
+        }
+    }
+}
+
+/// v = P_p - P_q at the corners of a group, and -c v.
+#[inline(always)]
+fn differences<const N: usize>(
+    corners: &[usize; N],
+    c: &Lane,
+    of: [&[Lane; 8]; 2],
+    v: &mut [Lane; 8],
+    scaled: &mut [Lane; 8],
+) {
+    for q in 0..N {
+        let [from, to] = of.map(|weights| &weights[corners[q]]);
+        for l in 0..LANES {
+            let difference = from[l] - to[l];
+            v[q][l] = difference;
+            scaled[q][l] = -c[l] * difference;
+        }
+    }
+}
+
+/// Row sums of c v v', of v and -c v.
+#[inline(always)]
+fn add_row_sums<const N: usize>(rows: &mut [Lane; 8], corners: &[usize; N], v: &[Lane; 8], scaled: &[Lane; 8]) {
+    let mut sum = [0.0; LANES];
+    for v in &v[..N] {
+        for l in 0..LANES {
+            sum[l] -= v[l];
+        }
+    }
+    for q in 0..N {
+        add_product(&mut rows[corners[q]], &scaled[q], &sum);
+    }
+}
+
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
-        let mut weights = [[[0.0; LANES]; 8]; 27];
         for p in 0..27 {
-            self.weights(p, at, n, &mut weights[p]);
+            self.weights(p, at, n, &mut added.weights[p]);
         }
-        *added = Added { pairs: [[[0.0; LANES]; 8]; 8], rows: [[0.0; LANES]; 8] };
-        for (edge, c) in self.cube.edges.iter().zip(&self.c) {
-            if c.is_empty() {
-                continue;
-            }
-            let c = lane(c, at, n);
-            let corners = &edge.corners.list[..edge.corners.len];
-            let (from, to) = (&weights[edge.points[0]], &weights[edge.points[1]]);
-            let (mut v, mut scaled, mut sum) = ([[0.0; LANES]; 8], [[0.0; LANES]; 8], [0.0; LANES]);
-            for (q, t) in corners.iter().enumerate() {
-                let t = *t as usize;
-                for l in 0..LANES {
-                    v[q][l] = from[t][l] - to[t][l];
-                    scaled[q][l] = -c[l] * v[q][l];
-                    sum[l] -= v[q][l];
-                }
-            }
-            for first in 0..corners.len() {
-                let t = corners[first] as usize;
-                add_product(&mut added.rows[t], &scaled[first], &sum);
-                let row = &mut added.pairs[t];
-                for second in first + 1..corners.len() {
-                    add_product(&mut row[corners[second] as usize], &scaled[first], &v[second]);
-                }
+        for row in &mut added.pairs {
+            *row = [[0.0; LANES]; 8];
+        }
+        added.rows = [[0.0; LANES]; 8];
+        for group in &self.cube.groups {
+            match group.within[1].count_ones() {
+                1 => self.add_group::<2>(group, added, at, n),
+                2 => self.add_group::<4>(group, added, at, n),
+                _ => self.add_group::<8>(group, added, at, n),
             }
         }
         for (s, excess) in self.excess.iter().enumerate() {
             if let Some(excess) = excess {
-                let of = &weights[point([s & 1, s >> 1 & 1, s >> 2])];
-                add_excess(added, of, &lane(excess, at, n));
+                let of = added.weights[point([s & 1, s >> 1 & 1, s >> 2])];
+                add_excess(added, &of, &lane(excess, at, n));
             }
         }
     }
@@ -313,23 +432,23 @@ fn add_row<T: Real + Number>(
         // SAFETY: as above.
         *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
-    let mut added = Added { pairs: [[[0.0; LANES]; 8]; 8], rows: [[0.0; LANES]; 8] };
+    let mut added = Added::new();
     for at in (0..n).step_by(LANES) {
         let lanes = LANES.min(n - at);
         add_cubes(&of, &mut added, at, lanes);
         for first in 0..8_usize {
             let start = |t: usize| (j + (t >> 1 & 1)) * coarse.row + at + (t & 1);
-            let add = |which: usize, entry: usize, lane: &Lane| {
+            let add_to = |which: usize, entry: usize, lane: &Lane| {
                 // SAFETY: of this member.
                 let sums = unsafe { sums.values.slice_mut(sums.place(which, entry) + start(first), lanes) };
                 sums.iter_mut().zip(lane).for_each(|(sum, added)| *sum += added);
             };
             let which = first >> 2;
-            add(which, ROW_SUM, &added.rows[first]);
+            add_to(which, ROW_SUM, &added.rows[first]);
             for second in first + 1..8 {
                 let bit = |t: usize, d: usize| (t >> d & 1) as isize;
                 let entry = upper([0, 1, 2].map(|d| bit(second, d) - bit(first, d)));
-                add(which, entry, &added.pairs[first][second]);
+                add_to(which, entry, &added.pairs[first][second]);
             }
         }
     }
@@ -343,26 +462,19 @@ fn store<T: Real + Number>(sums: &Sums, to: &Stencil<T>, weights: &Weights<T>, k
         for j in 0..to.split.cells.ny {
             let start = j * weights.coarse.row;
             // SAFETY: of this member.
-            let (above, below) = unsafe {
-                let of = |which| sums.values.slice(sums.place(which, entry) + start, nx);
-                (of(0), of(2))
-            };
-            for half in 0..2 {
-                let place = to.split.at(half, j as isize, k as isize);
-                let n = to.split.points(half);
-                // SAFETY: a plane of this member.
-                let out = unsafe {
-                    if entry == ROW_SUM {
-                        to.excess.slice_mut(place, n)
-                    } else {
-                        to.c.slice_mut(entry * to.split.len() + place, n)
-                    }
-                };
-                for (m, out) in out.iter_mut().enumerate() {
-                    let i = 2 * m + half;
-                    *out = T::narrow(if beside { above[i] + below[i] } else { above[i] });
+            let row = unsafe {
+                let above = sums.values.slice_mut(sums.place(0, entry) + start, nx);
+                if beside {
+                    add(above, sums.values.slice(sums.place(2, entry) + start, nx));
                 }
-            }
+                above
+            };
+            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * to.split.len()) };
+            // SAFETY: a plane of this member.
+            let half = |half| unsafe {
+                array.slice_mut(first + to.split.at(half, j as isize, k as isize), to.split.points(half))
+            };
+            split(half(0), half(1), row, 1.0);
         }
     }
 }
