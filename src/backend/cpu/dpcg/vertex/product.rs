@@ -25,8 +25,8 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Weights in single precision whose sum is so close to one summed to one before they were rounded.
-const NEAR_ONE: f64 = 2e-6;
+/// Weights whose sum is so close to one summed to one before they were rounded, by bytes of a number.
+const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z.
 struct Edge {
@@ -177,6 +177,9 @@ struct Cubes<'a, T> {
     c: [&'a [T]; 104],
     /// By fine point at or above a corner in every direction; none at all: rows sum to zero.
     excess: [Option<&'a [T]>; 8],
+    /// Where it adds: sums, and places of the first cube's in them, by pair of corners, row sums on the diagonal.
+    to: &'a Shared,
+    places: [[usize; 8]; 8],
 }
 
 /// Edges whose differences are kept at once: little enough for the first cache.
@@ -188,18 +191,25 @@ pub struct Added {
     pairs: [[Lane; 8]; 8],
     /// Row sums.
     rows: [Lane; 8],
-    /// By point and corner, zero where there are none.
+    /// By point and corner, zero where there are none; their sums by point.
     weights: [[Lane; 8]; 27],
-    /// P_p - P_q by edge and corner, and -c times that.
+    totals: [Lane; 27],
+    /// P_p - P_q by edge and corner, and -c.
     differences: [[Lane; 8]; TOGETHER],
-    scaled: [[Lane; 8]; TOGETHER],
+    c: [Lane; TOGETHER],
 }
 
 impl Added {
     fn new() -> Self {
         let zeros = [[0.0; LANES]; 8];
-        let some = [zeros; TOGETHER];
-        Self { pairs: [zeros; 8], rows: zeros, weights: [zeros; 27], differences: some, scaled: some }
+        Self {
+            pairs: [zeros; 8],
+            rows: zeros,
+            weights: [zeros; 27],
+            totals: [[0.0; LANES]; 27],
+            differences: [zeros; TOGETHER],
+            c: [[0.0; LANES]; TOGETHER],
+        }
     }
 }
 
@@ -216,10 +226,10 @@ for_each_isa! {
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// Weights of a point. Rounded ones of a point whose weights sum to one are brought back to that: the rows of strong
-    /// couplings would not sum to zero otherwise.
+    /// Weights of a point, and their sum. That of a point whose weights sum to one is one, and rounded weights are brought
+    /// back to it: the rows of strong couplings would not sum to zero otherwise.
     #[inline(always)]
-    fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8]) {
+    fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
         let mut sum = [0.0; LANES];
         for (t, row) in corners.list[..corners.len].iter().zip(&self.weights[p]) {
@@ -230,12 +240,15 @@ impl<T: Real> Cubes<'_, T> {
             of[*t as usize] = weight;
             add_lane(&mut sum, &weight);
         }
-        if size_of::<T>() < size_of::<f64>() && corners.len > 1 {
-            let mut factor = [1.0; LANES];
-            for l in 0..LANES {
-                // 1 / sum to second order.
-                factor[l] = if (sum[l] - 1.0).abs() <= NEAR_ONE { 2.0 - sum[l] } else { 1.0 };
-            }
+        let near_one = if size_of::<T>() == NEAR_ONE[0].0 { NEAR_ONE[0].1 } else { NEAR_ONE[1].1 };
+        let mut factor = [1.0; LANES];
+        for l in 0..LANES {
+            let near = (sum[l] - 1.0).abs() <= near_one;
+            // 1 / sum to second order.
+            factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
+            total[l] = if near { 1.0 } else { sum[l] };
+        }
+        if size_of::<T>() == NEAR_ONE[0].0 && corners.len > 1 {
             for t in &corners.list[..corners.len] {
                 let weight = &mut of[*t as usize];
                 for l in 0..LANES {
@@ -258,19 +271,30 @@ impl<T: Real> Cubes<'_, T> {
             for number in first..last {
                 let c = self.c[number];
                 if !c.is_empty() {
-                    let points = self.cube.edges[number].points;
-                    let (v, scaled) = (&mut added.differences[count], &mut added.scaled[count]);
-                    let of = [&added.weights[points[0]], &added.weights[points[1]]];
-                    differences(&corners, &lane(c, at, n), of, v, scaled);
-                    add_row_sums(&mut added.rows, &corners, v, scaled);
+                    let [p, q] = self.cube.edges[number].points;
+                    added.c[count] = lane(c, at, n);
+                    let v = &mut added.differences[count];
+                    for (v, &t) in v.iter_mut().zip(&corners) {
+                        for l in 0..LANES {
+                            v[l] = added.weights[p][t][l] - added.weights[q][t][l];
+                        }
+                    }
+                    let total = [&added.totals[p], &added.totals[q]];
+                    if total[0] != total[1] {
+                        add_row_sums(&mut added.rows, &corners, v, &added.c[count], total);
+                    }
                     count += 1;
                 }
             }
             for a in 0..N {
                 let mut row = [[0.0; LANES]; N];
                 for edge in 0..count {
+                    let mut scaled = [0.0; LANES];
+                    for l in 0..LANES {
+                        scaled[l] = -added.c[edge][l] * added.differences[edge][a][l];
+                    }
                     for b in 0..N {
-                        add_product(&mut row[b], &added.scaled[edge][a], &added.differences[edge][b]);
+                        add_product(&mut row[b], &scaled, &added.differences[edge][b]);
                     }
                 }
                 // The lower triangle is spent: the loop above has a fixed shape.
@@ -281,38 +305,43 @@ impl<T: Real> Cubes<'_, T> {
             first = last;
         }
     }
+
+    /// Adds all to the sums.
+    #[inline(always)]
+    fn give(&self, added: &Added, at: usize, n: usize) {
+        for a in 0..8 {
+            for b in a..8 {
+                let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
+                // SAFETY: sums of this member.
+                let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
+                if n == LANES {
+                    let to = &mut to[..LANES];
+                    for l in 0..LANES {
+                        to[l] += from[l];
+                    }
+                } else {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+                }
+            }
+        }
+    }
 }
 
-/// v = P_p - P_q at the corners of a group, and -c v.
+/// Row sums of c v v', v = P_p - P_q, from the sums of both.
 #[inline(always)]
-fn differences<const N: usize>(
+fn add_row_sums<const N: usize>(
+    rows: &mut [Lane; 8],
     corners: &[usize; N],
+    v: &[Lane; 8],
     c: &Lane,
-    of: [&[Lane; 8]; 2],
-    v: &mut [Lane; 8],
-    scaled: &mut [Lane; 8],
+    total: [&Lane; 2],
 ) {
-    for q in 0..N {
-        let [from, to] = of.map(|weights| &weights[corners[q]]);
-        for l in 0..LANES {
-            let difference = from[l] - to[l];
-            v[q][l] = difference;
-            scaled[q][l] = -c[l] * difference;
-        }
-    }
-}
-
-/// Row sums of c v v', of v and -c v.
-#[inline(always)]
-fn add_row_sums<const N: usize>(rows: &mut [Lane; 8], corners: &[usize; N], v: &[Lane; 8], scaled: &[Lane; 8]) {
-    let mut sum = [0.0; LANES];
-    for v in &v[..N] {
-        for l in 0..LANES {
-            sum[l] -= v[l];
-        }
+    let mut scaled = [0.0; LANES];
+    for l in 0..LANES {
+        scaled[l] = c[l] * (total[0][l] - total[1][l]);
     }
     for q in 0..N {
-        add_product(&mut rows[corners[q]], &scaled[q], &sum);
+        add_product(&mut rows[corners[q]], &scaled, &v[q]);
     }
 }
 
@@ -320,10 +349,12 @@ impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
         for p in 0..27 {
-            self.weights(p, at, n, &mut added.weights[p]);
+            self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
         }
-        for row in &mut added.pairs {
-            *row = [[0.0; LANES]; 8];
+        for a in 0..8 {
+            for b in a + 1..8 {
+                added.pairs[a][b] = [0.0; LANES];
+            }
         }
         added.rows = [[0.0; LANES]; 8];
         for group in &self.cube.groups {
@@ -335,27 +366,24 @@ impl<T: Real> Work for Cubes<'_, T> {
         }
         for (s, excess) in self.excess.iter().enumerate() {
             if let Some(excess) = excess {
-                let of = added.weights[point([s & 1, s >> 1 & 1, s >> 2])];
-                add_excess(added, &of, &lane(excess, at, n));
+                add_excess(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(excess, at, n));
             }
         }
+        self.give(added, at, n);
     }
 }
 
-/// g P P'.
+/// g P P' of a point.
 #[inline(always)]
-fn add_excess(added: &mut Added, weights: &[Lane; 8], excess: &Lane) {
-    let mut sum = [0.0; LANES];
-    for weight in weights {
-        add_lane(&mut sum, weight);
-    }
-    for first in 0..8 {
+fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
+    let (weights, total) = (&added.weights[p], &added.totals[p]);
+    for a in 0..8 {
         let mut scaled = [0.0; LANES];
-        add_product(&mut scaled, excess, &weights[first]);
-        add_product(&mut added.rows[first], &scaled, &sum);
-        for second in first + 1..8 {
+        add_product(&mut scaled, excess, &weights[a]);
+        add_product(&mut added.rows[a], &scaled, total);
+        for b in a + 1..8 {
             for l in 0..LANES {
-                added.pairs[first][second][l] -= scaled[l] * weights[second][l];
+                added.pairs[a][b][l] -= scaled[l] * weights[b][l];
             }
         }
     }
@@ -408,7 +436,15 @@ fn add_row<T: Real + Number>(
 ) {
     let (split, coarse) = (&fine.split, &weights.coarse);
     let n = coarse.cells.nx;
-    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8] };
+    let bit = |t: usize, d: usize| t >> d & 1;
+    let places = std::array::from_fn(|a| {
+        std::array::from_fn(|b| {
+            let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
+            sums.place(a >> 2, entry) + (j + bit(a, 1)) * coarse.row + bit(a, 0)
+        })
+    });
+    let to = &sums.values;
+    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8], to, places };
     for (p, corners) in cube.corners.iter().enumerate() {
         for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
             let t = *t as usize;
@@ -434,23 +470,7 @@ fn add_row<T: Real + Number>(
     }
     let mut added = Added::new();
     for at in (0..n).step_by(LANES) {
-        let lanes = LANES.min(n - at);
-        add_cubes(&of, &mut added, at, lanes);
-        for first in 0..8_usize {
-            let start = |t: usize| (j + (t >> 1 & 1)) * coarse.row + at + (t & 1);
-            let add_to = |which: usize, entry: usize, lane: &Lane| {
-                // SAFETY: of this member.
-                let sums = unsafe { sums.values.slice_mut(sums.place(which, entry) + start(first), lanes) };
-                sums.iter_mut().zip(lane).for_each(|(sum, added)| *sum += added);
-            };
-            let which = first >> 2;
-            add_to(which, ROW_SUM, &added.rows[first]);
-            for second in first + 1..8 {
-                let bit = |t: usize, d: usize| (t >> d & 1) as isize;
-                let entry = upper([0, 1, 2].map(|d| bit(second, d) - bit(first, d)));
-                add_to(which, entry, &added.pairs[first][second]);
-            }
-        }
+        add_cubes(&of, &mut added, at, LANES.min(n - at));
     }
 }
 

@@ -76,7 +76,7 @@ fn as_the_reference_on_two_phases() {
             let bounds = Bounds { coarsest: 100, ..Bounds::default() };
             let double = difference::<f64>(&system, sweeps, bounds, 500);
             let single = difference::<f32>(&system, sweeps, bounds, 500);
-            assert!(double <= 1e-11, "{set}: {double:e}");
+            assert!(double <= 1e-10, "{set}: {double:e}");
             // Row sums of coarse matrices around obstacles are at the bound where they count as zero.
             assert!(single <= 1e-2, "{set}, single: {single:e}");
         }

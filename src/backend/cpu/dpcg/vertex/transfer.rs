@@ -40,14 +40,6 @@ impl<T: Real + Number> Weights<T> {
         &self.of[number(offset)]
     }
 
-    /// Gives those of points of the colour that a coarse point has not back: after red-black sweeps they are not needed.
-    pub fn keep_colour(&mut self) -> Result<()> {
-        for o in (0..CUBE).step_by(2) {
-            self.of[o] = Shared::zeroed(0)?;
-        }
-        Ok(())
-    }
-
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.of.iter().map(Shared::bytes).sum()
