@@ -1,4 +1,5 @@
 # make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
+# make bubbles: the same with rising bubbles in space, by dpcg_.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
 # make performance: measures the marked tables of docs/performance.md anew.
@@ -11,7 +12,7 @@ TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo paper performance test header setup clean
+.PHONY: all build install demo bubbles paper performance test header setup clean
 
 all: build
 
@@ -27,6 +28,9 @@ install: build
 
 demo:
 	@scripts/demo
+
+bubbles:
+	@scripts/bubbles
 
 paper: setup
 	$(BENCH) paper --size $(PAPER_SIZE) --output output/paper

@@ -11,7 +11,7 @@ use std::process::Command;
 const ARCHITECTURES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
 
 /// Each with a folder and a translation unit in kernels/.
-const FAMILIES: [&str; 2] = ["rrb", "smoother"];
+const FAMILIES: [&str; 3] = ["dpcg", "rrb", "smoother"];
 
 fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {

@@ -7,9 +7,9 @@
  * Statuses: every function that can fail returns an rrb_status, named below. A failing call leaves a sentence for its
  * thread, read by rrbsolver_last_error.
  *
- * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one,
- * X_destroy frees it and sets the pointer to NULL.
+ * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
+ * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
+ * must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -82,16 +82,16 @@
                                               m2u, m2m set relaxation too (0 or 1) */
 #define RRB_OPT_RELAXATION            205  /* omega: the part of a dropped coupling that is added to the diagonal */
 #define RRB_OPT_FUSION                206  /* on: fused stages where the backend has them; off: the unfused textbook
-                                              steps */
+                                              steps (also dpcg_) */
 #define RRB_OPT_COMPENSATION          207  /* positive off-diagonals moved to the diagonals in M; auto: iff there are
                                               any */
 #define RRB_OPT_PRECISION             208  /* of the stored preconditioner; mixed: of CG too, on a device: taken as
-                                              bf16 */
+                                              bf16 (also dpcg_) */
 #define RRB_OPT_CYCLE                 209  /* v: the papers' RRB; amli, k: recursive */
 #define RRB_OPT_CYCLE_SPACING         210  /* recursion every so many levels; 0: chosen */
 #define RRB_OPT_CYCLE_STEPS           211  /* inner iterations of a recursion */
 #define RRB_OPT_LEADING_DIMENSION     212  /* values from one row of the caller's arrays to the next, at least nx; 0:
-                                              nx */
+                                              nx (also dpcg_) */
 #define RRB_OPT_METHOD                300  /* which block waits for which */
 #define RRB_OPT_OMEGA                 301  /* relaxation; 0: the method's own, 1, or 0.8 for block_jacobi */
 #define RRB_OPT_STAGGER               302  /* 1: blocks shifted by floor(b/2) on odd sweeps of an apply (the first is
@@ -108,6 +108,30 @@
                                               chosen */
 #define RRB_OPT_TRANSFER              308  /* order of copies and kernels for patches that live on the host while a
                                               device relaxes them */
+#define RRB_OPT_PRECONDITIONER        400  /* auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric
+                                              (relaxed): incomplete Cholesky without fill, on the CPU */
+#define RRB_OPT_ORDER                 401  /* terms of the Neumann series beside the first; 0: as jacobi */
+#define RRB_OPT_RIC_OMEGA             402  /* of ric: the part of dropped fill that is subtracted from the diagonal;
+                                              0: ic0, 1: modified */
+#define RRB_OPT_DEFLATION             403  /* regions with a deflation vector each: boxes of cells, the caller's
+                                              regions (else components of strong couplings), or the parts of these in
+                                              boxes; auto: by the matrix */
+#define RRB_OPT_SUBDOMAINS_X          404  /* boxes in x, at most nx; 0: chosen */
+#define RRB_OPT_SUBDOMAINS_Y          405  /* boxes in y, at most ny; 0: chosen */
+#define RRB_OPT_SUBDOMAINS_Z          406  /* boxes in z, at most nz; 0: chosen */
+#define RRB_OPT_KEEP_ALL              407  /* 1: where singular, all vectors with a shifted coarse matrix; 0: without
+                                              that of a region of weak couplings */
+#define RRB_OPT_COARSE_SOLVER         408  /* of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky;
+                                              cg: inner CG, on the CPU */
+#define RRB_OPT_COARSE_TOL            409  /* relative, of coarse_solver = cg */
+#define RRB_OPT_COARSENING            410  /* of multigrid; vertex: every second cell, operator-dependent transfer,
+                                              Galerkin; cell: pairs of cells, constant transfer; auto: cell where
+                                              couplings of a direction are weak, else vertex */
+#define RRB_OPT_SWEEPS                411  /* of multigrid before and after a coarse grid; 0: chosen */
+#define RRB_OPT_DILATION              412  /* layers of cells by which regions of levelset grow; -1: 1 for the
+                                              caller's, 0 for those found */
+#define RRB_OPT_LEADING_PLANE         413  /* values from one plane of the caller's arrays to the next, at least ny *
+                                              leading_dimension; 0: that many */
 
 /* Results: keys of get. */
 #define RRB_INFO_ITERATIONS             1000  /* iterations of the last solve (smoother_: sweeps of the last apply) */
@@ -133,16 +157,32 @@
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1: this build of the library has CUDA kernels; 0: it was built with
                                                  RRBSOLVER_CUDA=off */
 #define RRB_INFO_LEVELS                 1100  /* red eliminations in use */
-#define RRB_INFO_PRECISION              1101  /* the one in use */
+#define RRB_INFO_PRECISION              1101  /* the one in use (also dpcg_) */
 #define RRB_INFO_CYCLE                  1102  /* the one in use; amli and v are fixed linear M, k is not */
-#define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more */
-#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones */
+#define RRB_INFO_COMPONENTS             1103  /* connected components of two nodes or more (also dpcg_) */
+#define RRB_INFO_SINGULAR_COMPONENTS    1104  /* of those, singular ones (also dpcg_) */
 #define RRB_INFO_COMPENSATED_COUPLINGS  1105  /* positive couplings moved to the diagonals of M */
 #define RRB_INFO_GRIDS                  1106  /* r1/r2/b1/b2 grids in use */
 #define RRB_INFO_BLOCK_SOLVER           1200  /* the one in use */
 #define RRB_INFO_BLOCK_INVERSES         1201  /* different blocks whose inverses are held */
 #define RRB_INFO_GHOST_COPIES           1202  /* boxes of ghost cells copied between patches before a sweep */
 #define RRB_INFO_CELLS                  1203  /* cells of all patches */
+#define RRB_INFO_PRECONDITIONER         1300  /* the one in use */
+#define RRB_INFO_AUTO_REASON            1301  /* why auto took what is in use; asked: nothing was left to it; plain:
+                                                 nothing of the others; contrast: couplings are too far apart; thin:
+                                                 a component of strong couplings is a few cells across; anisotropic:
+                                                 couplings of a direction are weak */
+#define RRB_INFO_DEFLATION              1302  /* the one in use */
+#define RRB_INFO_COARSENING             1303  /* the one in use; auto: no multigrid is */
+#define RRB_INFO_COARSE_SOLVER          1304  /* the one in use; auto: nothing is deflated */
+#define RRB_INFO_DEFLATION_VECTORS      1305  /* deflation vectors in use */
+#define RRB_INFO_REGIONS                1306  /* regions found, before those without a vector are left out */
+#define RRB_INFO_STRONG_COMPONENTS      1307  /* components of two cells or more that are joined by strong couplings */
+#define RRB_INFO_NEUMANN_ROW_SUM        1308  /* of neumann: largest row sum of |L D^-1|; below 1 the series
+                                                 converges whatever its order */
+#define RRB_INFO_SECONDS_DEFLATION      1309  /* of the last factorize: regions, coarse matrix and its factor */
+#define RRB_INFO_SECONDS_COARSE         1310  /* of the last solve: systems with the coarse matrix */
+#define RRB_INFO_SECONDS_ITERATIONS     1311  /* of the last solve: iterations of CG */
 
 /* Choices: values of options and results. */
 #define RRB_BACKEND_AUTO                          0
@@ -190,6 +230,25 @@
 #define RRB_TRANSFER_AUTO                         0
 #define RRB_TRANSFER_DEPTH_FIRST                  1
 #define RRB_TRANSFER_BREADTH_FIRST                2
+#define RRB_PRECONDITIONER_AUTO                   0
+#define RRB_PRECONDITIONER_NONE                   1
+#define RRB_PRECONDITIONER_JACOBI                 2
+#define RRB_PRECONDITIONER_NEUMANN                3
+#define RRB_PRECONDITIONER_IC0                    4
+#define RRB_PRECONDITIONER_RIC                    5
+#define RRB_PRECONDITIONER_MULTIGRID              6
+#define RRB_DEFLATION_AUTO                        0
+#define RRB_DEFLATION_NONE                        1
+#define RRB_DEFLATION_SUBDOMAIN                   2
+#define RRB_DEFLATION_LEVELSET                    3
+#define RRB_DEFLATION_LEVELSET_SUBDOMAIN          4
+#define RRB_COARSE_SOLVER_AUTO                    0
+#define RRB_COARSE_SOLVER_INVERSE                 1
+#define RRB_COARSE_SOLVER_CHOLESKY                2
+#define RRB_COARSE_SOLVER_CG                      3
+#define RRB_COARSENING_AUTO                       0
+#define RRB_COARSENING_VERTEX                     1
+#define RRB_COARSENING_CELL                       2
 #define RRB_STOP_REASON_NONE                      0
 #define RRB_STOP_REASON_CONVERGED                 1
 #define RRB_STOP_REASON_INITIAL_GUESS             2
@@ -198,6 +257,20 @@
 #define RRB_STOP_REASON_MONITOR                   5
 #define RRB_STOP_REASON_STAGNATED                 6
 #define RRB_STOP_REASON_BREAKDOWN                 7
+#define RRB_PRECONDITIONER_AMG                    7
+#define RRB_PRECONDITIONER_SSOR                   8
+#define RRB_PRECONDITIONER_ILU0                   9
+#define RRB_PRECONDITIONER_CHEBYSHEV             10
+#define RRB_AUTO_REASON_ASKED                     0
+#define RRB_AUTO_REASON_PLAIN                     1
+#define RRB_AUTO_REASON_CONTRAST                  2
+#define RRB_AUTO_REASON_THIN                      3
+#define RRB_AUTO_REASON_ANISOTROPIC               4
+
+/**
+ * One matrix with its preconditioner and deflation vectors. One thread at a time; different handles are independent.
+ */
+typedef struct dpcg_handle dpcg_handle;
 
 /**
  * One matrix with its factorization. One thread at a time; different handles are independent.
@@ -233,6 +306,115 @@ typedef int32_t (*rrb_monitor_fn)(void *user, int64_t iteration, double relative
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Makes a handle for matrices on nx x ny x nz cells, with the default options and those of `RRBSOLVER_OPTIONS`; nx *
+ * ny * nz is at most 2^32 - 1. Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming;
+ * memory for the matrix is taken at `dpcg_factorize`.
+ *
+ * Required:
+ * `out` must be NULL or point to a pointer.
+ */
+rrb_status dpcg_create(int64_t nx, int64_t ny, int64_t nz, dpcg_handle **out);
+
+/**
+ * The caller's deflation regions, for `deflation=levelset` and `levelset_subdomain`: cells with the same label, 0 and
+ * up, are one region, such as one bubble; -1: in none. Gaps and labels without cells are legal; a label across
+ * connected components of the matrix is split. `labels` is in the memory of the host, whatever `memory` is, in the
+ * layout of the other arrays: (nz - 1) * lp + (ny - 1) * ld + nx values, read; padding is not. The labels are copied,
+ * and act at the next `dpcg_factorize`: until then `dpcg_solve` answers `RRB_ERR_STATE`. NULL: none again, and regions
+ * are found from the strong couplings of the matrix. Errors: `RRB_ERR_NULL` (the handle), `RRB_ERR_ARGUMENT` (a label
+ * below -1, by its place; labels at no multiple of 4 bytes or on a device), `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`, all
+ * with the regions as they were; more than 65,535 distinct labels are refused by `dpcg_factorize`.
+ *
+ * Required:
+ * `h` must be NULL or come from `dpcg_create`; `labels` must be NULL or have the size named.
+ */
+rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
+
+/**
+ * Copies the coefficients, and makes the preconditioner M, the deflation vectors Z and E = Z^T A Z. The matrix has 7
+ * points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so, once a handle, and
+ * `check_input=2` refuses them. Padding is not read. Cells that are no part of the problem (solid) are rows with zero
+ * couplings and a positive center. Host arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and
+ * ny * ld unless `leading_dimension` and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds
+ * the new matrix or none. auto takes by the matrix what is the same for any backend and number of threads; results such
+ * as `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
+ * use, and why. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells,
+ * more than 65,535 distinct labels, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
+ * `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost
+ * pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call
+ * reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der
+ * Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982),
+ * 366-386, for multigrid.
+ *
+ * Required:
+ * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
+ */
+rrb_status dpcg_factorize(dpcg_handle *h,
+                          const double *center,
+                          const double *east,
+                          const double *north,
+                          const double *top);
+
+/**
+ * Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is not
+ * written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the deflated
+ * one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular components b is
+ * projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or
+ * x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as
+ * given. x and the test are in double precision whatever `precision` is. Takes no memory, starts no thread; on a
+ * device, pageable arrays of the host get buffers and threads with the first solve that has them (docs/gpu.md). Source:
+ * Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
+ *
+ * Required:
+ * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
+ * values.
+ */
+rrb_status dpcg_solve(dpcg_handle *h,
+                      const double *b,
+                      double *x);
+
+/**
+ * z = M^-1 r with the preconditioner alone, without deflation, for a foreign Krylov loop; a fixed symmetric positive
+ * definite matrix (on the complement of the null space where singular: r and z are projected), to the rounding of
+ * `precision`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ *
+ * Required:
+ * As for `dpcg_solve`.
+ */
+rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
+
+/**
+ * y = A x with the matrix of the last `dpcg_factorize`, not deflated. Errors as for `dpcg_apply`.
+ *
+ * Required:
+ * As for `dpcg_solve`.
+ */
+rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
+
+/**
+ * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
+ * iterations, frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be
+ * NULL. Statuses and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
+ *
+ * Required:
+ * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.
+ */
+rrb_status dpcg_solve_once(int64_t nx,
+                           int64_t ny,
+                           int64_t nz,
+                           const double *center,
+                           const double *east,
+                           const double *north,
+                           const double *top,
+                           const double *b,
+                           double *x,
+                           double rel_tol,
+                           int64_t max_iter,
+                           int64_t *iterations);
 
 /**
  * Version of the library, such as "0.1.0". The text lives as long as the program.
@@ -693,6 +875,99 @@ rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, voi
  * must be NULL or point to an `int64_t`.
  */
 rrb_status smoother_get_history(const smoother_handle *h, double *residuals, int64_t capacity, int64_t *count);
+
+/**
+ * Frees the handle and sets the pointer to NULL. NULL, and a pointer to NULL, are no errors.
+ *
+ * Required:
+ * `h` must be NULL or point to NULL or to a handle of this family that no other thread uses.
+ */
+rrb_status dpcg_destroy(dpcg_handle **h);
+
+/**
+ * Sets a whole-number option or a choice. Options that act at the next `factorize` or `set_patches` are told
+ * apart in docs/c-api.md: until then calls that solve or apply answer `RRB_ERR_STATE`. What others need is
+ * made here (smoother_: block inverses of `stagger`, a second array of `block_jacobi`), with the errors of
+ * that call. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION` (unknown key, or one that the family does not have),
+ * `RRB_ERR_ARGUMENT` (out of range).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status dpcg_set_int(dpcg_handle *h, int32_t key, int64_t value);
+
+/**
+ * Sets a real option. Errors as for whole-number options.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status dpcg_set_real(dpcg_handle *h, int32_t key, double value);
+
+/**
+ * Sets options from text, such as "rel_tol=1e-8 lumping=m1m" or "method=block_jacobi omega=0.8"; all of
+ * them, or with an error none. Errors: as for whole-number options, `RRB_ERR_ARGUMENT` for a text that is
+ * not UTF-8 too, and `RRB_ERR_IO` for a log file that cannot be opened.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `text` must be NULL or end with NUL.
+ */
+rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
+
+/**
+ * Reads a whole-number option or result. Errors: `RRB_ERR_NULL`, `RRB_ERR_OPTION`. Results of calls that
+ * were not made are 0; `initial_residual` and `final_residual` of a smoother are refused with
+ * `RRB_ERR_STATE` unless the last apply had a monitor (or `verbosity=2`): nothing else computes them.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to an `int64_t`.
+ */
+rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
+
+/**
+ * Reads a real option or result; whole numbers are converted. Errors as for whole numbers.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `value` must be NULL or point to a `double`.
+ */
+rrb_status dpcg_get_real(const dpcg_handle *h, int32_t key, double *value);
+
+/**
+ * The CUDA stream to work on; NULL: the handle's own, a non-blocking one. Without effect on the CPU. Device
+ * arrays that other streams (the default one too) still write must be synchronized by the caller before a
+ * call. A stream is replaced by this call before it is destroyed. Errors: `RRB_ERR_NULL`, and of a smoother
+ * `RRB_ERR_DEVICE` (a stream of another device or context; the one before stays).
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family.
+ */
+rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
+
+/**
+ * Sets (or with NULL removes) the monitor: called on the calling thread, in order, from iteration or sweep
+ * 0, between iterations or sweeps, with the residual of the stopping test relative to its reference; nonzero
+ * ends the call with `RRB_STOPPED`. It must not use this handle, and should not unwind; a C++ exception must
+ * not leave it. A smoother's gets ||f - A u||_2 relative to its value before the first sweep, which costs a
+ * pass over u and f per sweep, with ghost cells exchanged and filled for it; so these end as after the last
+ * sweep, and without a monitor as the last sweep read them; an apply of no sweeps calls it once. Errors:
+ * `RRB_ERR_NULL`, `RRB_ERR_MEMORY`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `callback` must accept `user` until it is replaced.
+ */
+rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user);
+
+/**
+ * Tested relative residuals of the last solve, from iteration 0 (at most `max_iter` + 1 and 1,000,000 are
+ * kept), or what the monitor of a smoother was given in the last apply (100,000): writes at most `capacity`
+ * of them, and their number to `count`. `residuals` may be NULL with `capacity` 0. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT`.
+ *
+ * Required:
+ * `h` must be NULL or a handle of this family; `residuals` must have room for `capacity` values; `count`
+ * must be NULL or point to an `int64_t`.
+ */
+rrb_status dpcg_get_history(const dpcg_handle *h, double *residuals, int64_t capacity, int64_t *count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -5,6 +5,8 @@
 //     solver.factorize(center, east, north);              // vectors, arrays, or {pointer, size}
 //     if (solver.solve(b, x) == RRB_NOT_CONVERGED) ...    // x: initial guess in, solution out
 //
+// In 3D: rrbsolver::dpcg solver(nx, ny, nz), factorize(center, east, north, top).
+//
 // Statuses: a negative one becomes an exception, rrbsolver::error; a positive one (RRB_NOT_CONVERGED, RRB_STOPPED) is
 // returned, and the outputs are usable. Threads and array order: see rrbsolver.h.
 #ifndef RRBSOLVER_HPP
@@ -12,6 +14,7 @@
 
 #include "rrbsolver.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -102,14 +105,32 @@ struct named {
     input array;
 };
 
-inline void check_sizes(std::initializer_list<named> arrays, std::int64_t nx, std::int64_t ny, std::int64_t ld) {
-    const auto columns = static_cast<std::size_t>(nx), rows = static_cast<std::size_t>(ny);
-    const auto row = static_cast<std::size_t>(ld);
+/// Where values of an array stand: rows of nx values are row apart, planes of ny rows are plane apart; 0: ny * row.
+struct layout {
+    std::int64_t nx, ny, nz, row, plane;
+
+    static constexpr std::size_t whole(std::int64_t n) noexcept { return static_cast<std::size_t>(n); }
+    std::size_t step() const noexcept { return plane != 0 ? whole(plane) : whole(ny) * whole(row); }
+
+    /// Whether so many values suffice: (nz - 1) * plane + (ny - 1) * row + nx, without overflow. The last plane needs
+    /// no more than its rows, and its last row no padding.
+    bool fits(std::size_t size) const noexcept {
+        if (size < whole(nx) || (size - whole(nx)) / whole(row) < whole(ny - 1)) {
+            return false;
+        }
+        return (size - whole(nx) - whole(ny - 1) * whole(row)) / step() >= whole(nz - 1);
+    }
+
+    std::string text() const {
+        return nz > 1 ? std::to_string(nz) + " planes of " + std::to_string(step()) + " values"
+                      : std::to_string(ny) + " rows of " + std::to_string(row) + " values";
+    }
+};
+
+inline void check_sizes(std::initializer_list<named> arrays, const layout &expected) {
     for (const named &a : arrays) {
-        // size >= (ny - 1) * ld + nx, without overflow: the last row needs no padding.
-        if (a.array.size() < columns || (a.array.size() - columns) / row < rows - 1) {
-            throw error(RRB_ERR_DIMENSION, std::string(a.name) + " must hold " + std::to_string(ny) + " rows of " +
-                                               std::to_string(ld) + " values, got " +
+        if (!expected.fits(a.array.size())) {
+            throw error(RRB_ERR_DIMENSION, std::string(a.name) + " must hold " + expected.text() + ", got " +
                                                std::to_string(a.array.size()) + " values");
         }
     }
@@ -248,8 +269,68 @@ struct smoother_callbacks : callbacks {
 };
 
 RRBSOLVER_FAMILY(rrb, detail::callbacks);
+RRBSOLVER_FAMILY(dpcg, detail::callbacks);
 RRBSOLVER_FAMILY(smoother, smoother_callbacks);
 #undef RRBSOLVER_FAMILY
+
+// Those of a family that solves A x = b on a grid, and in how many dimensions.
+#define RRBSOLVER_SOLVER(family, count)                     \
+    struct family##_solver : family##_functions {           \
+        static constexpr int dimensions = count;            \
+        static constexpr auto solve = &family##_solve;       \
+        static constexpr auto apply = &family##_apply;       \
+        static constexpr auto multiply = &family##_multiply; \
+    }
+
+RRBSOLVER_SOLVER(rrb, 2);
+RRBSOLVER_SOLVER(dpcg, 3);
+#undef RRBSOLVER_SOLVER
+
+/// What families have that solve A x = b on a grid.
+template <class Functions>
+class solver : public family<Functions> {
+public:
+    std::int64_t nx() const noexcept { return nx_; }
+    std::int64_t ny() const noexcept { return ny_; }
+
+    /// A x = b; x: initial guess in, solution out. With the default norm iterates until
+    /// ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol). Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
+    [[nodiscard]] rrb_status solve(input b, output x) {
+        check_sizes({{"b", b}, {"x", x}});
+        return this->finish(Functions::solve(this->handle(), b.data(), x.data()));
+    }
+
+    /// z = M^-1 r with the preconditioner M, for a Krylov loop of your own.
+    void apply(input r, output z) {
+        check_sizes({{"r", r}, {"z", z}});
+        check(Functions::apply(this->handle(), r.data(), z.data()));
+    }
+
+    /// y = A x with the factorized matrix.
+    void multiply(input x, output y) {
+        check_sizes({{"x", x}, {"y", y}});
+        check(Functions::multiply(this->handle(), x.data(), y.data()));
+    }
+
+protected:
+    solver(std::int64_t nx, std::int64_t ny, std::int64_t nz) : nx_(nx), ny_(ny), nz_(nz) {}
+
+    /// As the options say.
+    layout arrays() const {
+        const std::int64_t row = std::max(nx_, this->get_int(RRB_OPT_LEADING_DIMENSION));
+        std::int64_t plane = 0;
+        if constexpr (Functions::dimensions == 3) {
+            plane = this->get_int(RRB_OPT_LEADING_PLANE);
+        }
+        return {nx_, ny_, nz_, row, plane};
+    }
+
+    void check_sizes(std::initializer_list<named> given) const { detail::check_sizes(given, arrays()); }
+
+    std::int64_t nx_;
+    std::int64_t ny_;
+    std::int64_t nz_;
+};
 
 } // namespace detail
 
@@ -270,14 +351,12 @@ inline int cuda_device_count() {
 /// a[j*ld + i], i = 0..nx-1 fastest, ld = nx or the option leading_dimension. Move only; a moved-from solver may be
 /// assigned to and destroyed, every other use throws RRB_ERR_NULL. Options, results, history, monitor and stream are
 /// those of detail::family.
-class rrb : public detail::family<detail::rrb_functions> {
+class rrb : public detail::solver<detail::rrb_solver> {
 public:
-    rrb(std::int64_t nx, std::int64_t ny) : nx_(nx), ny_(ny) {
+    rrb(std::int64_t nx, std::int64_t ny) : solver(nx, ny, 1) {
         own([&](rrb_handle **out) { return rrb_create(nx, ny, out); });
     }
 
-    std::int64_t nx() const noexcept { return nx_; }
-    std::int64_t ny() const noexcept { return ny_; }
     /// Takes new coefficients of a 5-point stencil; the values are copied. Called again, it reuses all memory.
     void factorize(input center, input east, input north) {
         check_sizes({{"center", center}, {"east", east}, {"north", north}});
@@ -293,34 +372,38 @@ public:
         detail::check(
             rrb_factorize(handle(), center.data(), east.data(), north.data(), northeast.data(), northwest.data()));
     }
+};
 
-    /// A x = b; x: initial guess in, solution out. With the default norm iterates until
-    /// ||b - A x||_2 <= max(rel_tol * ||b||_2, abs_tol). Returns RRB_OK, RRB_NOT_CONVERGED or RRB_STOPPED.
-    [[nodiscard]] rrb_status solve(input b, output x) {
-        check_sizes({{"b", b}, {"x", x}});
-        return finish(rrb_solve(handle(), b.data(), x.data()));
+/// Solver for A x = b on a box of nx * ny * nz cells, A symmetric with a 7-point stencil, by deflated PCG. Arrays are
+/// a[k*lp + j*ld + i], i = 0..nx-1 fastest, ld = nx or the option leading_dimension, lp = ny*ld or leading_plane. Move
+/// only; a moved-from solver may be assigned to and destroyed, every other use throws RRB_ERR_NULL. Options, results,
+/// history, monitor and stream are those of detail::family.
+class dpcg : public detail::solver<detail::dpcg_solver> {
+public:
+    dpcg(std::int64_t nx, std::int64_t ny, std::int64_t nz) : solver(nx, ny, nz) {
+        own([&](dpcg_handle **out) { return dpcg_create(nx, ny, nz, out); });
     }
 
-    /// z = M^-1 r with the RRB preconditioner M, for a Krylov loop of your own.
-    void apply(input r, output z) {
-        check_sizes({{"r", r}, {"z", z}});
-        detail::check(rrb_apply(handle(), r.data(), z.data()));
-    }
+    std::int64_t nz() const noexcept { return nz_; }
 
-    /// y = A x with the factorized matrix.
-    void multiply(input x, output y) {
-        check_sizes({{"x", x}, {"y", y}});
-        detail::check(rrb_multiply(handle(), x.data(), y.data()));
+    /// Deflation regions: cells with the same label, 0 and up, are one; -1: in none. The labels are copied, and act at
+    /// the next factorize, which must come before solve.
+    void set_regions(view<const std::int32_t> labels) {
+        const detail::layout expected = arrays();
+        if (!expected.fits(labels.size())) {
+            throw error(RRB_ERR_DIMENSION, "labels must hold " + expected.text() + ", got " +
+                                               std::to_string(labels.size()) + " values");
+        }
+        detail::check(dpcg_set_regions(handle(), labels.data()));
     }
+    /// None again: they are found from the matrix.
+    void set_regions() { detail::check(dpcg_set_regions(handle(), nullptr)); }
 
-private:
-    void check_sizes(std::initializer_list<detail::named> arrays) const {
-        const std::int64_t option = get_int(RRB_OPT_LEADING_DIMENSION);
-        detail::check_sizes(arrays, nx_, ny_, option > nx_ ? option : nx_);
+    /// Takes new coefficients; the values are copied. Called again, it reuses memory.
+    void factorize(input center, input east, input north, input top) {
+        check_sizes({{"center", center}, {"east", east}, {"north", north}, {"top", top}});
+        detail::check(dpcg_factorize(handle(), center.data(), east.data(), north.data(), top.data()));
     }
-
-    std::int64_t nx_;
-    std::int64_t ny_;
 };
 
 /// Fills ghost cells.
@@ -488,10 +571,11 @@ struct once {
                                      output x, double rel_tol, std::int64_t max_iter, input northeast = {nullptr, 0},
                                      input northwest = {nullptr, 0}) {
     if (nx >= 1 && ny >= 1) {
-        detail::check_sizes({{"center", center}, {"east", east}, {"north", north}, {"b", b}, {"x", x}}, nx, ny, nx);
+        const auto expected = detail::layout{nx, ny, 1, nx, 0};
+        detail::check_sizes({{"center", center}, {"east", east}, {"north", north}, {"b", b}, {"x", x}}, expected);
         for (const input &corner : {northeast, northwest}) {
             if (corner.data() != nullptr) {
-                detail::check_sizes({{"a corner array", corner}}, nx, ny, nx);
+                detail::check_sizes({{"a corner array", corner}}, expected);
             }
         }
     }
@@ -499,6 +583,20 @@ struct once {
     result.status = detail::check(rrb_solve_once(nx, ny, center.data(), east.data(), north.data(), northeast.data(),
                                                  northwest.data(), b.data(), x.data(), rel_tol, max_iter,
                                                  &result.iterations));
+    return result;
+}
+
+/// The same on a box of cells. Prefer class dpcg when the coefficients stay.
+[[nodiscard]] inline once solve_once(std::int64_t nx, std::int64_t ny, std::int64_t nz, input center, input east,
+                                     input north, input top, input b, output x, double rel_tol, std::int64_t max_iter) {
+    if (nx >= 1 && ny >= 1 && nz >= 1) {
+        detail::check_sizes(
+            {{"center", center}, {"east", east}, {"north", north}, {"top", top}, {"b", b}, {"x", x}},
+            detail::layout{nx, ny, nz, nx, 0});
+    }
+    once result{RRB_OK, 0};
+    result.status = detail::check(dpcg_solve_once(nx, ny, nz, center.data(), east.data(), north.data(), top.data(),
+                                                  b.data(), x.data(), rel_tol, max_iter, &result.iterations));
     return result;
 }
 

@@ -64,6 +64,8 @@ statuses! {
 enum Site {
     /// Level, row and column; level 0 is the matrix as given.
     Node(usize, usize, usize),
+    /// Plane, row and column of a box of cells.
+    Point(usize, usize, usize),
     Entry(usize),
     Patch(usize),
     Patches(usize, usize),
@@ -83,6 +85,12 @@ impl Place {
     #[must_use]
     pub fn node(level: usize, i: usize, j: usize) -> Self {
         Site::Node(level, j, i).into()
+    }
+
+    /// Cell (i, j, k) of a box.
+    #[must_use]
+    pub fn point(i: usize, j: usize, k: usize) -> Self {
+        Site::Point(k, j, i).into()
     }
 
     /// An entry of a short list.
@@ -124,6 +132,7 @@ impl fmt::Display for Place {
                 write!(f, "({}, {})", from_base(i), from_base(j))?;
                 if level > 0 { write!(f, ", level {level}") } else { Ok(()) }
             }
+            Site::Point(k, j, i) => write!(f, "({}, {}, {})", from_base(i), from_base(j), from_base(k)),
             Site::Entry(index) => write!(f, "{}", from_base(index)),
             Site::Patch(patch) => write!(f, "patch {}", from_base(patch)),
             Site::Patches(first, second) => write!(f, "patches {} and {}", from_base(first), from_base(second)),
@@ -168,8 +177,8 @@ pub enum Error {
     #[error("{0} must not be NULL")]
     Null(Name),
     /// An array whose address none of its values can have.
-    #[error("{0} must lie at a multiple of 8 bytes")]
-    Alignment(Name),
+    #[error("{0} must lie at a multiple of {1} bytes")]
+    Alignment(Name, usize),
     /// Two arrays of one call overlap.
     #[error("the arrays {0} and {1} must not overlap")]
     Overlap(Name, Name),
@@ -296,7 +305,7 @@ impl Error {
     /// Says how the caller counts: indices begin with `base`, 0 in C, 1 in Fortran.
     pub fn set_base(&mut self, base: i64) {
         match self {
-            Self::Null(name) | Self::Alignment(name) | Self::Range { name, .. } => name.base = base,
+            Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.base = base,
             Self::Overlap(first, second) => (first.base, second.base) = (base, base),
             Self::At { place, .. } | Self::Matrix { place: Some(place), .. } => place.base = base,
             _ => {}
@@ -308,7 +317,7 @@ impl Error {
     pub fn status(&self) -> i32 {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
-            Self::Range { .. } | Self::Alignment(_) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
+            Self::Range { .. } | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
             Self::At { status, .. } => *status,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,

@@ -20,7 +20,7 @@ mod spectrum;
 #[doc(hidden)]
 pub mod layers {
     pub use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
-    pub use crate::backend::steps::rrb::{Arrays, Begun, Inputs, RrbSteps};
+    pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
     pub use crate::report::{Nobody, Outcome};

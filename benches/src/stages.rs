@@ -12,8 +12,8 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, Begun, Core, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, RrbSteps, StencilView, View,
-    machine,
+    Arrays, Begun, Core, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps, StencilView,
+    View, machine,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ type Readings = Vec<(&'static str, usize, f64)>;
 
 /// Passes every step on, and notes how long it took.
 struct Clock<'a> {
-    steps: &'a mut dyn RrbSteps,
+    steps: &'a mut dyn SolveSteps,
     /// Stages as the backend has them; else their provided bodies run here, so that their steps are seen.
     fused: bool,
     /// Likewise those around the loop, which a device does not fuse.
@@ -83,7 +83,7 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn RrbSteps) -> T) -> T {
+    fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn SolveSteps) -> T) -> T {
         let start = Instant::now();
         let result = call(self.steps);
         self.steps.finish();
@@ -175,7 +175,7 @@ impl PcgSteps for Clock<'_> {
     }
 }
 
-impl RrbSteps for Clock<'_> {
+impl SolveSteps for Clock<'_> {
     fn eliminates(&self) -> bool {
         self.steps.eliminates()
     }
@@ -305,6 +305,7 @@ impl<'a> Clocked<'a> {
             input_name: "b",
             input: &problem.b,
             ld: problem.a.nx,
+            plane: problem.unknowns(),
             output: x,
             device_input: 0,
             device_output: 0,

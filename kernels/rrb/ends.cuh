@@ -324,7 +324,7 @@ RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residu
 RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
-// output = x / scale where solver/rrb/solve.rs will find nothing to object to: the loop has met its test, on all nodes
+// output = x / scale where solver/solve will find nothing to object to: the loop has met its test, on all nodes
 // too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
@@ -364,7 +364,7 @@ struct SetOutArgs {
     int preconditioned, of_initial;
 };
 
-// The loop's part of the scalars after a start, as src/solver/rrb/solve.rs and krylov/ come to it; where they would
+// The loop's part of the scalars after a start, as src/solver/solve and krylov/ come to it; where they would
 // not begin the loop, it is over. By one warp.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
@@ -375,7 +375,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
                  threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // Where the scale is not that of the last solve, the start is done again (`RrbSteps::scale`).
+    // Where the scale is not that of the last solve, the start is done again (`SolveSteps::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
     // From a guess, the papers' norm is relative to one that has a start of its own.

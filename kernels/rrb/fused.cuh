@@ -198,14 +198,6 @@ template <bool ONCE = false> __device__ inline void schur_rows(
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
-#ifdef RRB_EMULATED
-    emulated_set_conditional(conditional, s.code == RUNNING);
-#else
-    cudaGraphSetConditional(cudaGraphConditionalHandle(conditional), s.code == RUNNING);
-#endif
-}
-
 // B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When
 // the loop has ended, x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around
 // them, which other threads than those have where it has AT_ONCE of them. ONCE: see `read_once`.

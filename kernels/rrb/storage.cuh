@@ -13,7 +13,8 @@
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
-#include "scalars.cuh"
+#include "../common/residual.cuh"
+#include "../common/scalars.cuh"
 
 // A warp reads 256 consecutive bytes of a row; eight rows share what they read of the rows between them.
 constexpr int TILE_X = 32;
@@ -137,20 +138,6 @@ template <class F> struct Level {
     Real *r, *direction, *q, *u;            // and the vectors of the iteration
     Kept<Real> kept;
 };
-
-// b - (center v_0 + sum of a_j v_j), from differences (sums, for positive couplings), as src/backend/residual.rs has
-// it.
-template <int N> __device__ inline double residual_of_row(
-    double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
-    double excess = center, lost = 0.0, flow = 0.0;
-    for (int j = 0; j < N; ++j) {
-        const double to = -fabs(a[j]), sum = excess + to, added = sum - excess;
-        lost += (excess - (sum - added)) + (to - added);
-        excess = sum;
-        flow += a[j] * (v[j] + copysign(1.0, a[j]) * v_0);
-    }
-    return b - (excess * v_0 + (lost * v_0 + flow));
-}
 
 // The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one
 // before it has left in the L2 cache.

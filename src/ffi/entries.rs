@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ffi::guard::entry_ok;
 use crate::ffi::handle::{Handle, get, settable, with_ok, with_ref};
 use crate::ffi::spaces::check_array;
-use crate::ffi::{rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle};
+use crate::ffi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 
@@ -192,3 +192,6 @@ rrb_set_stream rrb_set_monitor rrb_get_history }
 
 entries! { smoother_handle smoother_destroy smoother_set_int smoother_set_real smoother_set_options smoother_get_int
 smoother_get_real smoother_set_stream smoother_set_monitor smoother_get_history }
+
+entries! { dpcg_handle dpcg_destroy dpcg_set_int dpcg_set_real dpcg_set_options dpcg_get_int dpcg_get_real
+dpcg_set_stream dpcg_set_monitor dpcg_get_history }

@@ -20,11 +20,13 @@ enum Stale {
     New,
     Failed,
     Changed,
+    /// This came after it.
+    Given(&'static str),
 }
 
 /// A part of every handle.
 pub struct Base<C> {
-    words: &'static Words,
+    pub words: &'static Words,
     pub options: Options,
     pub log: Log,
     monitor: rrb_monitor_fn,
@@ -143,6 +145,7 @@ impl<C: Core> Base<C> {
             Stale::Changed => {
                 format!("an option that acts at {at} has changed: {setup} must come before this call")
             }
+            Stale::Given(what) => format!("{what} came after the last {setup}: {setup} must come before this call"),
         })
     }
 
@@ -159,6 +162,13 @@ impl<C: Core> Base<C> {
     /// A call that makes a core begins: until it succeeds there is none.
     pub fn begin_setup(&mut self) {
         self.stale = Some(Stale::Failed);
+    }
+
+    /// The caller gave something that acts when a core is made.
+    pub fn given(&mut self, what: &'static str) {
+        if self.is_fresh() {
+            self.stale = Some(Stale::Given(what));
+        }
     }
 
     /// Makes a core of the one before, by the clock.

@@ -2,6 +2,7 @@
 //!
 //! Every function is `extern "C"`, never unwinds, and answers a status; see `docs/c-api.md`.
 
+mod dpcg;
 mod entries;
 mod environment;
 mod guard;
@@ -12,8 +13,10 @@ mod log;
 mod rrb;
 mod smoother;
 mod spaces;
+mod system;
 mod watch;
 
+pub use crate::ffi::dpcg::*;
 pub use crate::ffi::entries::*;
 pub use crate::ffi::library::*;
 pub use crate::ffi::rrb::*;

@@ -4,37 +4,27 @@
 //! between (i, j) and (i + 1, j), and so on. Pointers are borrowed for the call only.
 
 use crate::backend;
-use crate::backend::steps::rrb::{Arrays, RrbBackend};
-use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
-use crate::ffi::guard::entry;
-use crate::ffi::handle::{Base, Handle, create, with, with_ok};
-use crate::ffi::spaces::{Extent, check_array, on_device};
+use crate::backend::steps::rrb::RrbBackend;
+use crate::error::Result;
+use crate::ffi::handle::{Handle, create, with_ok};
+use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
 use crate::ffi::watch::Words;
 use crate::ffi::{environment, rrb_status};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::{StencilView, View};
-use crate::options::{Backend, Choice, Family, Memory, Options, ResultEntry, info, opt};
-use crate::report::{Nobody, Outcome, StopReason};
+use crate::options::{Backend, Choice, Family, info, opt};
 use crate::runtime::heap::boxed;
-use crate::solver::machine::{Core, Machine};
+use crate::solver::machine::Machine;
 use crate::solver::rrb::{Rrb, machine};
-use crate::spectrum::lanczos_extremes;
 
 /// One matrix with its factorization. One thread at a time; different handles are independent.
 #[allow(non_camel_case_types)]
 pub struct rrb_handle {
-    grid: Grid,
-    base: Base<Rrb>,
-    /// Couplings that point out of the grid were logged.
-    outward_seen: bool,
-    outcome: Outcome,
+    system: System<Rrb>,
 }
 
 const WORDS: Words =
     Words { family: Family::Rrb, name: "rrb", setup: "rrb_factorize", at: "factorize", step: "iteration" };
-
-/// More nodes than this are refused: node numbers are 32 bits wide.
-const MOST_NODES: i128 = u32::MAX as i128;
 
 /// Makes a handle for matrices on nx x ny nodes, with the default options and those of `RRBSOLVER_OPTIONS`.
 /// Errors: `RRB_ERR_NULL`, `RRB_ERR_DIMENSION`, `RRB_ERR_MEMORY`. Cost: none worth naming; memory for the
@@ -103,7 +93,7 @@ pub unsafe extern "C" fn rrb_factorize(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { with(h, |h| h.arrays(("b", b), ("x", x)).and_then(|arrays| h.solve(arrays))) }
+    unsafe { solve(h, ("b", b), ("x", x), Rrb::solve) }
 }
 
 /// z = M^-1 r, for a foreign Krylov loop; symmetric and positive definite (on the complement of the null space where
@@ -116,13 +106,8 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
-    let apply = |h: &mut rrb_handle| {
-        // SAFETY: as our caller promised; the size is that of the doc.
-        let arrays = unsafe { h.arrays(("r", r), ("z", z))? };
-        h.base.run(|core, options, _| core.apply(arrays, options, &mut Nobody))
-    };
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, apply) }
+    // SAFETY: as our caller promised; the size is that of the doc.
+    unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
 }
 
 /// y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
@@ -131,13 +116,8 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 /// As for `rrb_solve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
-    let multiply = |h: &mut rrb_handle| {
-        // SAFETY: as our caller promised; the size is that of the doc.
-        let arrays = unsafe { h.arrays(("x", x), ("y", y))? };
-        h.base.run(|core, options, _| core.multiply(arrays, options, &mut Nobody))
-    };
-    // SAFETY: as our caller promised.
-    unsafe { with_ok(h, multiply) }
+    // SAFETY: as our caller promised; the size is that of the doc.
+    unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
@@ -161,77 +141,24 @@ pub unsafe extern "C" fn rrb_solve_once(
     max_iter: i64,
     iterations: *mut i64,
 ) -> rrb_status {
-    entry(|| {
-        let mut h = rrb_handle::new(nx, ny)?;
-        h.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
-        let len = h.array_len()?;
-        let given = [("b", b), ("center", center), ("east", east), ("north", north)];
-        let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
-        for input in given.into_iter().chain(corners) {
-            check_pair(input, ("x", x), len)?;
-        }
-        // SAFETY: as our caller promised.
-        unsafe { h.factorize(center, east, north, northeast, northwest)? };
-        // SAFETY: as our caller promised.
-        let arrays = unsafe { h.arrays(("b", b), ("x", x))? };
-        let status = h.solve(arrays)?;
-        if !iterations.is_null() {
-            // SAFETY: not NULL, and the caller gave an int64_t.
-            unsafe { *iterations = h.outcome.iterations as i64 };
-        }
-        Ok(status)
-    })
-}
-
-/// Both are arrays of doubles, and the one that is written overlaps the other nowhere.
-fn check_pair(input: (&'static str, *const f64), output: (&'static str, *mut f64), len: usize) -> Result<()> {
-    Extent::new(input.0, input.1, len, false)?.check_apart(&Extent::new(output.0, output.1, len, true)?)
+    let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
+    let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
+    let task = Task { b, x, rel_tol, max_iter, iterations };
+    // SAFETY: as our caller promised.
+    let factorize = |h: &mut rrb_handle| unsafe { h.factorize(center, east, north, northeast, northwest) };
+    // SAFETY: as our caller promised; the size is that of the doc.
+    unsafe { solve_once(|| rrb_handle::new(nx, ny), matrix, task, factorize, Rrb::solve) }
 }
 
 impl rrb_handle {
     fn new(nx: i64, ny: i64) -> Result<Self> {
-        for (name, extent) in [("nx", nx), ("ny", ny)] {
-            if extent < 1 {
-                return Err(Error::Dimension(format!("{name} must be at least 1, got {extent}")));
-            }
-        }
-        if i128::from(nx) * i128::from(ny) > MOST_NODES {
-            return Err(Error::Dimension(format!("nx * ny must be at most {MOST_NODES}, got {nx} * {ny}")));
-        }
-        let mut h = Self {
-            grid: Grid { nx: nx as usize, ny: ny as usize },
-            base: Base::new(&WORDS),
-            outward_seen: false,
-            outcome: Outcome::default(),
-        };
+        let mut h = Self { system: System::new(&WORDS, &[("nx", nx), ("ny", ny)])? };
         h.set(|_| Ok(()))?;
         Ok(h)
     }
 
-    fn ld(&self) -> usize {
-        match self.base.options.int(opt::LEADING_DIMENSION) {
-            0 => self.grid.nx,
-            ld => ld as usize,
-        }
-    }
-
-    /// Values of one array: (ny - 1) * ld + nx, checked.
-    fn array_len(&self) -> Result<usize> {
-        (self.grid.ny - 1)
-            .checked_mul(self.ld())
-            .and_then(|n| n.checked_add(self.grid.nx))
-            .filter(|&n| n <= isize::MAX as usize / size_of::<f64>())
-            .ok_or_else(|| {
-                Error::Dimension(format!(
-                    "(ny - 1) * leading_dimension + nx overflows with ny = {}, leading_dimension = {}",
-                    self.grid.ny,
-                    self.ld()
-                ))
-            })
-    }
-
     /// # Safety
-    /// The arrays must be NULL or hold `array_len` values.
+    /// The arrays must be NULL or hold the values of the layout.
     unsafe fn factorize(
         &mut self,
         center: *const f64,
@@ -240,18 +167,19 @@ impl rrb_handle {
         northeast: *const f64,
         northwest: *const f64,
     ) -> Result<()> {
-        self.base.begin_setup();
-        let (grid, ld, len) = (self.grid, self.ld(), self.array_len()?);
-        let threads = environment::threads(self.base.options.int(opt::THREADS) as usize);
-        let machine = machine(&self.base.options, grid, threads, backend::cuda::driver::device_count());
-        let view = |name, pointer: *const f64| {
-            check_array(name, pointer)?;
-            let device = self.device_address(name, pointer, machine.is_device())?;
-            if device != 0 {
-                return Ok(View::on_device(name, device, grid, ld, len));
-            }
-            // SAFETY: not NULL, aligned, not on a device, and our caller promised the length.
-            Ok(View::new(name, unsafe { std::slice::from_raw_parts(pointer, len) }, grid, ld))
+        let system = &mut self.system;
+        system.base.begin_setup();
+        let layout = system.layout()?;
+        let Layout { ld, len, .. } = layout;
+        let grid = Grid { nx: system.cells.nx, ny: system.cells.ny };
+        let threads = environment::threads(system.base.options.int(opt::THREADS) as usize);
+        let machine = machine(&system.base.options, grid, threads, backend::cuda::driver::device_count());
+        let view = |name, array: *const f64| {
+            // SAFETY: as our caller promised.
+            Ok(match unsafe { system.located((name, array), &layout, machine.is_device())? } {
+                Located::Host(values) => View::new(name, values, grid, ld),
+                Located::Device(address) => View::on_device(name, address, grid, ld, len),
+            })
         };
         let corners = match (northeast.is_null(), northwest.is_null()) {
             (true, true) => None,
@@ -264,136 +192,38 @@ impl rrb_handle {
             north: view("north", north)?,
             corners,
         };
-        let outward_seen = &mut self.outward_seen;
-        self.base.set_up(|base, previous| {
-            let stream = base.stream as usize;
-            let mut core = Rrb::factorize(previous, &a, &base.options, machine, stream, make_backend)?;
-            heed_outward(base, &mut core, &a, outward_seen)?;
-            Ok(core)
-        })
-    }
-
-    /// # Safety
-    /// The arrays must be NULL or hold `array_len` values.
-    unsafe fn arrays<'a>(
-        &self,
-        (input_name, input): (&'static str, *const f64),
-        (output_name, output): (&'static str, *mut f64),
-    ) -> Result<Arrays<'a>> {
-        self.base.check_fresh()?;
-        let len = self.array_len()?;
-        check_pair((input_name, input), (output_name, output), len)?;
-        let on_device = self.base.core.as_ref().is_some_and(|c| c.device().is_some());
-        let device_input = self.device_address(input_name, input, on_device)?;
-        let device_output = self.device_address(output_name, output, on_device)?;
-        // SAFETY: not NULL, aligned, not on a device, of the promised length, and just seen to be disjoint.
-        let input = if device_input == 0 { unsafe { std::slice::from_raw_parts(input, len) } } else { &[] };
-        // SAFETY: as above.
-        let output = if device_output == 0 { unsafe { std::slice::from_raw_parts_mut(output, len) } } else { &mut [] };
-        Ok(Arrays { input_name, input, ld: self.ld(), output, device_input, device_output, len })
-    }
-
-    /// Address of an array that lies on the handle's device; 0 for one on the host.
-    fn device_address(&self, name: &'static str, array: *const f64, works_on_device: bool) -> Result<u64> {
-        let memory = self.base.options.choice(opt::MEMORY);
-        if !works_on_device && memory == Memory::Device {
-            return Err(Error::Unsupported(format!(
-                "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
-            )));
-        }
-        let own = self.base.core.as_ref().and_then(Rrb::device);
-        let own = own.map_or(self.base.options.int(opt::DEVICE), i64::from);
-        let there = works_on_device && on_device(name.into(), array as usize, own, memory)?;
-        Ok(if there { array as u64 } else { 0 })
-    }
-
-    fn solve(&mut self, arrays: Arrays) -> Result<i32> {
-        let start = self.base.begin_solve();
-        self.outcome = Outcome::default();
-        let result = self.base.run(|core, options, watch| core.solve(arrays, options, watch));
-        self.base.end_solve(start);
-        if let Err(Error::Breakdown { iteration, .. }) = result {
-            self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
-        }
-        self.outcome = result?;
-        self.log_line();
-        Ok(match self.outcome.reason {
-            StopReason::MaxIter | StopReason::Stagnated => RRB_NOT_CONVERGED,
-            StopReason::Monitor => RRB_STOPPED,
-            _ => RRB_OK,
-        })
-    }
-
-    fn log_line(&mut self) {
-        let Some(core) = &self.base.core else { return };
-        let (Grid { nx, ny }, done, outcome) = (self.grid, core.done, self.outcome);
-        let (backend, precision, cycle) = (core.machine().backend.name(), done.precision.name(), done.cycle.name());
-        self.base.log_solve(format_args!(
-            "{nx} x {ny}, {backend} {precision} {cycle}, {} iterations, relative residual {:.3e} -> {:.3e}",
-            outcome.iterations, outcome.initial_residual, outcome.final_residual
-        ));
+        let make = |previous, options: &_, stream| Rrb::factorize(previous, &a, options, machine, stream, make_backend);
+        system.set_up(make, |core| core.outward(&a))
     }
 }
 
-/// Couplings that point out of the grid are refused, or said to be ignored, the first time, or passed over.
-fn heed_outward(base: &mut Base<Rrb>, core: &mut Rrb, a: &StencilView, seen: &mut bool) -> Result<()> {
-    match base.options.int(opt::CHECK_INPUT) {
-        1 if !*seen => {
-            let outward = core.outward(a)?;
-            *seen = !outward.is_empty();
-            if *seen {
-                base.log.line(0, format_args!("rrb: {outward}"));
-            }
-            Ok(())
-        }
-        2 => core.outward(a)?.refuse(),
-        _ => Ok(()),
-    }
-}
-
-impl Handle for rrb_handle {
+impl SystemHandle for rrb_handle {
     type Core = Rrb;
 
-    fn base(&self) -> &Base<Rrb> {
-        &self.base
+    fn system(&self) -> &System<Rrb> {
+        &self.system
     }
 
-    fn base_mut(&mut self) -> &mut Base<Rrb> {
-        &mut self.base
+    fn system_mut(&mut self) -> &mut System<Rrb> {
+        &mut self.system
     }
 
-    fn check(&self, asked: &Options) -> Result<()> {
-        let (ld, nx) = (asked.int(opt::LEADING_DIMENSION), self.grid.nx);
-        if ld == 0 || ld >= nx as i64 {
-            return Ok(());
-        }
-        Err(Error::range("leading_dimension", ld, format!("be 0 or at least nx = {nx}")))
+    fn in_use(core: &Rrb) -> [&'static str; 2] {
+        [core.done.precision.name(), core.done.cycle.name()]
     }
 
-    fn prepare(&mut self, next: &Options, _: bool) -> Result<()> {
-        self.base.history.reserve(next.int(opt::MAX_ITER) as usize)
-    }
-
-    fn own_result(&self, entry: &ResultEntry) -> Result<f64> {
-        let core = self.base.core.as_ref();
-        let done = core.map(|c| c.done).unwrap_or_default();
-        let extremes = || lanczos_extremes(self.base.history.coefficients()).unwrap_or((0.0, 0.0));
-        Ok(match entry.key {
-            info::ITERATIONS => self.outcome.iterations as f64,
-            info::STOP_REASON => self.outcome.reason.number() as f64,
-            info::INITIAL_RESIDUAL => self.outcome.initial_residual,
-            info::FINAL_RESIDUAL => self.outcome.final_residual,
-            info::LAMBDA_MIN => extremes().0,
-            info::LAMBDA_MAX => extremes().1,
+    fn result_of(core: &Rrb, key: i32) -> f64 {
+        let done = core.done;
+        match key {
             info::LEVELS => done.levels as f64,
             info::PRECISION => done.precision.number() as f64,
             info::CYCLE => done.cycle.number() as f64,
             info::COMPONENTS => done.components as f64,
             info::SINGULAR_COMPONENTS => done.singular_components as f64,
             info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
-            info::GRIDS => core.map_or(0, Rrb::grids) as f64,
+            info::GRIDS => core.grids() as f64,
             _ => 0.0,
-        })
+        }
     }
 }
 

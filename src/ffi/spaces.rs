@@ -19,6 +19,14 @@ pub fn on_device(name: Name, address: usize, device: i64, memory: Memory) -> Res
     }
 }
 
+/// An array that is the host's whatever the option `memory` is.
+pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
+    match space_of(address)? {
+        Space::Host => Ok(()),
+        space => Err(elsewhere(name.into(), space, "on the host".to_owned())),
+    }
+}
+
 /// An array that lies elsewhere.
 pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     let place = match space {
@@ -28,12 +36,12 @@ pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
     Error::range(name, place, format!("lie {allowed}"))
 }
 
-/// An array of doubles, whole numbers or pointers, all 8 bytes long: not NULL, and not astray between two values.
+/// An array of values of 8 or 4 bytes: not NULL, and not astray between two values.
 pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_null() {
         return Err(Error::Null(name.into()));
     }
-    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into())) }
+    if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into(), align_of::<T>())) }
 }
 
 /// A list of the caller, checked as `check_array` does; empty where there is none.

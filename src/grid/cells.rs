@@ -1,4 +1,7 @@
-//! Boxes of cells in 3D, and symmetric 7-point matrices on them.
+//! Boxes of cells in 3D, and symmetric 7-point matrices on them: as the caller gives them, and as they are kept.
+
+use crate::error::{Result, reset};
+use std::ops::Range;
 
 /// Extents of a box of cells, x fastest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,11 @@ impl Cells {
         self.nx * self.ny
     }
 
+    /// Rows of cells along x.
+    pub fn rows(&self) -> usize {
+        self.ny * self.nz
+    }
+
     /// Extents by direction.
     pub fn size(&self) -> [usize; 3] {
         [self.nx, self.ny, self.nz]
@@ -38,6 +46,84 @@ impl Cells {
     }
 }
 
+/// One array of the caller: `a[k * plane + j * ld + i]`.
+#[derive(Clone, Copy)]
+pub struct Values<'a> {
+    /// Name, for errors.
+    pub name: &'static str,
+    data: &'a [f64],
+    cells: Cells,
+    ld: usize,
+    plane: usize,
+    len: usize,
+    device: u64,
+}
+
+impl<'a> Values<'a> {
+    /// `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
+    pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
+        assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
+        Self { name, data, cells, ld, plane, len: data.len(), device: 0 }
+    }
+
+    /// An array in the memory of a device, `len` values from `address` on: a backend there may read it, nobody else.
+    pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize, len: usize) -> Self {
+        Self { name, data: &[], cells, ld, plane, len, device: address }
+    }
+
+    /// The same array, copied to host memory.
+    pub fn copied_to(&self, copy: &'a [f64]) -> Self {
+        Self::new(self.name, copy, self.cells, self.ld, self.plane)
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> usize {
+        self.len
+    }
+
+    /// Its address, where it lies on a device.
+    pub fn device(&self) -> Option<u64> {
+        (self.device != 0).then_some(self.device)
+    }
+
+    /// The nx values of a row, numbered k * ny + j.
+    pub fn row(&self, row: usize) -> &'a [f64] {
+        let start = row / self.cells.ny * self.plane + row % self.cells.ny * self.ld;
+        &self.data[start..][..self.cells.nx]
+    }
+}
+
+/// The caller's matrix. Entries that leave the box are never read.
+#[derive(Clone, Copy)]
+pub struct CellView<'a> {
+    /// Extents.
+    pub cells: Cells,
+    /// Diagonal.
+    pub center: Values<'a>,
+    /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1).
+    pub forward: [Values<'a>; 3],
+}
+
+impl<'a> CellView<'a> {
+    /// Entries of a row in direction `d`: those that stay in the box.
+    pub fn entries(&self, d: usize, row: usize) -> &'a [f64] {
+        let Cells { nx, ny, nz } = self.cells;
+        let all = self.forward[d].row(row);
+        match d {
+            0 => &all[..nx - 1],
+            1 if row % ny + 1 < ny => all,
+            2 if row / ny + 1 < nz => all,
+            _ => &[],
+        }
+    }
+
+    /// The entries that leave the box: empty where none do.
+    pub fn outward(&self, d: usize, row: usize) -> &'a [f64] {
+        let inner = self.entries(d, row).len();
+        &self.forward[d].row(row)[inner..]
+    }
+}
+
 /// A symmetric 7-point matrix on a box of cells: `count` values in each array, x fastest, no padding.
 #[derive(Clone, Copy)]
 pub struct SevenPoints<'a> {
@@ -47,4 +133,79 @@ pub struct SevenPoints<'a> {
     pub center: &'a [f64],
     /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1); zero where those leave the box.
     pub forward: [&'a [f64]; 3],
+}
+
+/// A matrix that is kept. Before and after the values of each array are as many zeros as a plane has cells, so that
+/// loops over cells in a row, whatever rows they belong to, ask for no edge: entries that leave the box are zero.
+#[derive(Default)]
+pub struct Kept {
+    cells: Cells,
+    center: Vec<f64>,
+    forward: [Vec<f64>; 3],
+}
+
+/// Couplings of consecutive cells: center, and entries to west, east, south, north, bottom, top.
+#[derive(Clone, Copy)]
+pub struct Couplings<'a> {
+    /// Diagonal.
+    pub center: &'a [f64],
+    /// West, east, south, north, bottom, top.
+    pub near: [&'a [f64]; 6],
+}
+
+/// For errors.
+const MATRIX: &str = "the matrix";
+
+impl Kept {
+    /// Copies the caller's matrix; takes memory where the extents are new.
+    pub fn copy_from(&mut self, a: &CellView) -> Result<()> {
+        let Cells { nx, .. } = a.cells;
+        let guard = a.cells.plane();
+        let len = a.cells.count() + 2 * guard;
+        if self.cells != a.cells {
+            reset(&mut self.center, len, MATRIX)?;
+            for forward in &mut self.forward {
+                reset(forward, len, MATRIX)?;
+            }
+            self.cells = a.cells;
+        }
+        for row in 0..a.cells.rows() {
+            let at = guard + row * nx;
+            self.center[at..][..nx].copy_from_slice(a.center.row(row));
+            for (d, kept) in self.forward.iter_mut().enumerate() {
+                let entries = a.entries(d, row);
+                kept[at..][..entries.len()].copy_from_slice(entries);
+            }
+        }
+        Ok(())
+    }
+
+    /// Extents.
+    pub fn cells(&self) -> Cells {
+        self.cells
+    }
+
+    /// Without the zeros around it.
+    pub fn matrix(&self) -> SevenPoints<'_> {
+        let (guard, count) = (self.cells.plane(), self.cells.count());
+        let of = |all| -> &[f64] { &<Vec<f64> as AsRef<[f64]>>::as_ref(all)[guard..][..count] };
+        SevenPoints { cells: self.cells, center: of(&self.center), forward: self.forward.each_ref().map(of) }
+    }
+
+    /// Couplings of the cells of a range.
+    pub fn couplings(&self, range: &Range<usize>) -> Couplings<'_> {
+        let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.steps());
+        let at = guard + range.start;
+        let of = |d: usize, back: usize| &self.forward[d][at - back..][..n];
+        let [x, y, z] = steps;
+        Couplings {
+            center: &self.center[at..][..n],
+            near: [of(0, x), of(0, 0), of(1, y), of(1, 0), of(2, z), of(2, 0)],
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<f64>() * (self.center.len() + self.forward.iter().map(Vec::len).sum::<usize>())
+    }
 }

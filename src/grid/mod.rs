@@ -1,11 +1,15 @@
 //! Geometry and storage of stencil systems on grids and patches. Pure and safe: no threads, no devices.
 
 pub mod block_inverse;
+pub mod cell_components;
+pub mod cell_inspection;
 pub mod cells;
 pub mod components;
 pub mod inspection;
+pub mod joined;
 pub mod layout;
 pub mod levels;
 pub mod outward;
 pub mod patches;
+pub mod regions;
 pub mod stencil;

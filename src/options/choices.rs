@@ -87,6 +87,39 @@ choices! {
     Parallel { Auto = 0 "auto", Patch = 1 "patch", Block = 2 "block", Nested = 3 "nested", }
     /// The order of copies and kernels.
     Transfer { Auto = 0 "auto", DepthFirst = 1 "depth_first", BreadthFirst = 2 "breadth_first", }
+    /// How a 3D system is preconditioned.
+    Preconditioner {
+        Auto = 0 "auto", None = 1 "none", Jacobi = 2 "jacobi", Neumann = 3 "neumann", Ic0 = 4 "ic0", Ric = 5 "ric",
+        Multigrid = 6 "multigrid", Amg = 7 "amg", Ssor = 8 "ssor", Ilu0 = 9 "ilu0", Chebyshev = 10 "chebyshev",
+    }
+    /// Which deflation vectors there are, each constant on one region and zero elsewhere.
+    Deflation {
+        Auto = 0 "auto",
+        None = 1 "none",
+        /// A region is a box of cells:
+        Subdomain = 2 "subdomain",
+        /// A region is a label of the caller, or a component of strong couplings:
+        Levelset = 3 "levelset",
+        /// A region is the part of such a one, or of what is in none, in a box of cells:
+        LevelsetSubdomain = 4 "levelset_subdomain",
+    }
+    /// How systems with the coarse matrix of the deflation are solved.
+    CoarseSolver { Auto = 0 "auto", Inverse = 1 "inverse", Cholesky = 2 "cholesky", Cg = 3 "cg", }
+    /// What a point of a coarse grid of multigrid is.
+    Coarsening { Auto = 0 "auto", Vertex = 1 "vertex", Cell = 2 "cell", }
+    /// Why `auto` took what is in use.
+    AutoReason {
+        /// Nothing was left to choose:
+        Asked = 0 "asked",
+        /// Nothing of what follows:
+        Plain = 1 "plain",
+        /// The smallest and the largest center of fluid cells are too far apart:
+        Contrast = 2 "contrast",
+        /// A component of strong couplings is only a few cells across:
+        Thin = 3 "thin",
+        /// The couplings of a direction are too weak for the finest grid to be coarsened in it:
+        Anisotropic = 4 "anisotropic",
+    }
     /// Why a solve ended.
     StopReason {
         /// No solve yet:

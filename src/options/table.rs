@@ -2,11 +2,11 @@
 //! documentation are made from it.
 //!
 //! Numbers are explicit and append-only, in blocks of 100: common options 100, `rrb` options 200, `smoother` options
-//! 300, common results 1000, `rrb` results 1100, `smoother` results 1200.
+//! 300, `dpcg` options 400, common results 1000, `rrb` results 1100, `smoother` results 1200, `dpcg` results 1300.
 
 use super::choices::{
-    Backend, BlockSolver, Compensation, Cycle, Fusion, Lumping, Memory, Method, Norm, NullSpace, Parallel, Precision,
-    Reference, Remainder, StopReason, Transfer,
+    AutoReason, Backend, BlockSolver, CoarseSolver, Coarsening, Compensation, Cycle, Deflation, Fusion, Lumping,
+    Memory, Method, Norm, NullSpace, Parallel, Precision, Preconditioner, Reference, Remainder, StopReason, Transfer,
 };
 use crate::error::Error;
 
@@ -17,15 +17,18 @@ pub enum Family {
     Rrb,
     /// `smoother_`: block relaxation on 3D patches.
     Smoother,
+    /// `dpcg_`: 3D stencils.
+    Dpcg,
 }
 
 /// Families that share options or results.
 pub type Families = &'static [Family];
-const ALL: Families = &[Family::Rrb, Family::Smoother];
+const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
 /// Those that solve to a tolerance.
-const SOLVERS: Families = &[Family::Rrb];
+const SOLVERS: Families = &[Family::Rrb, Family::Dpcg];
 const RRB: Families = &[Family::Rrb];
 const SMOOTHER: Families = &[Family::Smoother];
+const DPCG: Families = &[Family::Dpcg];
 
 impl Family {
     /// As functions begin.
@@ -34,6 +37,7 @@ impl Family {
         match self {
             Self::Rrb => "rrb_",
             Self::Smoother => "smoother_",
+            Self::Dpcg => "dpcg_",
         }
     }
 
@@ -41,6 +45,7 @@ impl Family {
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves on 2D grids to a tolerance",
+            Self::Dpcg => "it solves on 3D grids to a tolerance",
             Self::Smoother => "it solves to no tolerance, but does the sweeps that smoother_apply is told",
         }
     }
@@ -51,6 +56,7 @@ impl Family {
         match key {
             200..300 | 1100..1200 => Some(Self::Rrb),
             300..400 | 1200..1300 => Some(Self::Smoother),
+            400..500 | 1300..1400 => Some(Self::Dpcg),
             _ => None,
         }
     }
@@ -224,6 +230,11 @@ const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
 
 const SWITCH_OFF: Kind = int(0, 0, 1);
 
+/// The first `count` of the choices: those that a family has of an option that others have more of.
+const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
+    Kind::Choice(names.split_at(count).0)
+}
+
 options! {
     BACKEND = 100 "backend" Factorize ALL Kind::Choice(Backend::NAMES);
         "where the solver runs; auto: cuda where a device is and the problem is large enough (smoother_: where memory \
@@ -268,16 +279,16 @@ options! {
         "nodes lumped: m1 red, m2 red and black; the text shorthands m1u, m1m, m2u, m2m set relaxation too (0 or 1)";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "omega: the part of a dropped coupling that is added to the diagonal";
-    FUSION = 206 "fusion" Factorize RRB Kind::Choice(Fusion::NAMES);
+    FUSION = 206 "fusion" Factorize SOLVERS Kind::Choice(Fusion::NAMES);
         "on: fused stages where the backend has them; off: the unfused textbook steps";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
         "positive off-diagonals moved to the diagonals in M; auto: iff there are any";
-    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES);
+    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG first(Precision::NAMES, 3);
         "of the stored preconditioner; mixed: of CG too, on a device: taken as bf16";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES); "v: the papers' RRB; amli, k: recursive";
     CYCLE_SPACING = 210 "cycle_spacing" Factorize RRB int(0, 0, 64); "recursion every so many levels; 0: chosen";
     CYCLE_STEPS = 211 "cycle_steps" Factorize RRB int(2, 1, 8); "inner iterations of a recursion";
-    LEADING_DIMENSION = 212 "leading_dimension" Factorize RRB int(0, 0, i64::MAX);
+    LEADING_DIMENSION = 212 "leading_dimension" Factorize SOLVERS int(0, 0, i64::MAX);
         "values from one row of the caller's arrays to the next, at least nx; 0: nx";
 
     METHOD = 300 "method" Now SMOOTHER Kind::Choice(Method::NAMES);
@@ -299,6 +310,32 @@ options! {
         "groups of threads that share the patches of parallel = nested; 0: chosen";
     TRANSFER = 308 "transfer" Now SMOOTHER Kind::Choice(Transfer::NAMES);
         "order of copies and kernels for patches that live on the host while a device relaxes them";
+
+    PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 7);
+        "auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky \
+         without fill, on the CPU";
+    ORDER = 401 "order" Factorize DPCG int(2, 0, 8); "terms of the Neumann series beside the first; 0: as jacobi";
+    RIC_OMEGA = 402 "ric_omega" Factorize DPCG real(0.97, 0.0, 1.0, false);
+        "of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified";
+    DEFLATION = 403 "deflation" Factorize DPCG Kind::Choice(Deflation::NAMES);
+        "regions with a deflation vector each: boxes of cells, the caller's regions (else components of strong \
+         couplings), or the parts of these in boxes; auto: by the matrix";
+    SUBDOMAINS_X = 404 "subdomains_x" Factorize DPCG int(0, 0, 65_535); "boxes in x, at most nx; 0: chosen";
+    SUBDOMAINS_Y = 405 "subdomains_y" Factorize DPCG int(0, 0, 65_535); "boxes in y, at most ny; 0: chosen";
+    SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535); "boxes in z, at most nz; 0: chosen";
+    KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
+        "1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings";
+    COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
+        "of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky; cg: inner CG, on the CPU";
+    COARSE_TOL = 409 "coarse_tol" Factorize DPCG real(1e-10, 0.0, 1.0, true); "relative, of coarse_solver = cg";
+    COARSENING = 410 "coarsening" Factorize DPCG Kind::Choice(Coarsening::NAMES);
+        "of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, \
+         constant transfer; auto: cell where couplings of a direction are weak, else vertex";
+    SWEEPS = 411 "sweeps" Factorize DPCG int(0, 0, 2); "of multigrid before and after a coarse grid; 0: chosen";
+    DILATION = 412 "dilation" Factorize DPCG int(-1, -1, 1);
+        "layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found";
+    LEADING_PLANE = 413 "leading_plane" Factorize DPCG int(0, 0, i64::MAX);
+        "values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many";
 }
 
 results! {
@@ -328,10 +365,10 @@ results! {
         "1: this build of the library has CUDA kernels; 0: it was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[], "red eliminations in use";
-    PRECISION = 1101 "precision" RRB false Precision::NAMES, "the one in use";
+    PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "the one in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES, "the one in use; amli and v are fixed linear M, k is not";
-    COMPONENTS = 1103 "components" RRB false &[], "connected components of two nodes or more";
-    SINGULAR_COMPONENTS = 1104 "singular_components" RRB false &[], "of those, singular ones";
+    COMPONENTS = 1103 "components" SOLVERS false &[], "connected components of two nodes or more";
+    SINGULAR_COMPONENTS = 1104 "singular_components" SOLVERS false &[], "of those, singular ones";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[],
         "positive couplings moved to the diagonals of M";
     GRIDS = 1106 "grids" RRB false &[], "r1/r2/b1/b2 grids in use";
@@ -339,6 +376,24 @@ results! {
     BLOCK_INVERSES = 1201 "block_inverses" SMOOTHER false &[], "different blocks whose inverses are held";
     GHOST_COPIES = 1202 "ghost_copies" SMOOTHER false &[], "boxes of ghost cells copied between patches before a sweep";
     CELLS = 1203 "cells" SMOOTHER false &[], "cells of all patches";
+    PRECONDITIONER = 1300 "preconditioner" DPCG false Preconditioner::NAMES, "the one in use";
+    AUTO_REASON = 1301 "auto_reason" DPCG false AutoReason::NAMES,
+        "why auto took what is in use; asked: nothing was left to it; plain: nothing of the others; contrast: \
+         couplings are too far apart; thin: a component of strong couplings is a few cells across; anisotropic: \
+         couplings of a direction are weak";
+    DEFLATION = 1302 "deflation" DPCG false Deflation::NAMES, "the one in use";
+    COARSENING = 1303 "coarsening" DPCG false Coarsening::NAMES, "the one in use; auto: no multigrid is";
+    COARSE_SOLVER = 1304 "coarse_solver" DPCG false CoarseSolver::NAMES, "the one in use; auto: nothing is deflated";
+    DEFLATION_VECTORS = 1305 "deflation_vectors" DPCG false &[], "deflation vectors in use";
+    REGIONS = 1306 "regions" DPCG false &[], "regions found, before those without a vector are left out";
+    STRONG_COMPONENTS = 1307 "strong_components" DPCG false &[],
+        "components of two cells or more that are joined by strong couplings";
+    NEUMANN_ROW_SUM = 1308 "neumann_row_sum" DPCG true &[],
+        "of neumann: largest row sum of |L D^-1|; below 1 the series converges whatever its order";
+    SECONDS_DEFLATION = 1309 "seconds_deflation" DPCG true &[],
+        "of the last factorize: regions, coarse matrix and its factor";
+    SECONDS_COARSE = 1310 "seconds_coarse" DPCG true &[], "of the last solve: systems with the coarse matrix";
+    SECONDS_ITERATIONS = 1311 "seconds_iterations" DPCG true &[], "of the last solve: iterations of CG";
 }
 
 pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
@@ -396,5 +451,6 @@ mod tests {
             "smoother_ has no option steps: it solves to no tolerance, but does the sweeps that smoother_apply is told"
         );
         assert_eq!(said(Family::Rrb), "rrb_ has no option steps: it solves on 2D grids to a tolerance");
+        assert_eq!(said(Family::Dpcg), "dpcg_ has no option steps: it solves on 3D grids to a tolerance");
     }
 }

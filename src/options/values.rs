@@ -186,7 +186,7 @@ impl Options {
             if OPTIONS.iter().any(|o| o.name == name && o.kind(self.family).is_none()) {
                 continue;
             }
-            if ["leading_dimension", "memory"].contains(&name) {
+            if ["leading_dimension", "leading_plane", "memory"].contains(&name) {
                 complain(&Error::Option(format!(
                     "{name} says how the program keeps its arrays: only the program can set it"
                 )));
@@ -335,6 +335,8 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::RRB_ERR_ARGUMENT;
+    use crate::options::Precision;
 
     #[test]
     fn keys_and_names_are_unique() {
@@ -420,6 +422,30 @@ mod tests {
         smoother.set_real(opt::OMEGA, 0.0).unwrap();
     }
 
+    /// An option that two families have, with fewer choices in one; and choices that come with other families.
+    #[test]
+    fn each_family_has_its_own_choices() {
+        let mut o = Options::new(Family::Dpcg);
+        o.set_text("precision=f32 preconditioner=multigrid fusion=off").unwrap();
+        let refused = |e: Error| (e.status(), e.to_string());
+        assert_eq!(
+            refused(o.set_int(opt::PRECISION, 3).unwrap_err()),
+            (RRB_ERR_ARGUMENT, "precision must be one of 0 (auto), 1 (f64), 2 (f32), got 3".to_owned())
+        );
+        for number in 7..=10 {
+            let (status, sentence) = refused(o.set_int(opt::PRECONDITIONER, number).unwrap_err());
+            assert_eq!(status, RRB_ERR_ARGUMENT);
+            assert!(sentence.ends_with(&format!("6 (multigrid), got {number}")), "{sentence}");
+        }
+        assert!(refused(o.set_text("preconditioner=amg").unwrap_err()).1.contains("got 'amg'"));
+        assert!(
+            refused(o.set_text("levels=3").unwrap_err()).1.contains("dpcg_ has no option levels: it is one of rrb_")
+        );
+        assert!(Options::new(Family::Rrb).set_text("order=3").unwrap_err().to_string().contains("it is one of dpcg_"));
+        let precision: Precision = o.choice(opt::PRECISION);
+        assert_eq!((precision, o.int(opt::ORDER), o.real(opt::RIC_OMEGA)), (Precision::F32, 2, 0.97));
+    }
+
     #[test]
     fn lenient_text_keeps_what_is_right() {
         let mut o = Options::new(Family::Rrb);
@@ -427,5 +453,9 @@ mod tests {
         o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
         assert_eq!(o.int(opt::MAX_ITER), 7);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
+        // How a program keeps its arrays is for the program to say.
+        let mut o = Options::new(Family::Dpcg);
+        o.set_text_leniently("leading_plane=100 levels=3 order=4", |e| complaints.push(e.to_string()));
+        assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER), complaints.len()), (0, 4, 3), "{complaints:?}");
     }
 }

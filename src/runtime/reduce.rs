@@ -28,6 +28,22 @@ pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     (add_lanes(&lanes) + tail).wide()
 }
 
+/// <v, D v>, with the lanes of `dot`.
+#[inline(always)]
+pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
+    let n = v.len().min(d.len());
+    let (v, d) = (&v[..n], &d[..n]);
+    let mut lanes = [0.0; LANES];
+    let (cv, cd) = (v.chunks_exact(LANES), d.chunks_exact(LANES));
+    let tail: f64 = cv.remainder().iter().zip(cd.remainder()).map(|(v, d)| v * (d * v)).sum();
+    for (v, d) in cv.zip(cd) {
+        for l in 0..LANES {
+            lanes[l] += v[l] * (d[l] * v[l]);
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
 /// Sum of a.
 #[inline(always)]
 pub fn sum<R: Real>(a: &[R]) -> f64 {

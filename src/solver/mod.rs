@@ -1,6 +1,8 @@
 //! The mathematics, one file per method, written once for all backends.
 
+pub mod dpcg;
 pub mod krylov;
 pub mod machine;
 pub mod rrb;
 pub mod smoother;
+pub mod solve;

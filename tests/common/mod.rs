@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // every test program uses its own part of this module
 
 pub mod dense;
+pub mod dpcg;
 pub mod smoother;
 
 pub use rrbsolver_problems as problems;

@@ -17,6 +17,7 @@
 #include "device.h"
 #include "rrb/rrb.cu"
 #include "smoother/smoother.cu"
+#include "dpcg/dpcg.cu"
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 

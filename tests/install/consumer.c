@@ -1,5 +1,7 @@
 /* A C99 program as a user would build it against the installed package: solves systems whose solution and smallest
  * eigenvalue are known, and misuses every function once. Exit status 0: all as documented. */
+#include "check.h"
+
 #include <rrbsolver.h>
 
 #include <float.h>
@@ -7,16 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            char sentence_[256];                                                                                       \
-            rrbsolver_last_error(sentence_, (int64_t)sizeof sentence_);                                                \
-            fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, sentence_);        \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 enum { NX = 37, NY = 22, LD = NX + 3, SIZE = LD * NY };
 static const double REL_TOL = 1e-8;

@@ -6,6 +6,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../dpcg/memory.rs"]
+mod dpcg;
 
 use common::problems::{Stencil, aniso, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::smoother::{
@@ -128,6 +130,8 @@ fn main() {
     large_blocks_are_kept();
     smoothing_takes_no_memory();
     bytes_host_is_what_is_held();
+    dpcg::solving_takes_no_memory();
+    dpcg::bytes_host_is_what_is_held();
     println!("test memory ... ok");
 }
 

@@ -78,18 +78,30 @@ contains
       if (status < 0 .and. .not. present(stat)) error stop "rrbsolver: " // text
    end subroutine report
 
+   ! Whether an array has another shape than it must.
    function differs(name, extent, expected, stat, errmsg) result(wrong)
       character(*), intent(in) :: name
-      integer(int64), intent(in) :: extent(2), expected(2)
+      integer(int64), intent(in) :: extent(:), expected(:)
       integer, intent(out), optional :: stat
       character(*), intent(inout), optional :: errmsg
       logical :: wrong
       if (present(stat)) stat = RRB_OK
       wrong = any(extent /= expected)
-      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape (" // &
-                             decimal(expected(1)) // ", " // decimal(expected(2)) // "), got (" // &
-                             decimal(extent(1)) // ", " // decimal(extent(2)) // ")")
+      if (wrong) call report(RRB_ERR_DIMENSION, stat, errmsg, name // " must have the shape " // listed(expected) // &
+                             ", got " // listed(extent))
    end function differs
+
+   ! (3, 4, 5)
+   function listed(numbers) result(text)
+      integer(int64), intent(in) :: numbers(:)
+      character(:), allocatable :: text
+      integer :: i
+      text = "(" // decimal(numbers(1))
+      do i = 2, size(numbers)
+         text = text // ", " // decimal(numbers(i))
+      end do
+      text = text // ")"
+   end function listed
 
    function last_error() result(text)
       character(:), allocatable :: text

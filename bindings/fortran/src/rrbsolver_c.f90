@@ -94,11 +94,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_LUMPING             = 204_c_int32_t
    ! omega: the part of a dropped coupling that is added to the diagonal
    integer(c_int32_t), parameter, public :: RRB_OPT_RELAXATION          = 205_c_int32_t
-   ! on: fused stages where the backend has them; off: the unfused textbook steps
+   ! on: fused stages where the backend has them; off: the unfused textbook steps (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_FUSION              = 206_c_int32_t
    ! positive off-diagonals moved to the diagonals in M; auto: iff there are any
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
-   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16
+   ! of the stored preconditioner; mixed: of CG too, on a device: taken as bf16 (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
    ! v: the papers' RRB; amli, k: recursive
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE               = 209_c_int32_t
@@ -106,7 +106,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_SPACING       = 210_c_int32_t
    ! inner iterations of a recursion
    integer(c_int32_t), parameter, public :: RRB_OPT_CYCLE_STEPS         = 211_c_int32_t
-   ! values from one row of the caller's arrays to the next, at least nx; 0: nx
+   ! values from one row of the caller's arrays to the next, at least nx; 0: nx (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_DIMENSION   = 212_c_int32_t
    ! which block waits for which
    integer(c_int32_t), parameter, public :: RRB_OPT_METHOD              = 300_c_int32_t
@@ -128,6 +128,37 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_PATCH_THREADS       = 307_c_int32_t
    ! order of copies and kernels for patches that live on the host while a device relaxes them
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
+   ! auto: multigrid; neumann: a truncated Neumann series of order; ic0, ric (relaxed): incomplete Cholesky without
+   ! fill, on the CPU
+   integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
+   ! terms of the Neumann series beside the first; 0: as jacobi
+   integer(c_int32_t), parameter, public :: RRB_OPT_ORDER               = 401_c_int32_t
+   ! of ric: the part of dropped fill that is subtracted from the diagonal; 0: ic0, 1: modified
+   integer(c_int32_t), parameter, public :: RRB_OPT_RIC_OMEGA           = 402_c_int32_t
+   ! regions with a deflation vector each: boxes of cells, the caller's regions (else components of strong couplings),
+   ! or the parts of these in boxes; auto: by the matrix
+   integer(c_int32_t), parameter, public :: RRB_OPT_DEFLATION           = 403_c_int32_t
+   ! boxes in x, at most nx; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_X        = 404_c_int32_t
+   ! boxes in y, at most ny; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Y        = 405_c_int32_t
+   ! boxes in z, at most nz; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_SUBDOMAINS_Z        = 406_c_int32_t
+   ! 1: where singular, all vectors with a shifted coarse matrix; 0: without that of a region of weak couplings
+   integer(c_int32_t), parameter, public :: RRB_OPT_KEEP_ALL            = 407_c_int32_t
+   ! of the coarse matrix; auto: inverse up to 1024 vectors, else cholesky; cg: inner CG, on the CPU
+   integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_SOLVER       = 408_c_int32_t
+   ! relative, of coarse_solver = cg
+   integer(c_int32_t), parameter, public :: RRB_OPT_COARSE_TOL          = 409_c_int32_t
+   ! of multigrid; vertex: every second cell, operator-dependent transfer, Galerkin; cell: pairs of cells, constant
+   ! transfer; auto: cell where couplings of a direction are weak, else vertex
+   integer(c_int32_t), parameter, public :: RRB_OPT_COARSENING          = 410_c_int32_t
+   ! of multigrid before and after a coarse grid; 0: chosen
+   integer(c_int32_t), parameter, public :: RRB_OPT_SWEEPS              = 411_c_int32_t
+   ! layers of cells by which regions of levelset grow; -1: 1 for the caller's, 0 for those found
+   integer(c_int32_t), parameter, public :: RRB_OPT_DILATION            = 412_c_int32_t
+   ! values from one plane of the caller's arrays to the next, at least ny * leading_dimension; 0: that many
+   integer(c_int32_t), parameter, public :: RRB_OPT_LEADING_PLANE       = 413_c_int32_t
 
    ! Results: keys of get.
    ! iterations of the last solve (smoother_: sweeps of the last apply)
@@ -163,13 +194,13 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
    ! red eliminations in use
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t
-   ! the one in use
+   ! the one in use (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_PRECISION             = 1101_c_int32_t
    ! the one in use; amli and v are fixed linear M, k is not
    integer(c_int32_t), parameter, public :: RRB_INFO_CYCLE                 = 1102_c_int32_t
-   ! connected components of two nodes or more
+   ! connected components of two nodes or more (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPONENTS            = 1103_c_int32_t
-   ! of those, singular ones
+   ! of those, singular ones (also dpcg_)
    integer(c_int32_t), parameter, public :: RRB_INFO_SINGULAR_COMPONENTS   = 1104_c_int32_t
    ! positive couplings moved to the diagonals of M
    integer(c_int32_t), parameter, public :: RRB_INFO_COMPENSATED_COUPLINGS = 1105_c_int32_t
@@ -183,6 +214,32 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_GHOST_COPIES          = 1202_c_int32_t
    ! cells of all patches
    integer(c_int32_t), parameter, public :: RRB_INFO_CELLS                 = 1203_c_int32_t
+   ! the one in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_PRECONDITIONER        = 1300_c_int32_t
+   ! why auto took what is in use; asked: nothing was left to it; plain: nothing of the others; contrast: couplings are
+   ! too far apart; thin: a component of strong couplings is a few cells across; anisotropic: couplings of a direction
+   ! are weak
+   integer(c_int32_t), parameter, public :: RRB_INFO_AUTO_REASON           = 1301_c_int32_t
+   ! the one in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION             = 1302_c_int32_t
+   ! the one in use; auto: no multigrid is
+   integer(c_int32_t), parameter, public :: RRB_INFO_COARSENING            = 1303_c_int32_t
+   ! the one in use; auto: nothing is deflated
+   integer(c_int32_t), parameter, public :: RRB_INFO_COARSE_SOLVER         = 1304_c_int32_t
+   ! deflation vectors in use
+   integer(c_int32_t), parameter, public :: RRB_INFO_DEFLATION_VECTORS     = 1305_c_int32_t
+   ! regions found, before those without a vector are left out
+   integer(c_int32_t), parameter, public :: RRB_INFO_REGIONS               = 1306_c_int32_t
+   ! components of two cells or more that are joined by strong couplings
+   integer(c_int32_t), parameter, public :: RRB_INFO_STRONG_COMPONENTS     = 1307_c_int32_t
+   ! of neumann: largest row sum of |L D^-1|; below 1 the series converges whatever its order
+   integer(c_int32_t), parameter, public :: RRB_INFO_NEUMANN_ROW_SUM       = 1308_c_int32_t
+   ! of the last factorize: regions, coarse matrix and its factor
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_DEFLATION     = 1309_c_int32_t
+   ! of the last solve: systems with the coarse matrix
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_COARSE        = 1310_c_int32_t
+   ! of the last solve: iterations of CG
+   integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_ITERATIONS    = 1311_c_int32_t
 
    ! Choices: values of options and results.
    integer(c_int32_t), parameter, public :: RRB_BACKEND_AUTO                      = 0_c_int32_t
@@ -230,6 +287,25 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_TRANSFER_AUTO                     = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_TRANSFER_DEPTH_FIRST              = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_TRANSFER_BREADTH_FIRST            = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_AUTO               = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_NONE               = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_JACOBI             = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_NEUMANN            = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_IC0                = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_RIC                = 5_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_MULTIGRID          = 6_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DEFLATION_AUTO                    = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DEFLATION_NONE                    = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DEFLATION_SUBDOMAIN               = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DEFLATION_LEVELSET                = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_DEFLATION_LEVELSET_SUBDOMAIN      = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSE_SOLVER_AUTO                = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSE_SOLVER_INVERSE             = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSE_SOLVER_CHOLESKY            = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSE_SOLVER_CG                  = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSENING_AUTO                   = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSENING_VERTEX                 = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_COARSENING_CELL                   = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_NONE                  = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_CONVERGED             = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_INITIAL_GUESS         = 2_c_int32_t
@@ -238,7 +314,146 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_MONITOR               = 5_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_STAGNATED             = 6_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_STOP_REASON_BREAKDOWN             = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_AMG                = 7_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_SSOR               = 8_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_ILU0               = 9_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECONDITIONER_CHEBYSHEV          = 10_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ASKED                 = 0_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_PLAIN                 = 1_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_CONTRAST              = 2_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_THIN                  = 3_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_AUTO_REASON_ANISOTROPIC           = 4_c_int32_t
 end module rrbsolver_constants
+
+module rrbsolver_dpcg_c
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
+   implicit none
+   private :: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr
+
+   interface
+      function c_create(nx, ny, nz, out) bind(c, name="dpcg_create")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         integer(c_int64_t), value :: nz
+         type(c_ptr), intent(inout) :: out
+         integer(c_int32_t) :: c_create
+      end function c_create
+      function c_set_regions(h, labels) bind(c, name="dpcg_set_regions")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), intent(in), optional :: labels(*)
+         integer(c_int32_t) :: c_set_regions
+      end function c_set_regions
+      function c_factorize(h, center, east, north, top) bind(c, name="dpcg_factorize")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: center(*)
+         real(c_double), intent(in), optional :: east(*)
+         real(c_double), intent(in), optional :: north(*)
+         real(c_double), intent(in), optional :: top(*)
+         integer(c_int32_t) :: c_factorize
+      end function c_factorize
+      function c_solve(h, b, x) bind(c, name="dpcg_solve")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: b(*)
+         real(c_double), intent(inout), optional :: x(*)
+         integer(c_int32_t) :: c_solve
+      end function c_solve
+      function c_apply(h, r, z) bind(c, name="dpcg_apply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: r(*)
+         real(c_double), intent(inout), optional :: z(*)
+         integer(c_int32_t) :: c_apply
+      end function c_apply
+      function c_multiply(h, x, y) bind(c, name="dpcg_multiply")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(in), optional :: x(*)
+         real(c_double), intent(inout), optional :: y(*)
+         integer(c_int32_t) :: c_multiply
+      end function c_multiply
+      function c_solve_once(nx, ny, nz, center, east, north, top, b, x, rel_tol, max_iter, iterations) bind(c, &
+         name="dpcg_solve_once")
+         import
+         integer(c_int64_t), value :: nx
+         integer(c_int64_t), value :: ny
+         integer(c_int64_t), value :: nz
+         real(c_double), intent(in), optional :: center(*)
+         real(c_double), intent(in), optional :: east(*)
+         real(c_double), intent(in), optional :: north(*)
+         real(c_double), intent(in), optional :: top(*)
+         real(c_double), intent(in), optional :: b(*)
+         real(c_double), intent(inout), optional :: x(*)
+         real(c_double), value :: rel_tol
+         integer(c_int64_t), value :: max_iter
+         integer(c_int64_t), intent(inout), optional :: iterations
+         integer(c_int32_t) :: c_solve_once
+      end function c_solve_once
+      function c_destroy(h) bind(c, name="dpcg_destroy")
+         import
+         type(c_ptr), intent(inout) :: h
+         integer(c_int32_t) :: c_destroy
+      end function c_destroy
+      function c_set_int(h, key, value) bind(c, name="dpcg_set_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), value :: value
+         integer(c_int32_t) :: c_set_int
+      end function c_set_int
+      function c_set_real(h, key, value) bind(c, name="dpcg_set_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), value :: value
+         integer(c_int32_t) :: c_set_real
+      end function c_set_real
+      function c_set_options(h, text) bind(c, name="dpcg_set_options")
+         import
+         type(c_ptr), value :: h
+         character(kind=c_char), intent(in), optional :: text(*)
+         integer(c_int32_t) :: c_set_options
+      end function c_set_options
+      function c_get_int(h, key, value) bind(c, name="dpcg_get_int")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         integer(c_int64_t), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_int
+      end function c_get_int
+      function c_get_real(h, key, value) bind(c, name="dpcg_get_real")
+         import
+         type(c_ptr), value :: h
+         integer(c_int32_t), value :: key
+         real(c_double), intent(inout), optional :: value
+         integer(c_int32_t) :: c_get_real
+      end function c_get_real
+      function c_set_stream(h, cuda_stream) bind(c, name="dpcg_set_stream")
+         import
+         type(c_ptr), value :: h
+         type(c_ptr), value :: cuda_stream
+         integer(c_int32_t) :: c_set_stream
+      end function c_set_stream
+      function c_set_monitor(h, callback, user) bind(c, name="dpcg_set_monitor")
+         import
+         type(c_ptr), value :: h
+         type(c_funptr), value :: callback
+         type(c_ptr), value :: user
+         integer(c_int32_t) :: c_set_monitor
+      end function c_set_monitor
+      function c_get_history(h, residuals, capacity, count) bind(c, name="dpcg_get_history")
+         import
+         type(c_ptr), value :: h
+         real(c_double), intent(inout), optional :: residuals(*)
+         integer(c_int64_t), value :: capacity
+         integer(c_int64_t), intent(inout), optional :: count
+         integer(c_int32_t) :: c_get_history
+      end function c_get_history
+   end interface
+end module rrbsolver_dpcg_c
 
 module rrbsolver_rrb_c
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr

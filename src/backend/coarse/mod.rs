@@ -1,4 +1,5 @@
 //! The coarsest grids: natural storage and the exact factor.
 
 pub mod band;
+pub mod deflation;
 pub mod levels;

@@ -1,9 +1,11 @@
 //! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
 //! ahead of time into the library), `staging` the copies of arrays of the host, `session` what handles of all families
-//! have of a device.
+//! have of a device, `looped` what a loop that the device runs by itself tells the host.
 
+pub mod dpcg;
 pub mod driver;
 mod launch;
+mod looped;
 pub mod rrb;
 mod session;
 pub mod smoother;

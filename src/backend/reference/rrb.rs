@@ -4,7 +4,8 @@ use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Recursion};
 use crate::backend::steps::pcg::PcgSteps;
-use crate::backend::steps::rrb::{Arrays, Inputs, PivotContext, Program, RrbBackend, RrbSteps, Setup};
+use crate::backend::steps::rrb::{PivotContext, RrbBackend, Setup};
+use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, reset, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
@@ -397,7 +398,7 @@ impl PcgSteps for Run<'_, '_> {
     }
 }
 
-impl RrbSteps for Run<'_, '_> {
+impl SolveSteps for Run<'_, '_> {
     fn fall_back(&mut self) -> bool {
         self.s.levels.fall_back()
     }

@@ -1,6 +1,8 @@
 //! The steps of each family as traits, with provided bodies: the textbook.
 
 pub mod cycle;
+pub mod dpcg;
 pub mod pcg;
 pub mod rrb;
 pub mod smoother;
+pub mod solve;

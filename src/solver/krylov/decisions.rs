@@ -1,4 +1,4 @@
-//! The decisions of an iteration. A device takes them by itself: kernels/rrb/scalars.cuh has the same functions.
+//! The decisions of an iteration. A device takes them by itself: kernels/common/scalars.cuh has the same functions.
 
 use super::state::{Iteration, Test};
 use crate::options::Norm;

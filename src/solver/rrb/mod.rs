@@ -1,28 +1,23 @@
 //! RRB-PCG for one matrix: its factorization. What is chosen for it is in `plan`, what a solve does then in `solve`.
 
-mod apply;
-mod control;
-mod given;
 mod plan;
-mod returned;
-mod solve;
 
 pub use plan::{SPACING, machine};
 
 use crate::backend::steps::cycle::Kind;
-use crate::backend::steps::rrb::{Arrays, Look, Program, RrbBackend, RrbSteps, Setup};
+use crate::backend::steps::rrb::{Look, RrbBackend, Setup};
+use crate::backend::steps::solve::{Arrays, Program, SolveSteps};
 use crate::backend::storage::Storage;
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
+use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
 use crate::grid::stencil::StencilView;
 use crate::options::{self, Options, Precision, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
-use apply::{apply, multiply};
-use control::Control;
+use crate::solver::solve::{Control, Places, Seen, apply, multiply, solve};
 use plan::{Plan, look};
-use solve::solve;
 
 /// A factorized matrix, or room for one.
 pub struct Rrb {
@@ -107,7 +102,7 @@ pub type MakeBackend = fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
 /// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
 /// Called by every member of a team.
-pub type Around<'a> = &'a (dyn Fn(&mut dyn RrbSteps, Program) -> Result<Outcome> + Sync);
+pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
     /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
@@ -241,7 +236,7 @@ impl Rrb {
     ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
         let definite = self.backend.recursion().kind == Kind::V;
-        let control = Control::new(options, &self.inspection, short, definite, arrays.len);
+        let control = Control::new(options, seen(&self.inspection), short, definite, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| solve(s, &control)));
         self.done.cycle = cycle_in_use(&*self.backend);
         outcome
@@ -249,13 +244,13 @@ impl Rrb {
 
     /// z = M^-1 r on the whole grid: output from input.
     pub fn apply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.inspection, false, false, arrays.len);
+        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| apply(s, &control)).map(|_| ())
     }
 
     /// y = A x: output from input.
     pub fn multiply(&mut self, arrays: Arrays, options: &Options, observer: &mut dyn Observer) -> Result<()> {
-        let control = Control::new(options, &self.inspection, false, false, arrays.len);
+        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| multiply(s, &control)).map(|_| ())
     }
 
@@ -292,6 +287,22 @@ impl Core for Rrb {
 
     fn use_stream(&mut self, stream: usize) -> Result<()> {
         self.backend.use_stream(stream)
+    }
+}
+
+fn seen(inspection: &Inspection) -> Seen<'_> {
+    let Inspection { components, findings, .. } = inspection;
+    Seen { center_max: findings.center_max, singular: components.singular(), places: components }
+}
+
+impl Places for Components {
+    fn node(&self, i: usize, row: usize) -> Place {
+        Place::node(0, i, row)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        let (i, j) = self.first_node[component];
+        Place::node(0, i, j)
     }
 }
 

@@ -4,13 +4,13 @@ use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{Look, Lumping, Setup};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
-use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, Components, ZERO_ROW_SUM};
+use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::inspection::{Inspection, Questions};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 use crate::options::{self, NullSpace, Options, Precision, opt};
 use crate::solver::machine::Machine;
-use crate::solver::rrb::control::power_of_two_below;
+use crate::solver::solve::{check_all_singular, power_of_two_below};
 
 /// From so many nodes on, `backend=auto` takes a device where there is one. On an H200 and 16 cores beside it, arrays
 /// on the host, a factorization and a solve take as long on either between 80 x 80 and 100 x 100, solves alone near 64
@@ -60,7 +60,7 @@ impl<'a> Plan<'a> {
         Inspection { components, findings, .. }: &Inspection,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
-            check_all_singular(components)?;
+            check_all_singular(components.count, components.singular())?;
         }
         if machine.is_device() {
             check_offered(options)?;
@@ -205,18 +205,6 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
         "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
     );
     Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
-}
-
-fn check_all_singular(components: &Components) -> Result<()> {
-    if components.singular() == components.count {
-        return Ok(());
-    }
-    Err(Error::Unsupported(format!(
-        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} \
-         components have others",
-        components.count - components.singular(),
-        components.count
-    )))
 }
 
 /// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.

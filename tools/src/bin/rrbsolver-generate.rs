@@ -128,9 +128,9 @@ const BANNER: &str = "\
  * Statuses: every function that can fail returns an rrb_status, named below. A failing call leaves a sentence for its
  * thread, read by rrbsolver_last_error.
  *
- * Arrays: a[j*ld + i], i = 0..nx-1 fastest, ld = nx unless the option leading_dimension says otherwise. Pointers are
- * borrowed for the call only; an array that is written must overlap no other of the call. Handles: X_create makes one,
- * X_destroy frees it and sets the pointer to NULL.
+ * Arrays: a[j*ld + i] in 2D, a[k*lp + j*ld + i] in 3D, i = 0..nx-1 fastest; ld = nx and lp = ny*ld unless the options
+ * leading_dimension and leading_plane say otherwise. Pointers are borrowed for the call only; an array that is written
+ * must overlap no other of the call. Handles: X_create makes one, X_destroy frees it and sets the pointer to NULL.
  *
  * Numbers are append-only: a published one never changes its meaning.
  *
@@ -375,14 +375,16 @@ enum Table {
 }
 
 impl Table {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Statuses,
         Self::Options(None),
         Self::Options(Some(Family::Rrb)),
         Self::Options(Some(Family::Smoother)),
+        Self::Options(Some(Family::Dpcg)),
         Self::Results(None),
         Self::Results(Some(Family::Rrb)),
         Self::Results(Some(Family::Smoother)),
+        Self::Results(Some(Family::Dpcg)),
     ];
 
     fn name(self) -> String {

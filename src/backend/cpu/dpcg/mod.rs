@@ -1,3 +1,175 @@
-//! Boxes of cells by a team of threads.
+//! Boxes of cells in natural order, by a team of threads.
+//!
+//! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
+//! (deflation), `setup` (components and E by a team), `loops` (over consecutive cells), `field` and `rows` (vectors),
+//! `incomplete`, `cell` and `vertex` (preconditioners; `whole`: one of them), `state` (the data of a factorization),
+//! `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
 
-pub mod vertex;
+mod cell;
+mod ends;
+mod field;
+mod fused;
+mod incomplete;
+mod labelled;
+mod loops;
+mod member;
+mod pieces;
+mod regions;
+mod rows;
+mod setup;
+mod state;
+mod vertex;
+mod whole;
+
+use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
+use crate::backend::steps::solve::{Arrays, Inputs, Program};
+use crate::error::{Error, Result};
+use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cells::{CellView, Kept, SevenPoints};
+use crate::grid::regions::Regions;
+use crate::report::{Observer, Outcome};
+use crate::runtime::shared::Shared;
+use crate::runtime::team::Team;
+use fused::ring_values;
+use labelled::Labelled;
+use member::{Caller, Member};
+use pieces::Pieces;
+use regions::Projection;
+use setup::coarse_matrix;
+use state::{State, Vectors};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use whole::Whole;
+
+/// Below this many cells a box is left to member 0: a barrier costs more than the work.
+const WORTH_A_TEAM: usize = 16_384;
+
+/// The `cpu` backend.
+pub struct Cpu {
+    wanted_threads: usize,
+    team: Option<Team>,
+    /// Of a matrix that is not factorized yet; else it is in `state`.
+    matrix: Kept,
+    state: Option<State>,
+}
+
+impl Cpu {
+    /// Uses at most `threads`; the team is made when a matrix is large enough for it.
+    pub fn new(threads: usize) -> Self {
+        Self { wanted_threads: threads, team: None, matrix: Kept::default(), state: None }
+    }
+
+    fn make_team(&mut self, pieces: Pieces) -> Result<()> {
+        let worth = pieces.cells.count() >= WORTH_A_TEAM;
+        let members = if worth { self.wanted_threads.clamp(1, pieces.count()) } else { 1 };
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        Ok(())
+    }
+}
+
+impl DpcgBackend for Cpu {
+    fn load(&mut self, a: &CellView) -> Result<()> {
+        if let Some(state) = self.state.take_if(|state| state.pieces.cells != a.cells) {
+            drop(state);
+            self.matrix = Kept::default();
+        }
+        let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
+        matrix.copy_from(a)?;
+        self.make_team(Pieces::new(a.cells))
+    }
+
+    fn matrix(&self) -> SevenPoints<'_> {
+        self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix()
+    }
+
+    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+        let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
+        setup::find_components(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)
+    }
+
+    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
+        let (matrix, vectors, whole) = match self.state.take() {
+            Some(state) => (state.matrix, Some(state.vectors), state.whole),
+            None => (std::mem::take(&mut self.matrix), None, None),
+        };
+        let pieces = Pieces::new(matrix.cells());
+        let a = matrix.matrix();
+        let mut singular = Labelled::default();
+        let number = components.singular_numbers()?;
+        singular.set(pieces, components.singular_count(), |row| {
+            components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
+        })?;
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let deflation = match regions {
+            None => None,
+            Some(regions) => {
+                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+                let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
+                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+            }
+        };
+        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
+        let members = team.members();
+        let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
+        self.state = Some(State {
+            pieces,
+            vectors: vectors.map_or_else(|| Vectors::new(pieces), Ok)?,
+            preconditioner: setup.preconditioner,
+            fused: setup.fused,
+            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
+            whole,
+            kept_means: Shared::zeroed(singular.labels().max(1))?,
+            singular,
+            deflation,
+            inputs: Mutex::new(Inputs::none()),
+            may_stop: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            coarse_nanos: AtomicU64::new(0),
+            matrix,
+        });
+        Ok(())
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        *state.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
+        *state.may_stop.get_mut() = observer.may_stop();
+        *state.coarse_nanos.get_mut() = 0;
+        let (shared, caller) = (&*state, Caller::new(arrays));
+        let result = team.run(
+            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
+            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+        )?;
+        if Outcome::went_astray(&result) {
+            // Loops go over cells beside a row, too, where 0 * inf would stay for good.
+            for field in state.vectors.fields() {
+                // SAFETY: no run is on, since this state is borrowed mutably.
+                unsafe { field.clear() };
+            }
+            // SAFETY: as above.
+            unsafe { state.rings.clear() };
+        }
+        result
+    }
+
+    fn bytes(&self) -> usize {
+        self.matrix.bytes() + self.state.as_ref().map_or(0, State::bytes)
+    }
+
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| 1e-9 * state.coarse_nanos.load(Ordering::Relaxed) as f64)
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}
+
+fn no_team() -> Error {
+    Error::Internal("the team of threads is missing".to_owned())
+}

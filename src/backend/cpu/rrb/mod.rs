@@ -24,7 +24,8 @@ mod windows;
 
 use crate::backend::reference::rrb::Reference;
 use crate::backend::steps::cycle::{Kind, Recursion};
-use crate::backend::steps::rrb::{Arrays, Look, PivotContext, Program, RrbBackend, Setup};
+use crate::backend::steps::rrb::{Look, PivotContext, RrbBackend, Setup};
+use crate::backend::steps::solve::{Arrays, Program};
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::components::Components;

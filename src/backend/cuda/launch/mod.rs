@@ -5,13 +5,18 @@ use crate::backend::cuda::driver::Module;
 
 #[macro_use]
 mod declare;
+mod dpcg;
 mod rrb;
 mod smoother;
 
 pub use declare::{Address, TILE};
+pub use dpcg::*;
 pub use rrb::*;
 pub use smoother::*;
 
+/// The kernels of `dpcg`.
+pub static DPCG: Module =
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")), kernels: &[dpcg::PLAIN, dpcg::REAL] };
 /// The kernels of `rrb`.
 pub static RRB: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),

@@ -1,7 +1,7 @@
 //! The loop of PCG as the device runs it by itself: recorded into a graph whose WHILE node repeats it, one kernel, or
 //! launched anew for each iteration. The decisions of `solver::krylov` are taken on the device
-//! (kernels/rrb/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of the
-//! last iterations is read when the loop ends or pauses.
+//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of
+//! the last iterations is read when the loop ends or pauses.
 
 use super::packed::{Packed, Recorded, Remainder, Source};
 use super::program::Part;
@@ -9,13 +9,13 @@ use super::run::{Ended, Run, Stage, Way};
 use crate::backend::cuda::driver::{Device, Loop};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{EndArgs, How, RING, Scalars, Step, code};
-use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, SQUARE};
-use crate::error::{Error, Result, reserve};
+use crate::backend::cuda::looped::{
+    FIRST_FETCH, MONITOR_LAG, ending, has_limits, not_ended, set_limits, tell, without_graphs,
+};
+use crate::backend::steps::pcg::{LoopEnd, LoopTest};
+use crate::error::{Result, reserve};
 use std::mem::offset_of;
 use std::sync::Arc;
-
-/// Iterations between two looks at a monitor that may stop the solve.
-const MONITOR_LAG: i64 = 32;
 
 /// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
 /// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
@@ -28,14 +28,6 @@ const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 fn lost(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
-}
-
-/// Entries of the ring that come with the scalars; more are fetched when there are more.
-const FIRST_FETCH: usize = 64;
-
-/// `RRBSOLVER_CUDA_GRAPH=off`: the same kernels, launched one by one, for tools that do not follow a recorded loop.
-fn without_graphs() -> bool {
-    std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
 }
 
 impl Packed {
@@ -123,7 +115,7 @@ impl Run<'_> {
         }
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         let ends = self.end_args(self.scale, How::Loop, safe);
-        let mut end = LoopEnd { iterations: test.iterations, norm: 0.0, stopped: false, ending: LoopEnding::Cut };
+        let mut end = not_ended(test);
         loop {
             if !std::mem::take(&mut begun) {
                 self.send_limits()?;
@@ -131,7 +123,7 @@ impl Run<'_> {
             }
             self.end_loop(test, &ends)?;
             self.fetch_steps()?;
-            self.tell_observer(test, &mut end);
+            tell(&self.k.scalars, self.observer, test, &mut end);
             let paused = self.k.scalars.code == code::PAUSED;
             if paused && !end.stopped {
                 continue;
@@ -184,25 +176,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tell_observer(&mut self, test: &LoopTest, end: &mut LoopEnd) {
-        let (s, observer) = (&*self.k.scalars, &mut *self.observer);
-        let used = s.ring_used as usize;
-        end.norm = s.norm;
-        for (k, step) in s.ring[..used].iter().enumerate() {
-            observer.coefficients(step.alpha, step.beta);
-            end.iterations += 1;
-            if s.code == code::RHO_NEGATIVE && k + 1 == used {
-                break;
-            }
-            let relative = step.norm / test.reference;
-            if end.stopped {
-                observer.passed(end.iterations, relative);
-            } else {
-                end.stopped = observer.iteration(end.iterations, relative);
-            }
-        }
-    }
-
     /// What `end_loop` has found.
     fn found(&self, test: &LoopTest, ends: &EndArgs) -> Ended {
         let s = &*self.k.scalars;
@@ -218,31 +191,4 @@ impl Run<'_> {
         let delivered = !self.stored && (met || s.code == code::MAX_ITER) && fits;
         Ended { largest, norm2, square: Some(square), delivered }
     }
-}
-
-/// When the loop ends, and what it begins with.
-fn set_limits(s: &mut Scalars, test: &LoopTest) {
-    (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
-    (s.iterations, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
-    s.preconditioned = i32::from(test.preconditioned);
-    (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
-}
-
-/// A loop with these scalars ends as `test` says.
-fn has_limits(s: &Scalars, test: &LoopTest) -> bool {
-    (s.threshold.to_bits(), s.vanishing.to_bits()) == (test.threshold.to_bits(), test.vanishing.to_bits())
-        && (s.iterations, s.max_iter) == (test.iterations as i64, test.max_iter as i64)
-        && s.preconditioned == i32::from(test.preconditioned)
-}
-
-fn ending(s: &Scalars) -> Result<LoopEnding> {
-    let broke = |quantity, value| LoopEnding::Broken { quantity, value };
-    Ok(match s.code {
-        code::PAUSED | code::MAX_ITER => LoopEnding::Cut,
-        code::MET => LoopEnding::Met,
-        code::SPENT | code::SIGMA_VANISHED => LoopEnding::Spent,
-        code::RHO_NEGATIVE | code::RHO_BAD => broke(SQUARE, s.sum),
-        code::SIGMA_BAD => broke(ENERGY, s.sigma),
-        other => return Err(Error::Internal(format!("the loop on the device ended with code {other}"))),
-    })
 }

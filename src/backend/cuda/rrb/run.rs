@@ -12,7 +12,7 @@ use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::Copies;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
-use crate::backend::steps::rrb::{Arrays, Criterion, Inputs, RrbSteps};
+use crate::backend::steps::solve::{Arrays, Criterion, Inputs, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::Observer;
 use std::mem::offset_of;
@@ -341,7 +341,7 @@ impl PcgSteps for Run<'_> {
     }
 }
 
-impl RrbSteps for Run<'_> {
+impl SolveSteps for Run<'_> {
     fn time_grids(&mut self) {
         self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
     }

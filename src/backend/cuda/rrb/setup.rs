@@ -155,8 +155,8 @@ impl Source {
             return Ok(Outward::default());
         }
         let (array, i, j) = place_of(first, a.grid.nx as u64);
-        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j };
-        Ok(Outward { counts, first: Some(entry) })
+        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j, k: None };
+        Ok(Outward { counts, first: Some(entry), ..Outward::default() })
     }
 
     /// Row sums as M takes them, which eliminations then work on.

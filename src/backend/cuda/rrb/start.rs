@@ -7,7 +7,7 @@ use crate::backend::cuda::launch::{
     Address, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs, code,
 };
 use crate::backend::cuda::staging::Job;
-use crate::backend::steps::rrb::Inputs;
+use crate::backend::steps::solve::Inputs;
 use crate::error::Result;
 use std::time::Instant;
 

@@ -1,3 +1,70 @@
-//! Preconditioners of 3D 7-point systems in plain loops.
+//! Deflated PCG on 7 points: its preconditioners and its steps as plain loops.
 
+pub mod cell;
+pub mod coarsest;
+pub mod grids;
+pub mod incomplete;
+pub mod points;
+mod solve;
 pub mod vertex;
+
+pub use solve::Reference;
+
+use crate::backend::steps::dpcg::Preconditioner;
+use crate::error::Result;
+use crate::grid::cells::SevenPoints;
+use cell::CellCentred;
+use incomplete::Incomplete;
+use vertex::Vertex;
+
+/// A preconditioner that is applied as a whole, by one thread.
+pub enum Applied {
+    /// An incomplete factorization.
+    Incomplete(Incomplete),
+    /// Multigrid on every second cell.
+    Vertex32(Vertex<f32>),
+    /// The same in double precision.
+    Vertex64(Vertex<f64>),
+    /// Multigrid on pairs of cells.
+    Cell32(CellCentred<f32>),
+    /// The same in double precision.
+    Cell64(CellCentred<f64>),
+}
+
+impl Applied {
+    /// Makes it of a matrix; none for those that are applied cell by cell.
+    pub fn new(preconditioner: Preconditioner, a: &SevenPoints) -> Result<Option<Self>> {
+        Ok(Some(match preconditioner {
+            Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
+            Preconditioner::Multigrid { vertex, sweeps, single, coarsest } => match (vertex, single) {
+                (true, true) => Self::Vertex32(Vertex::new(a, sweeps)?),
+                (true, false) => Self::Vertex64(Vertex::new(a, sweeps)?),
+                (false, true) => Self::Cell32(CellCentred::new(a, sweeps, coarsest)?),
+                (false, false) => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// z = M^-1 r.
+    pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
+        match self {
+            Self::Incomplete(incomplete) => incomplete.apply(a, r, z),
+            Self::Vertex32(multigrid) => multigrid.apply(a, r, z),
+            Self::Vertex64(multigrid) => multigrid.apply(a, r, z),
+            Self::Cell32(multigrid) => multigrid.apply(a, r, z),
+            Self::Cell64(multigrid) => multigrid.apply(a, r, z),
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Incomplete(incomplete) => incomplete.bytes(),
+            Self::Vertex32(multigrid) => multigrid.bytes(),
+            Self::Vertex64(multigrid) => multigrid.bytes(),
+            Self::Cell32(multigrid) => multigrid.bytes(),
+            Self::Cell64(multigrid) => multigrid.bytes(),
+        }
+    }
+}

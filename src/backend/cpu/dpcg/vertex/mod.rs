@@ -122,6 +122,11 @@ impl<T: Real + Number> Vertex<T> {
         })
     }
 
+    /// Whether this is the room for such a box, so many sweeps and members.
+    pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
+        (self.cells, self.sweeps, self.rooms.len()) == (cells, sweeps, members)
+    }
+
     fn rest(&self) -> MutexGuard<'_, Rest<T>> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }

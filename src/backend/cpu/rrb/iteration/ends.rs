@@ -19,7 +19,7 @@ use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::packed::BORDER;
 use crate::backend::cpu::rrb::spread::{natural_rows, split, spread};
-use crate::backend::steps::rrb::{Begun, RrbSteps};
+use crate::backend::steps::solve::{Begun, SolveSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::reduce::{Reduce, max_abs, pairwise};
 use std::ops::Range;
@@ -266,7 +266,8 @@ mod tests {
     use crate::backend::cpu::rrb::packed::Packed;
     use crate::backend::cpu::rrb::system::Shape;
     use crate::backend::steps::pcg::PcgSteps;
-    use crate::backend::steps::rrb::{Arrays, Setup};
+    use crate::backend::steps::rrb::Setup;
+    use crate::backend::steps::solve::Arrays;
     use crate::backend::storage::Storage;
     use crate::grid::levels::Grid;
     use crate::runtime::number::Real;
@@ -341,6 +342,7 @@ mod tests {
             input_name: "b",
             input: &input,
             ld: nx,
+            plane: len,
             output: &mut output,
             device_input: 0,
             device_output: 0,

@@ -7,7 +7,7 @@ use crate::backend::cpu::rrb::loops::{dot, schur_residual, sum_by_center};
 use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::Format;
 use crate::backend::cpu::rrb::packed::{BORDER, Packed};
-use crate::backend::steps::rrb::Arrays;
+use crate::backend::steps::solve::Arrays;
 use crate::grid::layout::{Colour, Layout};
 use crate::report::Observer;
 use crate::runtime::number::Real;

@@ -14,7 +14,7 @@ use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::apply_section;
 use crate::backend::steps::pcg::PcgSteps;
-use crate::backend::steps::rrb::{Begun, Inputs, RrbSteps};
+use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
 use crate::grid::layout::Colour;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
@@ -169,7 +169,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 }
 
-impl<F: Format> RrbSteps for Member<'_, F> {
+impl<F: Format> SolveSteps for Member<'_, F> {
     fn fall_back(&mut self) -> bool {
         let changes = self.k.chose_recursion();
         self.me.barrier();

@@ -1,16 +1,17 @@
 //! Multigrid with vertex coarsening for symmetric 7-point matrices: every second cell is a coarse point, interpolation
-//! depends on the operator (Dendy 1982), coarse grids are Galerkin products on 27 points. One V(1,1) or V(2,2) cycle from zero
-//! is the preconditioner M^-1; it is linear, symmetric and positive.
+//! depends on the operator (Dendy 1982), coarse grids are Galerkin products on 27 points. One V(1,1) or V(2,2) cycle
+//! from zero is the preconditioner M^-1; it is linear, symmetric and positive.
 //!
-//! Smoothers: on the cells of the matrix red-black Gauss-Seidel, before the coarse grid in colours (0, 1), after it in (1, 0),
-//! colour (i + j + k) % 2; on coarse grids Jacobi
+//! Smoothers: on the cells of the matrix red-black Gauss-Seidel, before the coarse grid in colours (0, 1), after it in
+//! (1, 0), colour (i + j + k) % 2; on coarse grids Jacobi
 //!
 //! ```text
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! which is convergent in the norm of A for entries of any sign: by Gershgorin the eigenvalues of D'^-1 A are at most 2, D' the
-//! divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T, products in f64.
+//! which is convergent in the norm of A for entries of any sign: by Gershgorin the eigenvalues of D'^-1 A are at most
+//! 2, D' the divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T,
+//! products in f64.
 
 mod coarsest;
 pub mod stencil;
@@ -24,18 +25,13 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use coarsest::Coarsest;
 use stencil::{HIERARCHY, Stencil};
-use transfer::{Coarsened, SEMI, Weights};
+use transfer::{Coarsened, SEMI};
 
 /// A grid of at most so many points is solved exactly.
 pub const COARSEST: usize = 1000;
 
 /// Damping of Jacobi.
 pub const DAMPING: f64 = 0.8;
-
-/// The directions in which the first coarse grid of a matrix is coarser than its cells.
-pub fn coarsened(a: &SevenPoints) -> Result<Coarsened> {
-    Ok(transfer::directions(a.cells, transfer::strengths(&Stencil::<f64>::of(a, 1.0)?), SEMI))
-}
 
 /// Bounds of the coarsening.
 #[derive(Clone, Copy)]
@@ -51,16 +47,21 @@ impl Default for Bounds {
 }
 
 /// A grid that is smoothed, and the way to the next one.
-struct Level<T> {
-    a: Stencil<T>,
+pub struct Level<T> {
+    /// Its matrix.
+    pub a: Stencil<T>,
     /// Red-black Gauss-Seidel; else Jacobi.
     coloured: bool,
-    diagonal: Vec<T>,
+    /// The diagonal of that.
+    pub diagonal: Vec<T>,
     /// 1 / divisor of the smoother.
-    inverse: Vec<T>,
-    coarsened: Coarsened,
-    coarse: Cells,
-    weights: Vec<[T; 8]>,
+    pub inverse: Vec<T>,
+    /// Directions in which the next grid is coarser.
+    pub coarsened: Coarsened,
+    /// Extents of the next grid.
+    pub coarse: Cells,
+    /// Interpolation from there, see `Weights`.
+    pub weights: Vec<[T; 8]>,
     x: Vec<T>,
     r: Vec<T>,
     /// A x, then the residual.
@@ -236,6 +237,28 @@ pub struct Vertex<T: Real> {
 }
 
 impl<T: Real> Vertex<T> {
+    /// All grids but the coarsest one.
+    pub fn levels(&self) -> &[Level<T>] {
+        &self.grids.levels
+    }
+
+    /// What the matrix is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Of the coarsest grid, the inverse that `apply` stands for there.
+    pub fn coarsest_inverse(&mut self) -> Result<Vec<f64>> {
+        let n = self.grids.x.len();
+        let mut inverse = zeroed(n * n, HIERARCHY)?;
+        // It is symmetric.
+        for (k, row) in inverse.chunks_exact_mut(n).enumerate() {
+            row[k] = 1.0;
+            self.grids.coarsest.solve(row);
+        }
+        Ok(inverse)
+    }
+
     /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
     pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
         Self::with(a, sweeps, Bounds::default())

@@ -52,7 +52,8 @@ impl<T: Real> Stencil<T> {
         Ok(Self { cells, offsets, c: zeroed(offsets.len() * n, HIERARCHY)?, excess: zeroed(n, HIERARCHY)? })
     }
 
-    /// `scale` times a 7-point matrix. A cell without couplings (within an obstacle) is left out: all of its row is zero.
+    /// `scale` times a 7-point matrix. A cell without couplings (within an obstacle) is left out: all of its row is
+    /// zero.
     pub fn of(a: &SevenPoints, scale: f64) -> Result<Self> {
         let n = a.cells.count();
         let mut of = Self::zeroed(a.cells, &FACES)?;

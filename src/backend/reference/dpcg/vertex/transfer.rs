@@ -1,8 +1,8 @@
 //! Which points are coarse, operator-dependent interpolation (Dendy 1982, in 3D), and the Galerkin product.
 //!
-//! In a direction that is coarsened, every second point is coarse, the first one included: point 2 I is coarse point I. The
-//! *type* S of a point is the set of coarsened directions in which its index is odd: the empty set for coarse points. The
-//! stencil is summed over the directions outside of S, and the equation of what is left gives the value:
+//! In a direction that is coarsened, every second point is coarse, the first one included: point 2 I is coarse point I.
+//! The *type* S of a point is the set of coarsened directions in which its index is odd: the empty set for coarse
+//! points. The stencil is summed over the directions outside of S, and the equation of what is left gives the value:
 //!
 //! ```text
 //! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = excess + sum_{o_S != 0} c_o,
@@ -18,8 +18,8 @@ use crate::runtime::number::Real;
 /// A direction is coarsened where this many times its couplings are as strong as those of any other.
 pub const SEMI: f64 = 3.0;
 
-/// Weights of the coarse points around a point in its interpolation: bit d of the index says which of the two in direction d,
-/// 0 where the point has no odd index.
+/// Weights of the coarse points around a point in its interpolation: bit d of the index says which of the two in
+/// direction d, 0 where the point has no odd index.
 pub type Weights = [f64; 8];
 
 /// Whether a direction is coarsened.
@@ -56,7 +56,7 @@ pub fn coarse_cells(cells: Cells, coarsened: Coarsened) -> Cells {
 
 /// The type of a point: bit d for an odd index in coarsened direction d.
 pub fn type_of(place: [usize; 3], coarsened: Coarsened) -> usize {
-    (0..3).map(|d| usize::from(coarsened[d]) * (place[d] % 2) << d).sum()
+    (0..3).map(|d| (usize::from(coarsened[d]) * (place[d] % 2)) << d).sum()
 }
 
 /// The coarse point at or below a place in every direction.
@@ -92,12 +92,13 @@ fn row<T: Real>(a: &Stencil<T>, p: usize, of_p: usize, weights: &[Weights]) -> W
             (0..8).filter(|t| t & side == 0).for_each(|t| row[t | side] += c * other[t]);
         }
     });
-    // Single entries on 27 points can be negative. Where all couplings towards coarse points are, none interpolate to p.
+    // Single entries on 27 points can be negative. Where all couplings towards coarse points are, none interpolate to
+    // p.
     if sum > 0.0 { row.map(|w| w / (sum + a.excess[p])) } else { [0.0; 8] }
 }
 
-/// The Galerkin product P' A P on 27 points. Every pair of fine neighbours p, q lies in one closed cube between 8 coarse
-/// points, and adds c (P_p - P_q)(P_p - P_q)' to the matrix of that cube; a row of excess g adds g P_p P_p'.
+/// The Galerkin product P' A P on 27 points. Every pair of fine neighbours p, q lies in one closed cube between 8
+/// coarse points, and adds c (P_p - P_q)(P_p - P_q)' to the matrix of that cube; a row of excess g adds g P_p P_p'.
 pub fn product<T: Real>(a: &Stencil<T>, weights: &[Weights], coarsened: Coarsened) -> Result<Stencil<T>> {
     let cells = coarse_cells(a.cells, coarsened);
     let mut coarse = Accumulated { exact: Stencil::zeroed(cells, &CUBE)?, diagonal: zeroed(cells.count(), HIERARCHY)? };

@@ -1,6 +1,6 @@
-// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov/.
+// The scalars of a solve and the decisions of an iteration, as in src/solver/krylov/, for all families that iterate.
 #pragma once
-#include "../common/device.cuh"
+#include "device.cuh"
 
 // How the loop of PCG stands; numbers as in src/backend/cuda/launch/rrb/solve.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
@@ -118,6 +118,15 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     } else {
         s.beta = 0.0;
     }
+}
+
+// Whether a recorded loop goes on; by one thread.
+__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
+#ifdef RRB_EMULATED
+    emulated_set_conditional(conditional, s.code == RUNNING);
+#else
+    cudaGraphSetConditional(cudaGraphConditionalHandle(conditional), s.code == RUNNING);
+#endif
 }
 
 // The end of the way down: what makes <r, M^-1 r> and <r, r>.

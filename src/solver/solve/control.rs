@@ -1,11 +1,29 @@
 //! What a solve looks up, and the ranges of numbers that it must keep to.
 
-use crate::backend::steps::rrb::{Criterion, Inputs, RrbSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
 use crate::error::{Error, Place, Result};
-use crate::grid::components::Components;
-use crate::grid::inspection::Inspection;
+use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
 use crate::solver::krylov::Norm;
+
+/// Where nodes and singular components lie, for errors: how a family counts.
+pub trait Places: Sync {
+    /// Node i of a row.
+    fn node(&self, i: usize, row: usize) -> Place;
+    /// The first node of a singular component.
+    fn component(&self, component: usize) -> Place;
+}
+
+/// What was seen of a matrix.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// Largest center.
+    pub center_max: f64,
+    /// Singular components.
+    pub singular: usize,
+    /// Where they are.
+    pub places: &'a dyn Places,
+}
 
 /// What a solve looks up, the same for every member of a team.
 pub struct Control<'a> {
@@ -16,19 +34,18 @@ pub struct Control<'a> {
     pub max_iter: usize,
     pub check_input: bool,
     pub check_compatibility: bool,
-    /// Of the matrix; looked at for guesses far off and solutions too small for a double.
-    pub center_max: f64,
+    /// Of the matrix; its largest center is looked at for guesses far off and solutions too small for a double.
+    pub seen: Seen<'a>,
     /// Sweeps in f32.
     pub short: bool,
     /// M is definite: recursions alone may make another.
     pub definite: bool,
     /// At most so many nodes.
     pub nodes: usize,
-    pub components: &'a Components,
 }
 
 impl<'a> Control<'a> {
-    pub fn new(options: &Options, inspection: &'a Inspection, short: bool, definite: bool, nodes: usize) -> Self {
+    pub fn new(options: &Options, seen: Seen<'a>, short: bool, definite: bool, nodes: usize) -> Self {
         Self {
             norm: options.choice(opt::NORM),
             reference_initial: options.is(opt::REFERENCE, Reference::Initial),
@@ -37,16 +54,15 @@ impl<'a> Control<'a> {
             max_iter: options.int(opt::MAX_ITER) as usize,
             check_input: options.on(opt::CHECK_INPUT),
             check_compatibility: options.on(opt::CHECK_COMPATIBILITY),
-            center_max: inspection.findings.center_max,
+            seen,
             short,
             definite,
             nodes,
-            components: &inspection.components,
         }
     }
 
     pub fn singular(&self) -> bool {
-        self.components.singular() > 0
+        self.seen.singular > 0
     }
 
     /// The case whose ends backends fuse.
@@ -59,9 +75,9 @@ impl<'a> Control<'a> {
         let nodes = self.nodes as f64;
         match self.norm {
             // Half a unit of x in every row, whose magnitudes sum to two centers.
-            Norm::True2 => SMALLEST * self.center_max * nodes.sqrt(),
+            Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
             // e'A M^-1 A e <= lambda e'A e for an error e; M^-1 A has eigenvalues of a few units.
-            Norm::Preconditioned => SMALLEST * (self.center_max * nodes).sqrt(),
+            Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
         }
     }
 
@@ -126,7 +142,7 @@ const SMALLEST: f64 = f64::from_bits(1);
 impl Fit {
     pub fn new(c: &Control, scale: f64, input: f64) -> Self {
         let lost = c.lost_in_store() * scale;
-        Self { scale, lost, input, center: c.center_max }
+        Self { scale, lost, input, center: c.seen.center_max }
     }
 
     /// `largest`: max |x|; `norm`: what the residual may be without another being told.
@@ -143,10 +159,10 @@ impl Fit {
 /// Part of a residual that rounding of x may change without its being told.
 const LEAST_TOLD: f64 = 1.0 / 256.0;
 
-pub fn check_inputs(s: &mut dyn RrbSteps, c: &Control, guess: bool) -> Result<Inputs> {
+pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool) -> Result<Inputs> {
     let inputs = s.inspect(guess);
     match inputs.not_finite {
-        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, Place::node(0, i, j))),
+        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, c.seen.places.node(i, j))),
         _ => Ok(inputs),
     }
 }
@@ -155,6 +171,19 @@ pub fn check_inputs(s: &mut dyn RrbSteps, c: &Control, guess: bool) -> Result<In
 pub fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
+}
+
+/// Where the caller says that all components are singular.
+pub fn check_all_singular(components: usize, singular: usize) -> Result<()> {
+    if singular == components {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "null_space=constant asserts row sums of zero (within {ASSERTED_ZERO_ROW_SUM:e} of the center), but {} of {} \
+         components have others",
+        components - singular,
+        components
+    )))
 }
 
 #[cfg(test)]

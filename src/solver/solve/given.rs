@@ -2,8 +2,8 @@
 
 use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite, power_of_two_below};
 use super::returned::start_again;
-use crate::backend::steps::rrb::{Begun, Criterion, Inputs, RrbSteps};
-use crate::error::{Error, Place, RRB_ERR_INCOMPATIBLE, Result};
+use crate::backend::steps::solve::{Begun, Criterion, Inputs, SolveSteps};
+use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
 use crate::solver::krylov::{Norm, not_negative};
 
 /// What the caller gave, loaded.
@@ -37,22 +37,22 @@ pub struct Norms {
 }
 
 impl<'c> Given<'c> {
-    pub fn load(s: &mut dyn RrbSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
+    pub fn load(s: &mut dyn SolveSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
         // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
         let guess = inputs.guess_max != 0.0;
         let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
-        if too_far(inputs.guess_max, scale.recip(), c.center_max, GUESS_TOO_FAR) {
+        if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
             let allowed = format!("be at most {GUESS_TOO_FAR:e} * max |b| / max |center| in size, as a guess");
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
-        let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.center_max, FAR_IN_F32);
+        let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
         let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
         let norm = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2).sqrt();
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
     }
 
     /// b without its means over singular components. Returns |b|.
-    pub fn project(&self, s: &mut dyn RrbSteps) -> Result<f64> {
+    pub fn project(&self, s: &mut dyn SolveSteps) -> Result<f64> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
         }
@@ -62,7 +62,7 @@ impl<'c> Given<'c> {
     }
 
     /// Norms of b, whose 2-norm is `rhs`, and of the residual of the guess. b is reduced after that.
-    pub fn norms(&self, s: &mut dyn RrbSteps, rhs: f64) -> Result<Norms> {
+    pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
         let rest = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),
             None if self.guess => s.whole_residual_norm2().sqrt(),
@@ -78,7 +78,7 @@ impl<'c> Given<'c> {
         }
     }
 
-    fn preconditioned_norms(&self, s: &mut dyn RrbSteps, rest: f64) -> Result<Norms> {
+    fn preconditioned_norms(&self, s: &mut dyn SolveSteps, rest: f64) -> Result<Norms> {
         let (c, scale) = (self.c, self.scale);
         s.residual_from_rhs();
         let mut size = s.residual_norm2().sqrt();
@@ -112,14 +112,13 @@ fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
     guess > 0.0 && center.log2() + guess.log2() > limit.log2() + b.log2()
 }
 
-fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()> {
+fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<()> {
     let (component, sum, norm1) = s.worst_incompatibility();
     if sum.abs() > COMPATIBLE * norm1 {
-        let (i, j) = c.components.first_node[component];
         return Err(Error::at(
             RRB_ERR_INCOMPATIBLE,
             format!("b sums to {:e} over the singular component of node ", sum / scale),
-            Place::node(0, i, j),
+            c.seen.places.component(component),
             format!(", more than {COMPATIBLE:e} of its sum of magnitudes {:e}", norm1 / scale),
         ));
     }
@@ -128,14 +127,14 @@ fn check_compatible(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> Result<()>
 
 /// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square
 /// rounding; where M is definite no other is seen.
-fn preconditioned_norm(s: &mut dyn RrbSteps, c: &Control) -> Result<f64> {
+fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
 /// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
 /// loaded and reduced again after that, by `scale`.
-fn far_norm(s: &mut dyn RrbSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
+fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
     let unit = power_of_two_below(size);
     let mut norm = 0.0;
     for (scale, guess) in [(scale / unit, true), (scale, false)] {

@@ -1,11 +1,11 @@
 //! x as it is returned, its residual, and b again from the caller's array.
 
 use super::control::{Control, power_of_two_below};
-use crate::backend::steps::rrb::RrbSteps;
+use crate::backend::steps::solve::SolveSteps;
 use crate::solver::krylov::Norm;
 
 /// x as it is returned, with its red values and the means of the guess. Returns max |x|, NaN if any value is.
-pub fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
+pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     let largest = s.back_substitute();
     if !c.singular() {
         return largest;
@@ -15,7 +15,7 @@ pub fn returned(s: &mut dyn RrbSteps, c: &Control) -> f64 {
 }
 
 /// The same, and the tested norm of b - A x on the whole grid.
-pub fn completed(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> (f64, f64) {
+pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
     if c.plain() {
         let (largest, square) = s.complete(scale);
         return (largest, square.sqrt());
@@ -26,7 +26,7 @@ pub fn completed(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> (f64, f64) {
 
 /// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means
 /// where singular. What `reduce` made of b may be gone then.
-pub fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
+pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
         load_again(s, c, scale);
@@ -41,7 +41,7 @@ pub fn returned_residual(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
 
 /// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose
 /// rounding would be started from. Where CG runs on A, that itself. Returns <r, r>.
-pub fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
+pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
     if !s.eliminates() {
         return s.residual();
@@ -55,7 +55,7 @@ pub fn start_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) -> f64 {
 
 /// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down
 /// by that: sweeps in f32 hold no more. x and b here are spent.
-pub fn norm_as_given(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
+pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // Red values, too, which a start may leave out.
     s.one_by_one();
@@ -67,7 +67,7 @@ pub fn norm_as_given(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool,
 }
 
 /// x = the guess, which the caller still has, with red values that solve their rows: max |x| and its residual's norm.
-pub fn complete_guess(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
+pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
     if guess {
         s.load(scale, true);
     } else {
@@ -78,7 +78,7 @@ pub fn complete_guess(s: &mut dyn RrbSteps, c: &Control, scale: f64, guess: bool
 }
 
 /// b as the caller has it, without its means where singular.
-pub fn load_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
+pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     s.load_rhs(scale);
     if c.singular() {
         s.project_rhs();
@@ -86,7 +86,7 @@ pub fn load_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
 }
 
 /// b1 in place of b again, with r as it is.
-pub fn reduce_again(s: &mut dyn RrbSteps, c: &Control, scale: f64) {
+pub fn reduce_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     load_again(s, c, scale);
     s.reduce_again();
 }

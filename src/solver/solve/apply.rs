@@ -1,12 +1,12 @@
 //! One application of M^-1, and one of A.
 
 use super::control::{Control, check_inputs, check_overflow, finite, power_of_two_below};
-use crate::backend::steps::rrb::RrbSteps;
+use crate::backend::steps::solve::SolveSteps;
 use crate::error::{Error, Result};
 use crate::report::Outcome;
 
 /// z = M^-1 r; where singular, r and z are projected, so that M^-1 stays symmetric.
-pub fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
+pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let inputs = check_inputs(s, c, false)?;
     if inputs.rhs_max == 0.0 {
         s.store_zero();
@@ -29,14 +29,14 @@ pub fn apply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
     }
     check_overflow(largest, scale)?;
     if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
-        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.center_max });
+        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.seen.center_max });
     }
     s.store(scale);
     Ok(Outcome::default())
 }
 
 /// y = A x.
-pub fn multiply(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
+pub fn multiply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     check_inputs(s, c, false)?;
     s.load(1.0, false);
     s.multiply_rhs();

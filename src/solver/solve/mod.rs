@@ -1,18 +1,27 @@
-//! What a solve by RRB-PCG does, from the caller's arrays back to them: the text that every backend runs.
+//! What a solve by PCG does, from the caller's arrays back to them: the text that every family and every backend runs.
+//!
+//! What a solve looks up is in `control`, how it begins in `given`, x as it is returned in `returned`; single
+//! applications of M^-1 and A in `apply`.
 
-use super::control::{Control, Fit, PROJECTED_TO_ZERO, check_inputs, finite};
-use super::given::{Given, Norms};
-use super::returned::{
-    complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again,
-};
-use crate::backend::steps::rrb::{Criterion, RrbSteps};
+mod apply;
+mod control;
+mod given;
+mod returned;
+
+pub use apply::{apply, multiply};
+pub use control::{Control, Places, Seen, check_all_singular, power_of_two_below};
+
+use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::error::{Error, Result};
 use crate::report::{Outcome, StopReason};
 use crate::solver::krylov::{BestIterate, Norm, PcgEnd, Restarts, Start, Test, done_before, pcg};
+use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
+use given::{Given, Norms};
+use returned::{complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again};
 
-/// A x = b by RRB-PCG, from the caller's arrays back to them. A failure leaves the output untouched.
-pub fn solve(s: &mut dyn RrbSteps, c: &Control) -> Result<Outcome> {
-    let checks = s.eliminates() || c.singular();
+/// A x = b by PCG, from the caller's arrays back to them. A failure leaves the output untouched.
+pub fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
+    let checks = s.completes() || c.singular();
     let criterion = c.criterion(checks);
     if !c.singular() {
         s.expect(&criterion);
@@ -81,7 +90,7 @@ impl<'c> Solve<'c> {
         let rounding = if c.singular() { baseless } else { 0.0 };
         let reference = match (norms.size <= baseless, c.reference_initial) {
             // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
-            (true, _) => given.norm / c.center_max.sqrt(),
+            (true, _) => given.norm / c.seen.center_max.sqrt(),
             (false, true) => norms.initial,
             (false, false) => norms.rhs,
         };
@@ -93,7 +102,7 @@ impl<'c> Solve<'c> {
             rounding,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
-            center_max: c.center_max,
+            center_max: c.seen.center_max,
             definite: c.definite,
         };
         // On a singular system rounding leaves the recurred residual a constant, too.
@@ -127,7 +136,7 @@ impl<'c> Solve<'c> {
     }
 
     /// Tells the observer of the guess. Returns the outcome if there is nothing to iterate for.
-    fn check_guess(&self, s: &mut dyn RrbSteps) -> Option<Outcome> {
+    fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let stop = s.observe(0, initial / self.test.reference);
         if initial <= threshold && c.norm == Norm::True2 {
@@ -151,7 +160,7 @@ impl<'c> Solve<'c> {
     }
 
     /// r of the x that PCG starts from. Returns <r, r>.
-    fn first_residual(&self, s: &mut dyn RrbSteps) -> f64 {
+    fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
         if given.far {
             s.clear_solution();
@@ -167,7 +176,7 @@ impl<'c> Solve<'c> {
     }
 
     /// Runs PCG until x, as it is returned, meets the test, or no restart is worth its while.
-    fn iterate(&self, s: &mut dyn RrbSteps, norm2: f64) -> Result<Ended> {
+    fn iterate(&self, s: &mut dyn SolveSteps, norm2: f64) -> Result<Ended> {
         let mut progress = Progress {
             start: Start { norm2, iterations: 0 },
             restarts: Restarts::none(),
@@ -211,7 +220,7 @@ impl<'c> Solve<'c> {
     }
 
     /// A restart from x as it is returned, which missed the test.
-    fn prepare_restart(&self, s: &mut dyn RrbSteps, progress: &mut Progress, end: &PcgEnd, recurred: f64) {
+    fn prepare_restart(&self, s: &mut dyn SolveSteps, progress: &mut Progress, end: &PcgEnd, recurred: f64) {
         let (scale, threshold) = (self.given.scale, self.test.threshold);
         if end.norm < progress.kept.min(self.norms.initial) {
             s.store(scale);
@@ -228,9 +237,9 @@ impl<'c> Solve<'c> {
     }
 
     /// One run of PCG.
-    fn run<'s>(&self, s: &mut (dyn RrbSteps + 's), progress: &mut Progress) -> Result<PcgEnd> {
+    fn run<'s>(&self, s: &mut (dyn SolveSteps + 's), progress: &mut Progress) -> Result<PcgEnd> {
         let inner = Test { threshold: progress.wanted.max(self.futile), ..self.test };
-        let mut keep = |s: &mut (dyn RrbSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
+        let mut keep = |s: &mut (dyn SolveSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
         let mut best = BestIterate::new(progress.kept, &mut keep);
         let ended = pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start);
         progress.kept = best.norm;
@@ -248,7 +257,7 @@ impl<'c> Solve<'c> {
 
     /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm
     /// then.
-    fn keep(&self, s: &mut dyn RrbSteps, best: f64, mut norm: f64) -> Option<f64> {
+    fn keep(&self, s: &mut dyn SolveSteps, best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
         if self.checks {
@@ -265,7 +274,7 @@ impl<'c> Solve<'c> {
     }
 
     /// Gives the caller x, or leaves him with what he has where that is better.
-    fn conclude(&self, s: &mut dyn RrbSteps, ended: Ended) -> Result<Outcome> {
+    fn conclude(&self, s: &mut dyn SolveSteps, ended: Ended) -> Result<Outcome> {
         let Ended { mut end, mut largest, kept } = ended;
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let last = end.norm;
@@ -306,7 +315,7 @@ fn astray(c: &Control, value: f64, iteration: usize) -> bool {
 /// what is left of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is
 /// no worse stays.
 fn constant_solution(
-    s: &mut dyn RrbSteps,
+    s: &mut dyn SolveSteps,
     c: &Control,
     criterion: &Criterion,
     scale: f64,
@@ -319,7 +328,7 @@ fn constant_solution(
     finite("|b - A x|", initial + norm)?;
     let of_given = match c.norm {
         Norm::True2 => given,
-        Norm::Preconditioned => given / c.center_max.sqrt(),
+        Norm::Preconditioned => given / c.seen.center_max.sqrt(),
     };
     let reference = if c.reference_initial && initial > PROJECTED_TO_ZERO * of_given { initial } else { of_given };
     let threshold = criterion.threshold(reference, scale);
@@ -343,9 +352,9 @@ fn constant_solution(
 
 /// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.
 fn pcg_with_fallback<'s>(
-    s: &mut (dyn RrbSteps + 's),
+    s: &mut (dyn SolveSteps + 's),
     test: &Test,
-    best: &mut BestIterate<dyn RrbSteps + 's>,
+    best: &mut BestIterate<dyn SolveSteps + 's>,
     restarts: &mut Restarts,
     start: Start,
 ) -> Result<PcgEnd> {
@@ -362,7 +371,7 @@ fn pcg_with_fallback<'s>(
     }
 }
 
-fn zero_rhs(s: &mut dyn RrbSteps) -> Outcome {
+fn zero_rhs(s: &mut dyn SolveSteps) -> Outcome {
     s.store_zero();
     Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() }
 }

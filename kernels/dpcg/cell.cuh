@@ -1,0 +1,95 @@
+// A V-cycle of cell-centred multigrid on 7 points, grid by grid (src/backend/reference/dpcg/cell.rs has the formulas):
+// red-black Gauss-Seidel, piecewise constant interpolation. The caller's grid is worked on in f64, coarse ones in T.
+// Storage as in box.cuh. Bytes a cell, T of 4: relaxation 16 to 24, restriction 24, interpolation 8.
+//
+// Races: a half-sweep writes cells of one colour and reads those of the other.
+#include "box.cuh"
+
+namespace dpcg {
+
+struct CellArgs {
+    Box box;
+    const void *center, *forward[3];
+    const void *r;
+    void *x;
+    int colour;
+    int from_zero; // x is zero, whatever is there
+};
+
+// r - (A - D) x in a cell.
+template <class T> __device__ inline T without_center(const CellArgs &a, int64_t c) {
+    const T *x = static_cast<const T *>(a.x);
+    const int64_t steps[3] = {1, a.box.north(), a.box.top()};
+    T value = static_cast<const T *>(a.r)[c];
+#pragma unroll
+    for (int d = 0; d < 3; ++d) {
+        const T *forward = static_cast<const T *>(a.forward[d]) + c;
+        value -= forward[-steps[d]] * x[c - steps[d]];
+        value -= forward[0] * x[c + steps[d]];
+    }
+    return value;
+}
+
+// x = D^-1 (r - (A - D) x) in the cells of a colour.
+template <class T> __device__ inline void relax_cells(const CellArgs &a) {
+    const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
+    T *x = static_cast<T *>(a.x);
+    over_colour(a.box, a.colour, [&](int64_t c) {
+        const T value = a.from_zero ? r[c] : without_center<T>(a, c);
+        x[c] = value / center[c];
+    });
+}
+
+struct PairArgs {
+    CellArgs fine;
+    Box coarse;
+    int ratio[3];
+    int unused;
+    void *of_coarse;
+    const double *scales; // 1 / s and s; null: 1
+    double factor;
+};
+
+// of_coarse = R (r - A x) / s. Black rows have no residual: they were relaxed last.
+template <class T, class Coarse> __device__ inline void restrict_cells(const PairArgs &a) {
+    const CellArgs &f = a.fine;
+    const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);
+    Coarse *of_coarse = static_cast<Coarse *>(a.of_coarse);
+    const double per_scale = a.scales ? a.scales[0] : 1.0;
+    over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
+        Coarse sum = 0;
+        for (int fk = k * a.ratio[2]; fk < min((k + 1) * a.ratio[2], f.box.nz); ++fk) {
+            for (int fj = j * a.ratio[1]; fj < min((j + 1) * a.ratio[1], f.box.ny); ++fj) {
+                for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], f.box.nx); ++fi) {
+                    if ((fi + fj + fk) % 2 != 0) continue;
+                    const int64_t p = (int64_t(fk) * f.box.ny + fj) * f.box.nx + fi;
+                    const T residual = without_center<T>(f, p) - center[p] * x[p];
+                    sum += Coarse(double(residual) * per_scale);
+                }
+            }
+        }
+        of_coarse[c] = sum;
+    });
+}
+
+// x += P of_coarse factor s.
+template <class T, class Coarse> __device__ inline void interpolate_cells(const PairArgs &a) {
+    T *x = static_cast<T *>(a.fine.x);
+    const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);
+    const double factor = a.scales ? a.factor * a.scales[1] : a.factor;
+    over_places(a.fine.box, [&](int64_t p, int i, int j, int k) {
+        const int64_t c = (int64_t(k / a.ratio[2]) * a.coarse.ny + j / a.ratio[1]) * a.coarse.nx + i / a.ratio[0];
+        x[p] += T(double(of_coarse[c]) * factor);
+    });
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_relax_cells_f32, CellArgs, relax_cells<float>)
+DPCG_KERNEL(dpcg_relax_cells_f64, CellArgs, relax_cells<double>)
+DPCG_KERNEL(dpcg_restrict_cells_f32, PairArgs, restrict_cells<float, float>)
+DPCG_KERNEL(dpcg_restrict_cells_f64, PairArgs, restrict_cells<double, double>)
+DPCG_KERNEL(dpcg_restrict_cells_to_f32, PairArgs, restrict_cells<double, float>)
+DPCG_KERNEL(dpcg_interpolate_cells_f32, PairArgs, interpolate_cells<float, float>)
+DPCG_KERNEL(dpcg_interpolate_cells_f64, PairArgs, interpolate_cells<double, double>)
+DPCG_KERNEL(dpcg_interpolate_cells_from_f32, PairArgs, interpolate_cells<double, float>)

@@ -1,0 +1,96 @@
+// What surrounds PCG: from the caller's arrays to vectors and back. Bytes a cell: 8 for each array named.
+#include "box.cuh"
+
+namespace dpcg {
+
+struct InspectArgs {
+    Box box;
+    Array input, output; // the values of output may be null
+    Scalars *scalars;
+};
+
+// max |input|, max |output|, and the first entry that is not finite: row by row, in a row the input before the output.
+__device__ inline void inspect(const InspectArgs &a) {
+    uint64_t largest[2] = {0, 0};
+    over_places(a.box, [&](int64_t, int i, int j, int k) {
+        for (int which = 0; which < 2; ++which) {
+            const Array &array = which == 0 ? a.input : a.output;
+            if (!array.values) continue;
+            const uint64_t m = magnitude(*array.at(i, j, k));
+            largest[which] = max(largest[which], m);
+            if (m >= 0x7ff0000000000000ull) {
+                const uint64_t row = uint64_t(k) * a.box.ny + j;
+                atomic_max(&a.scalars->not_finite, ~((row * 2 + which) * a.box.nx + i));
+            }
+        }
+    });
+    note_largest(&a.scalars->largest, largest[0]);
+    note_largest(&a.scalars->largest_guess, largest[1]);
+}
+
+struct TransferArgs {
+    Box box;
+    Array array;
+    double *vector; // null: zero
+    double factor;
+};
+
+// vector = factor array.
+__device__ inline void load(const TransferArgs &a) {
+    over_places(a.box, [&](int64_t c, int i, int j, int k) { a.vector[c] = a.factor * *a.array.at(i, j, k); });
+}
+
+// array = factor vector, or zero.
+__device__ inline void store(const TransferArgs &a) {
+    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+        *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
+    });
+}
+
+struct LargestArgs {
+    int64_t count;
+    const double *v;
+    Scalars *scalars;
+};
+
+// max |v| to the scalars, which held zero.
+__device__ inline void largest(const LargestArgs &a) {
+    uint64_t largest = 0;
+    over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
+    note_largest(&a.scalars->largest, largest);
+}
+
+struct ScaleArgs {
+    int64_t count;
+    const double *v;
+    uint64_t *partial; // a value a block
+    double *scales;    // 1 / s and s
+    Scalars *scalars;
+};
+
+// The largest power of two s not above max |v|, kept where its inverse is a normal number.
+__device__ inline void scale(const ScaleArgs &a) {
+    __shared__ unsigned long long largest;
+    uint64_t mine = 0;
+    over_cells(a.count, [&](int64_t c) { mine = max(mine, magnitude(a.v[c])); });
+    if (threadIdx.x == 0) largest = 0;
+    __syncthreads();
+    atomicMax(&largest, (unsigned long long)mine);
+    __syncthreads();
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = largest;
+    if (!last_block(&a.scalars->ticket)) return;
+    if (threadIdx.x != 0) return;
+    uint64_t most = 0;
+    for (unsigned k = 0; k < gridDim.x; ++k) most = max(most, uint64_t(__ldcg((unsigned long long *)a.partial + k)));
+    const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(most >> 52)));
+    a.scales[0] = __longlong_as_double((2046 - exponent) << 52);
+    a.scales[1] = __longlong_as_double(exponent << 52);
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_inspect_f64, InspectArgs, inspect)
+DPCG_KERNEL(dpcg_load_f64, TransferArgs, load)
+DPCG_KERNEL(dpcg_store_f64, TransferArgs, store)
+DPCG_KERNEL(dpcg_largest_f64, LargestArgs, largest)
+DPCG_KERNEL(dpcg_scale_f64, ScaleArgs, scale)

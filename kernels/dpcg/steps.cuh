@@ -1,0 +1,127 @@
+// The steps of PCG on A x = b, one pass each: products and residuals, vector updates, the truncated Neumann series.
+// Bytes a cell: arrays named in each kernel, once; couplings are 24.
+#include "box.cuh"
+
+namespace dpcg {
+
+struct ProductArgs {
+    Box box;
+    Matrix m;
+    const double *v, *b;
+    double *out;
+    Sum sum;
+};
+
+// out = A v, <v, A v>.
+__device__ inline void multiply(const ProductArgs &a) {
+    if (is_over(a.sum)) return;
+    double sum = 0.0;
+    over_cells(a.box.count(), [&](int64_t c) {
+        const double here = a.v[c];
+        const double q = fixed(a.m.center[c]) * here + sum_of_products(around(a.box, a.m, a.v, c));
+        a.out[c] = q;
+        sum += here * q;
+    });
+    finish_sum(a.sum, sum);
+}
+
+// out = b - A v, and its square.
+__device__ inline void residual(const ProductArgs &a) {
+    double sum = 0.0;
+    over_cells(a.box.count(), [&](int64_t c) {
+        const Around near = around(a.box, a.m, a.v, c);
+        const double r = residual_of_row(a.b[c], fixed(a.m.center[c]), a.v[c], near.a, near.v);
+        a.out[c] = r;
+        sum += r * r;
+    });
+    finish_sum(a.sum, sum);
+}
+
+struct VectorArgs {
+    int64_t count;
+    const double *a, *b;
+    double *out, *other;
+    double factor;
+    Sum sum;
+};
+
+// <f a, f b>.
+__device__ inline void dot(const VectorArgs &a) {
+    if (is_over(a.sum)) return;
+    double sum = 0.0;
+    over_cells(a.count, [&](int64_t c) { sum += (a.factor * a.a[c]) * (a.factor * a.b[c]); });
+    finish_sum(a.sum, sum);
+}
+
+// out += f a, and its square. In a loop f is -alpha.
+__device__ inline void add_scaled(const VectorArgs &a) {
+    if (is_over(a.sum)) return;
+    const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
+    double sum = 0.0;
+    over_cells(a.count, [&](int64_t c) {
+        const double v = a.out[c] + factor * a.a[c];
+        a.out[c] = v;
+        sum += v * v;
+    });
+    finish_sum(a.sum, sum);
+}
+
+// out = a + f out; a copy with f = 0.
+__device__ inline void direct(const VectorArgs &a) {
+    over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
+}
+
+// x += alpha p and p = z + beta p (other = x, out = p, a = z), of a loop; x alone when it ended.
+__device__ inline void advance(const VectorArgs &a) {
+    const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
+    const bool ended = a.sum.scalars->code != RUNNING;
+    over_cells(a.count, [&](int64_t c) {
+        const double p = a.out[c];
+        a.other[c] += alpha * p;
+        if (!ended) a.out[c] = a.a[c] + beta * p;
+    });
+}
+
+struct TriangleArgs {
+    Box box;
+    Matrix m;
+    const double *v, *from;
+    double *to;
+};
+
+// to = D^-1 v.
+__device__ inline void over_center(const TriangleArgs &a) {
+    over_cells(a.box.count(), [&](int64_t c) { a.to[c] = a.v[c] / fixed(a.m.center[c]); });
+}
+
+// to = D^-1 (v - L from): a term more of the series K = sum of (-L D^-1)^m, by Horner's rule (van der Vorst 1982).
+__device__ inline void lower(const TriangleArgs &a) {
+    const int64_t n = a.box.north(), t = a.box.top();
+    over_cells(a.box.count(), [&](int64_t c) {
+        const double sum = fixed(a.m.east[c - 1]) * a.from[c - 1] + fixed(a.m.north[c - n]) * a.from[c - n] +
+            fixed(a.m.top[c - t]) * a.from[c - t];
+        a.to[c] = (a.v[c] - sum) / fixed(a.m.center[c]);
+    });
+}
+
+// to = v - D^-1 L^T from: the same of K^T.
+__device__ inline void upper(const TriangleArgs &a) {
+    const int64_t n = a.box.north(), t = a.box.top();
+    over_cells(a.box.count(), [&](int64_t c) {
+        const double sum = fixed(a.m.east[c]) * a.from[c + 1] + fixed(a.m.north[c]) * a.from[c + n] +
+            fixed(a.m.top[c]) * a.from[c + t];
+        a.to[c] = a.v[c] - sum / fixed(a.m.center[c]);
+    });
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_multiply_f64, ProductArgs, multiply)
+DPCG_KERNEL(dpcg_residual_f64, ProductArgs, residual)
+DPCG_KERNEL(dpcg_dot_f64, VectorArgs, dot)
+DPCG_KERNEL(dpcg_add_scaled_f64, VectorArgs, add_scaled)
+DPCG_KERNEL(dpcg_direct_f64, VectorArgs, direct)
+DPCG_KERNEL(dpcg_advance_f64, VectorArgs, advance)
+DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, over_center)
+DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, lower)
+DPCG_KERNEL(dpcg_upper_f64, TriangleArgs, upper)

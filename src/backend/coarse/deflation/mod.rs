@@ -1,0 +1,344 @@
+//! The coarse matrix of deflation, E = Z^T A Z, and its solvers (Tang, Nabben, Vuik and Erlangga 2009).
+//!
+//! ```text
+//! P = I - A Z E^-1 Z^T,   E_rs = sum over cells i in r, j in s of a_ij
+//! ```
+//!
+//! Columns of Z are one on a region, so that of A's couplings only those between regions count, and of its rows their
+//! sums: with e_i the sum of row i of A, zero in singular components,
+//!
+//! ```text
+//! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
+//! ```
+//!
+//! Where all vectors are kept and add up to a null vector u of A, E is singular; E + c u u^T is not. P is the same.
+
+mod assembly;
+mod envelope;
+
+pub use assembly::{BLOCKS, Entry, assemble_block};
+
+use crate::error::{Result, collected, reset, zeroed};
+use crate::grid::cell_components::CellComponents;
+use crate::grid::cells::SevenPoints;
+use crate::grid::regions::Regions;
+use crate::isa::for_each_isa;
+use crate::runtime::reduce::{dot, max_abs};
+use assembly::{COARSE_MATRIX, Sparse};
+use envelope::Envelope;
+
+/// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
+/// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
+/// have sums, and by bubbles in pieces at contrasts below 1e-6.
+const LARGEST_CONDITION: f64 = 1e8;
+
+/// How systems with E are solved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Solver {
+    /// By its inverse, k^2 numbers for k vectors, where that is accurate enough; else by its factor.
+    Inverse,
+    /// By its factor, within its envelope.
+    Cholesky,
+    /// By conjugate gradients preconditioned by its diagonal.
+    Cg,
+}
+
+/// E, and what solves systems with it.
+pub struct CoarseMatrix {
+    matrix: Sparse,
+    shift: Shift,
+    method: Method,
+}
+
+enum Method {
+    Inverse(Vec<f64>),
+    Cholesky(Envelope),
+    Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
+}
+
+/// The vectors that a solve works on: as many as there are deflation vectors, and null vectors that those add up to.
+pub struct Scratch {
+    vectors: [Vec<f64>; 3],
+    means: [Vec<f64>; 2],
+}
+
+impl CoarseMatrix {
+    /// Makes E of a matrix and its regions. `tolerance`: of conjugate gradients, |r| relative to the first one.
+    pub fn new(
+        a: &SevenPoints,
+        components: &CellComponents,
+        regions: &Regions,
+        solver: Solver,
+        tolerance: f64,
+    ) -> Result<Self> {
+        let mut entries = Vec::new();
+        for block in 0..BLOCKS {
+            assemble_block(a, components, regions, block, &mut entries)?;
+        }
+        let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
+        if solver == Solver::Inverse {
+            let columns = coarse.columns(0, 1)?;
+            coarse.invert([&columns[..]].into_iter())?;
+        }
+        Ok(coarse)
+    }
+
+    /// The same of the entries of all blocks of rows, in any order; but for the inverse, in whose place is the factor
+    /// that it is made of.
+    pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
+        let matrix = Sparse::of_entries(entries, regions.count)?;
+        let shift = Shift::new(&matrix, regions)?;
+        let method = match solver {
+            Solver::Cg => Method::Cg {
+                inverse_diagonal: collected((0..matrix.n()).map(|r| 1.0 / shift.diagonal(&matrix, r)), COARSE_MATRIX)?,
+                tolerance,
+            },
+            Solver::Cholesky | Solver::Inverse => Method::Cholesky(Envelope::factorize(&matrix, &regions.surplus)?),
+        };
+        Ok(Self { matrix, shift, method })
+    }
+
+    /// A member's part of the columns of the inverse, by the factor.
+    pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
+        let mut columns = Vec::new();
+        if let Method::Cholesky(envelope) = &self.method {
+            let groups = envelope.groups();
+            envelope.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
+        }
+        Ok(columns)
+    }
+
+    /// Makes the inverse of the parts of all members, in order, in place of the factor; where E is so ill-conditioned
+    /// that the product with its inverse would lose too much, the factor stays.
+    pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
+        if let Method::Cholesky(envelope) = &self.method {
+            let mut inverse = envelope.inverse(columns)?;
+            self.shift.complete(&mut inverse)?;
+            let most = (0..self.count()).map(|r| self.shift.diagonal(&self.matrix, r)).fold(0.0, f64::max);
+            if most * max_abs(&inverse) <= LARGEST_CONDITION {
+                self.method = Method::Inverse(inverse);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deflation vectors.
+    pub fn count(&self) -> usize {
+        self.matrix.n()
+    }
+
+    /// The inverse row by row, where there is one.
+    pub fn inverse(&self) -> Option<&[f64]> {
+        if let Method::Inverse(inverse) = &self.method { Some(inverse) } else { None }
+    }
+
+    /// g = E t, without the shift.
+    #[cfg(test)]
+    pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
+        self.matrix.multiply(t, g);
+    }
+
+    /// Room for `solve`.
+    pub fn scratch(&self) -> Result<Scratch> {
+        let needed = match self.method {
+            Method::Inverse(_) => [0; 3],
+            Method::Cholesky(_) => [self.count(), 0, 0],
+            Method::Cg { .. } => [self.count(); 3],
+        };
+        let mut vectors = [const { Vec::new() }; 3];
+        for (vector, n) in vectors.iter_mut().zip(needed) {
+            reset(vector, n, COARSE_MATRIX)?;
+        }
+        let nulls = self.shift.size.len();
+        Ok(Scratch { vectors, means: [zeroed(nulls, COARSE_MATRIX)?, zeroed(nulls, COARSE_MATRIX)?] })
+    }
+
+    /// t = E^-1 g, or (E + c u u^T)^-1 g.
+    pub fn solve(&self, g: &[f64], t: &mut [f64], scratch: &mut Scratch) {
+        match &self.method {
+            Method::Inverse(inverse) => multiply_rows(inverse, g, t),
+            Method::Cholesky(envelope) => {
+                t.copy_from_slice(g);
+                let [of_g, of_t] = &mut scratch.means;
+                self.shift.remove_means(t, of_g);
+                envelope.solve(t, &mut scratch.vectors[0]);
+                self.shift.remove_means(t, of_t);
+                self.shift.add_along(t, of_g);
+            }
+            Method::Cg { inverse_diagonal, tolerance } => {
+                self.conjugate_gradients(inverse_diagonal, *tolerance, g, t, scratch);
+            }
+        }
+    }
+
+    /// t from zero until |r| <= tolerance |g| or no step is gained by rounding (Hestenes and Stiefel 1952).
+    fn conjugate_gradients(
+        &self,
+        inverse_diagonal: &[f64],
+        tolerance: f64,
+        g: &[f64],
+        t: &mut [f64],
+        scratch: &mut Scratch,
+    ) {
+        let [r, p, q] = &mut scratch.vectors;
+        t.fill(0.0);
+        r.copy_from_slice(g);
+        let enough = tolerance * tolerance * dot(g, g);
+        let mut rho_before = 0.0;
+        // Far more than exact arithmetic takes.
+        for iteration in 0..=2 * g.len() {
+            if dot(r, r) <= enough {
+                break;
+            }
+            // z = D^-1 r lies in q.
+            for ((z, r), d) in q.iter_mut().zip(&*r).zip(inverse_diagonal) {
+                *z = d * r;
+            }
+            let rho = dot(r, q);
+            let beta = if iteration == 0 { 0.0 } else { rho / rho_before };
+            for (p, z) in p.iter_mut().zip(&*q) {
+                *p = z + beta * if iteration == 0 { 0.0 } else { *p };
+            }
+            self.matrix.multiply(p, q);
+            self.shift.add_product(p, q, &mut scratch.means[0]);
+            let alpha = rho / dot(p, q);
+            if !alpha.is_finite() {
+                break;
+            }
+            for (((t, r), p), q) in t.iter_mut().zip(&mut *r).zip(&*p).zip(&*q) {
+                *t += alpha * p;
+                *r -= alpha * q;
+            }
+            rho_before = rho;
+        }
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        let method = match &self.method {
+            Method::Inverse(values) | Method::Cg { inverse_diagonal: values, .. } => 8 * values.capacity(),
+            Method::Cholesky(envelope) => envelope.bytes(),
+        };
+        self.matrix.bytes() + self.shift.bytes() + method
+    }
+}
+
+for_each_isa! {
+    /// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
+    fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
+        for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len().max(1))) {
+            *t = dot(row, g);
+        }
+    }
+}
+
+/// Null vectors u of A that deflation vectors add up to: E u = 0. With E^+ the pseudo-inverse and k = u^T u,
+///
+/// ```text
+/// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
+/// ```
+///
+/// and E^+ of a vector without a part along u is the solution with a zero at one vector, less its mean.
+#[derive(Default)]
+struct Shift {
+    /// Which of them, counted from 1, a vector is a part of.
+    of: Vec<u32>,
+    /// k and c of each.
+    size: Vec<f64>,
+    c: Vec<f64>,
+}
+
+impl Shift {
+    fn new(matrix: &Sparse, regions: &Regions) -> Result<Self> {
+        let nulls = regions.surplus.len();
+        let mut shift = Self {
+            of: collected(regions.null_vector.iter().copied(), COARSE_MATRIX)?,
+            size: zeroed(nulls, COARSE_MATRIX)?,
+            c: zeroed(nulls, COARSE_MATRIX)?,
+        };
+        for (r, &of) in shift.of.iter().enumerate() {
+            if of > 0 {
+                shift.size[of as usize - 1] += 1.0;
+                shift.c[of as usize - 1] += matrix.diagonal(r);
+            }
+        }
+        // c u u^T is about as large as E: the mean of its diagonal over k. A lone vector has E = 0.
+        for (c, k) in shift.c.iter_mut().zip(&shift.size) {
+            *c = if *c > 0.0 { *c / (k * k) } else { 1.0 };
+        }
+        Ok(shift)
+    }
+
+    /// Of E + c u u^T.
+    fn diagonal(&self, matrix: &Sparse, r: usize) -> f64 {
+        let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
+        matrix.diagonal(r) + c
+    }
+
+    /// means = u^T v / k
+    fn means(&self, v: &[f64], means: &mut [f64]) {
+        means.fill(0.0);
+        for (v, &of) in v.iter().zip(&self.of) {
+            if of > 0 {
+                means[of as usize - 1] += v;
+            }
+        }
+        for (mean, k) in means.iter_mut().zip(&self.size) {
+            *mean /= k;
+        }
+    }
+
+    /// v += u values
+    fn add(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
+        for (v, &of) in v.iter_mut().zip(&self.of) {
+            if of > 0 {
+                *v += values(of as usize - 1);
+            }
+        }
+    }
+
+    /// v -= u u^T v / k; what is taken away stays in `means`.
+    fn remove_means(&self, v: &mut [f64], means: &mut [f64]) {
+        self.means(v, means);
+        self.add(v, |null| -means[null]);
+    }
+
+    /// t += u u^T g / (c k^2), with the means of g.
+    fn add_along(&self, t: &mut [f64], means: &[f64]) {
+        self.add(t, |null| means[null] / (self.c[null] * self.size[null]));
+    }
+
+    /// q += c u u^T p
+    fn add_product(&self, p: &[f64], q: &mut [f64], means: &mut [f64]) {
+        self.means(p, means);
+        self.add(q, |null| self.c[null] * self.size[null] * means[null]);
+    }
+
+    /// From the inverse with a zero at one vector, G, to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2).
+    fn complete(&self, inverse: &mut [f64]) -> Result<()> {
+        let n = self.of.len();
+        let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
+        for _ in 0..if n > 0 { 2 } else { 0 } {
+            for row in inverse.chunks_exact_mut(n) {
+                self.remove_means(row, &mut means);
+            }
+            for r in 0..n {
+                (0..r).for_each(|s| inverse.swap(r * n + s, s * n + r));
+            }
+        }
+        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.of).filter(|(_, of)| **of > 0) {
+            let (c, k) = (self.c[of as usize - 1], self.size[of as usize - 1]);
+            for (value, _) in row.iter_mut().zip(&self.of).filter(|(_, other)| **other == of) {
+                *value += 1.0 / (c * k * k);
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        4 * self.of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests;

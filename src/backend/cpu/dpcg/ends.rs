@@ -1,0 +1,178 @@
+//! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
+
+use super::field::Field;
+use super::loops::{largest, scaled};
+use super::member::Member;
+use super::state::Vectors;
+use crate::backend::steps::solve::{Inputs, SolveSteps};
+use std::sync::PoisonError;
+
+impl Member<'_> {
+    /// v = v - mean(v) over singular components, plus the kept means with `restore`.
+    fn shift(&self, v: &Field, restore: bool) {
+        let k = self.k;
+        if k.singular.labels() == 0 {
+            return;
+        }
+        // SAFETY: cells of this member, which only it writes.
+        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { v.range(&cells) });
+        // SAFETY: written by `keep_means` alone, between barriers.
+        let kept = unsafe { k.kept_means.slice(0, sums.len()) };
+        k.singular.each_run(self.me, |cells, component| {
+            let to = if restore { kept[component] } else { 0.0 } - sums[component] / k.singular.count[component];
+            // SAFETY: cells of this member, which no other reads in this step.
+            unsafe { v.range_mut(&cells) }.iter_mut().for_each(|v| *v += to);
+        });
+    }
+}
+
+impl SolveSteps for Member<'_> {
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        let mut seen = Inputs::none();
+        for (row, _) in self.rows() {
+            let b = self.input(row);
+            // SAFETY: a row of this member.
+            let x = if guess { unsafe { self.output(row) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
+            seen.look_at_row("x", x, largest(x), row, false);
+        }
+        let lock = || self.k.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        lock().merge(&seen, self.caller.input_name);
+        self.me.barrier();
+        *lock()
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        let x = &self.vectors().x;
+        for (row, cells) in self.rows() {
+            // SAFETY: a row of this member, which nobody reads in this step.
+            let x = unsafe { x.range_mut(&cells) };
+            match guess {
+                // SAFETY: a row of this member.
+                true => scaled(x, scale, unsafe { self.output(row) }),
+                false => x.fill(0.0),
+            }
+        }
+        self.load_rhs(scale);
+        self.rhs_norm2()
+    }
+
+    fn completes(&self) -> bool {
+        self.k.deflation.is_some()
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        for (row, cells) in self.rows() {
+            // SAFETY: a row of this member, which nobody reads in this step.
+            scaled(unsafe { self.vectors().b.range_mut(&cells) }, scale, self.input(row));
+        }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        let b = &self.vectors().b;
+        // SAFETY: cells of this member, which only it writes.
+        let [sums, magnitudes] = self.k.singular.sum(self.me, true, |cells| unsafe { b.range(&cells) });
+        let mut worst = (0, 0.0, 0.0);
+        for (component, (&sum, &magnitude)) in sums.iter().zip(magnitudes).enumerate() {
+            if sum.abs() * worst.2 > f64::abs(worst.1) * magnitude || worst.2 == 0.0 {
+                worst = (component, sum, magnitude);
+            }
+        }
+        worst
+    }
+
+    fn project_rhs(&mut self) {
+        self.shift(&self.vectors().b, false);
+    }
+
+    fn keep_means(&mut self) {
+        let (k, x) = (self.k, &self.vectors().x);
+        // SAFETY: cells of this member, which only it writes.
+        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { x.range(&cells) });
+        if self.me.index == 0 {
+            // SAFETY: the others wait at the barrier below.
+            let kept = unsafe { k.kept_means.slice_mut(0, sums.len()) };
+            for (component, kept) in kept.iter_mut().enumerate() {
+                *kept = sums[component] / k.singular.count[component];
+            }
+        }
+        self.me.barrier();
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        self.dot(&self.vectors().b, &self.vectors().b)
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        self.residual_to(&self.vectors().z)
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        let (k, r) = (self.k, &self.vectors().r);
+        if k.singular.labels() == 0 {
+            return 0.0;
+        }
+        // SAFETY: cells of this member, which only it writes.
+        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { r.range(&cells) });
+        let mean = |component: usize| sums[component] / k.singular.count[component];
+        let z = &self.vectors().z;
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { z.range_mut(&cells) }.fill(0.0));
+        k.singular.each_run(self.me, |cells, component| {
+            let center = k.matrix.couplings(&cells).center;
+            let square = mean(component) * mean(component);
+            // SAFETY: as above.
+            let z = unsafe { z.range_mut(&cells) };
+            z.iter_mut().zip(center).for_each(|(z, center)| *z = square / center);
+        });
+        // SAFETY: as above.
+        self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
+    }
+
+    fn take_z(&mut self) {
+        let Vectors { x, z, .. } = self.vectors();
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { x.range_mut(&cells).copy_from_slice(z.range(&cells)) });
+    }
+
+    /// x = x^ + Z E^-1 Z^T (b - A x^).
+    fn back_substitute(&mut self) -> f64 {
+        if self.k.deflation.is_some() {
+            let q = &self.vectors().q;
+            self.residual_to(q);
+            self.add_deflated_part(q);
+        }
+        self.solution_max()
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.shift(&self.vectors().x, restore);
+    }
+
+    fn clear_solution(&mut self) {
+        // SAFETY: cells of this member, which nobody reads in this step.
+        self.each(|cells| unsafe { self.vectors().x.range_mut(&cells) }.fill(0.0));
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        self.largest(&self.vectors().x)
+    }
+
+    fn store(&mut self, scale: f64) {
+        for (row, cells) in self.rows() {
+            // SAFETY: a row of this member.
+            unsafe { scaled(self.output(row), scale.recip(), self.vectors().x.range(&cells)) };
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.product(&self.vectors().x, &self.vectors().b);
+    }
+
+    fn store_zero(&mut self) {
+        for (row, _) in self.rows() {
+            // SAFETY: a row of this member.
+            unsafe { self.output(row) }.fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! One member of a run: the steps of PCG, the textbook ones, each over this member's pieces.
+//!
+//! A step writes cells of its own and reads arrays that no member writes in it; a barrier stands between a step and the
+//! next that reads its neighbours' cells. That is what the unsafe blocks rest on.
+
+use super::field::Field;
+use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
+use super::regions::Projection;
+use super::state::{State, Vectors};
+use super::whole::Turns;
+use crate::backend::steps::dpcg::Preconditioner;
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::solve::Arrays;
+use crate::report::Observer;
+use crate::runtime::reduce::{Reduce, max_abs};
+use crate::runtime::team::Me;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The caller's arrays, shared by the members of a run: each writes the rows of its pieces.
+pub struct Caller<'a> {
+    pub input_name: &'static str,
+    input: &'a [f64],
+    output: *mut f64,
+    len: usize,
+    ld: usize,
+    plane: usize,
+    borrow: PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: rows of `output` are used by the owner of the row alone.
+unsafe impl Sync for Caller<'_> {}
+
+impl<'a> Caller<'a> {
+    pub fn new(arrays: Arrays<'a>) -> Self {
+        let Arrays { input_name, input, ld, plane, output, .. } = arrays;
+        Self { input_name, input, len: output.len(), output: output.as_mut_ptr(), ld, plane, borrow: PhantomData }
+    }
+
+    fn start(&self, row: usize, ny: usize) -> usize {
+        row / ny * self.plane + row % ny * self.ld
+    }
+}
+
+/// One member of a run.
+pub struct Member<'a> {
+    pub(super) k: &'a State,
+    pub(super) me: Me<'a>,
+    pub(super) caller: &'a Caller<'a>,
+    /// On member 0.
+    pub(super) observer: Option<&'a mut dyn Observer>,
+    /// Counts reductions.
+    turn: Cell<usize>,
+    /// <r, M^-1 r> of the last fused descend.
+    pub(super) rho: f64,
+    /// <r, r>, where stages are not fused.
+    norm2: f64,
+    turns: Turns<'a>,
+}
+
+impl<'a> Member<'a> {
+    pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
+    }
+
+    pub(super) fn vectors(&self) -> &'a Vectors {
+        &self.k.vectors
+    }
+
+    /// Calls `f` with the cells of each piece of this member.
+    pub(super) fn each(&self, mut f: impl FnMut(Range<usize>)) {
+        self.k.pieces.share(self.me).for_each(|piece| f(self.k.pieces.range(piece)));
+    }
+
+    /// The caller's rows of this member: rows and their cells.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+        let (pieces, nx) = (self.k.pieces, self.k.pieces.cells.nx);
+        let rows = pieces.share(self.me).flat_map(move |piece| pieces.rows(piece));
+        rows.map(move |row| (row, row * nx..(row + 1) * nx))
+    }
+
+    pub(super) fn input(&self, row: usize) -> &'a [f64] {
+        let cells = self.k.pieces.cells;
+        &self.caller.input[self.caller.start(row, cells.ny)..][..cells.nx]
+    }
+
+    /// # Safety
+    /// The row must be of this member's pieces.
+    pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
+        let cells = self.k.pieces.cells;
+        let start = self.caller.start(row, cells.ny);
+        assert!(start + cells.nx <= self.caller.len);
+        // SAFETY: inside the array, as just checked; no other member uses this row, as the caller promised.
+        unsafe { std::slice::from_raw_parts_mut(self.caller.output.add(start), cells.nx) }
+    }
+
+    /// Begins a reduction over the pieces.
+    pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
+        self.turn.set(self.turn.get() + 1);
+        self.k.vectors.noted.reduce(self.turn.get(), self.k.pieces.count())
+    }
+
+    /// What `of` gives for the pieces, noted.
+    fn note<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
+        let noted = self.reduction();
+        for piece in self.k.pieces.share(self.me) {
+            // SAFETY: a piece of this member.
+            unsafe { noted.note(piece, of(piece)) };
+        }
+        noted
+    }
+
+    /// Sums of what `of` gives for all pieces.
+    pub(super) fn sums<const N: usize>(&self, of: impl FnMut(usize) -> [f64; N]) -> [f64; N] {
+        self.note(of).sum(Some(self.me))
+    }
+
+    /// Sum of `of` over all pieces.
+    pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
+        self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
+    }
+
+    /// max |v|, NaN if any value is.
+    pub(super) fn largest(&self, v: &Field) -> f64 {
+        // SAFETY: cells of this member, which only it writes.
+        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
+    pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
+        // SAFETY: cells of this member, which only it writes.
+        self.sum(|cells| unsafe { dot(a.range(&cells), b.range(&cells)) })
+    }
+
+    /// out = b - A x; returns its square.
+    pub(super) fn residual_to(&self, out: &Field) -> f64 {
+        let k = self.k;
+        self.me.barrier();
+        self.sum(|cells| {
+            // SAFETY: reads x, b and the matrix, writes cells of this member.
+            let out = unsafe {
+                let out = out.range_mut(&cells);
+                let v = &k.vectors;
+                residual(out, v.b.range(&cells), k.matrix.couplings(&cells), v.x.around(&cells));
+                out
+            };
+            dot(out, out)
+        })
+    }
+
+    /// to = A v.
+    pub(super) fn product(&self, to: &Field, v: &Field) {
+        self.me.barrier();
+        self.each(|cells| {
+            // SAFETY: reads v and the matrix, writes cells of this member.
+            unsafe { multiply(to.range_mut(&cells), self.k.matrix.couplings(&cells), v.around(&cells)) };
+        });
+    }
+
+    /// t = E^-1 Z^T v.
+    fn solve_coarse(&self, d: &Projection, v: &Field) {
+        // SAFETY: cells of this member, which only it writes.
+        d.restrict(self.me, |cells| unsafe { v.range(&cells) });
+        self.solve_noted(d);
+    }
+
+    /// t = E^-1 g of the g = Z^T v that was noted; returns <g, t>.
+    pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
+        let start = Instant::now();
+        let g = d.solve(self.me);
+        if self.me.index == 0 {
+            self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        d.product(g)
+    }
+
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009).
+    pub(super) fn project(&self, v: &Field) {
+        let Some(d) = &self.k.deflation else { return };
+        self.solve_coarse(d, v);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this member, which no other reads in this step.
+            d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
+        }
+    }
+
+    /// x = x + Z E^-1 Z^T r: with r = b - A x^ that of PCG's x^, x solves A x = b as x^ solves P A x^ = P b.
+    pub(super) fn add_deflated_part(&self, r: &Field) {
+        let Some(d) = &self.k.deflation else { return };
+        self.solve_coarse(d, r);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this member, which no other reads in this step.
+            d.prolong(row, unsafe { self.vectors().x.range_mut(&cells) });
+        }
+    }
+
+    /// z = D^-1 r.
+    fn jacobi(&self, z: &Field) {
+        self.each(|cells| {
+            let center = self.k.matrix.couplings(&cells).center;
+            // SAFETY: cells of this member, which no other reads in this step.
+            unsafe { over_center(z.range_mut(&cells), self.vectors().r.range(&cells), center) };
+        });
+    }
+
+    /// z = K^T D^-1 K r by Horner's rule: v = D^-1 (r - L v) from v = D^-1 r, then z = v - D^-1 L^T z from z = v, each
+    /// `order` times. In exact arithmetic that of the symmetrically scaled matrix (van der Vorst 1982).
+    fn neumann(&self, order: usize) {
+        let (k, Vectors { q, s, z, .. }) = (self.k, self.vectors());
+        if order == 0 {
+            return self.jacobi(z);
+        }
+        let (mut v, mut other) = if order.is_multiple_of(2) { (q, s) } else { (s, q) };
+        self.jacobi(v);
+        for _ in 0..order {
+            self.me.barrier();
+            self.each(|cells| {
+                let a = k.matrix.couplings(&cells);
+                let [w, _, south, _, b, _] = a.near;
+                // SAFETY: reads v, writes cells of the other array that are this member's.
+                unsafe {
+                    let r = self.vectors().r.range(&cells);
+                    triangle(other.range_mut(&cells), r, a.center, [w, south, b], v.before(&cells));
+                }
+            });
+            std::mem::swap(&mut v, &mut other);
+        }
+        // v is in q; in the end z is in z.
+        let mut from = v;
+        let (mut to, mut next) = if order.is_multiple_of(2) { (s, z) } else { (z, s) };
+        for _ in 0..order {
+            self.me.barrier();
+            self.each(|cells| {
+                let a = k.matrix.couplings(&cells);
+                let [_, e, _, north, _, t] = a.near;
+                // SAFETY: reads v and `from`, writes cells of `to` that are this member's.
+                unsafe {
+                    let (to, v) = (to.range_mut(&cells), v.range(&cells));
+                    triangle_of_scaled(to, v, a.center, [e, north, t], from.after(&cells));
+                }
+            });
+            from = to;
+            std::mem::swap(&mut to, &mut next);
+        }
+    }
+
+    /// z = M^-1 r, where M is applied as a whole.
+    fn apply_whole(&mut self) {
+        let Some(whole) = &self.k.whole else { return };
+        let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
+        self.me.barrier();
+        // SAFETY: in this step nobody writes r or uses z but this call.
+        unsafe { whole.apply(&mut self.turns, self.me, &a, r, z, self.norm2.sqrt()) };
+    }
+}
+
+impl PcgSteps for Member<'_> {
+    fn residual(&mut self) -> f64 {
+        let r = &self.vectors().r;
+        self.norm2 = self.residual_to(r);
+        if self.k.deflation.is_none() {
+            return self.norm2;
+        }
+        self.project(r);
+        self.residual_norm2()
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        let Vectors { b, r, .. } = self.vectors();
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { r.range_mut(&cells).copy_from_slice(b.range(&cells)) });
+        self.project(r);
+        self.residual_norm2()
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        self.norm2 = self.dot(&self.vectors().r, &self.vectors().r);
+        self.norm2
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let Vectors { r, z, .. } = self.vectors();
+        match self.k.preconditioner {
+            // SAFETY: cells of this member, which no other reads in this step.
+            Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
+            Preconditioner::Jacobi => self.jacobi(z),
+            Preconditioner::Neumann { order } => self.neumann(order),
+            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_whole(),
+        }
+        self.dot(r, z)
+    }
+
+    fn first_direction(&mut self) {
+        let Vectors { p, z, .. } = self.vectors();
+        // SAFETY: cells of this member; others read p only after the barrier of `multiply`.
+        self.each(|cells| unsafe { p.range_mut(&cells).copy_from_slice(z.range(&cells)) });
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        let Vectors { p, z, .. } = self.vectors();
+        // SAFETY: as in `first_direction`.
+        self.each(|cells| unsafe { direct(p.range_mut(&cells), z.range(&cells), beta) });
+    }
+
+    /// q = P A p.
+    fn multiply(&mut self) -> f64 {
+        let Vectors { p, q, .. } = self.vectors();
+        self.product(q, p);
+        self.project(q);
+        self.dot(p, q)
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        let Vectors { x, p, .. } = self.vectors();
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { add_scaled(x.range_mut(&cells), alpha, p.range(&cells)) });
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        let Vectors { r, q, .. } = self.vectors();
+        // SAFETY: cells of this member, which no other reads in this step.
+        self.each(|cells| unsafe { add_scaled(r.range_mut(&cells), -alpha, q.range(&cells)) });
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        let p = &self.vectors().p;
+        // SAFETY: cells of this member, which only it writes.
+        self.sum(|cells| unsafe { p.range(&cells) }.iter().map(|p| (factor * p) * (factor * p)).sum())
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match self.fused_order() {
+            Some(order) => self.fused_descend(alpha, order),
+            None => self.textbook_descend(alpha),
+        }
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.fused_order().is_some() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match self.fused_order() {
+            Some(order) => self.fused_ascend(step, order),
+            None => self.textbook_ascend(step),
+        }
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        let k = self.k;
+        if let Some(observer) = self.observer.as_mut() {
+            k.stop.store(observer.iteration(iteration, relative_residual), Ordering::Release);
+        }
+        if !k.may_stop.load(Ordering::Acquire) {
+            return false;
+        }
+        self.me.barrier();
+        let stop = k.stop.load(Ordering::Acquire);
+        self.me.barrier();
+        stop
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        if let Some(observer) = self.observer.as_mut() {
+            observer.coefficients(alpha, beta);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a team finds of a matrix before it is factorized, and E of its regions. Members do rows, or blocks of them, of
+//! their own; what is made of all of them is the same for any number of members.
+
+use crate::backend::coarse::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
+use crate::error::{Result, collected, extend, reserve};
+use crate::grid::cell_components::{CellComponents, ComponentRows, Strong};
+use crate::grid::cells::SevenPoints;
+use crate::grid::joined::Joins;
+use crate::grid::regions::Regions;
+use crate::runtime::team::{Me, Team};
+use std::sync::{Mutex, PoisonError};
+
+/// For errors.
+const PARTS: &str = "the parts of a team";
+
+/// What each member makes, in order.
+fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let mut made: Vec<Mutex<Result<T>>> = Vec::new();
+    reserve(&mut made, team.members(), PARTS)?;
+    made.resize_with(team.members(), || Mutex::new(Ok(T::default())));
+    let work = |me: Me| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
+    team.run(work, work)?;
+    let mut all = Vec::new();
+    reserve(&mut all, made.len(), PARTS)?;
+    for part in made {
+        all.push(part.into_inner().unwrap_or_else(PoisonError::into_inner)?);
+    }
+    Ok(all)
+}
+
+/// Components of a matrix, and its groups of strong couplings.
+pub fn find_components(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+    let rows = a.cells.rows();
+    let found = by_members(team, |me| {
+        let rows = me.share(rows);
+        Ok((ComponentRows::of_rows(a, zero_row_sum, rows.clone())?, Strong::heavy(a, rows)))
+    })?;
+    let least = |a: [f64; 3], b: &[f64; 3]| [0, 1, 2].map(|d| a[d].min(b[d]));
+    let heavy = found.iter().map(|(_, heavy)| heavy).fold([f64::INFINITY; 3], least);
+    let joins = by_members(team, |me| Joins::of_rows(a, Strong::limits(heavy), me.share(rows)))?;
+    let parts = collected(found.iter().map(|(rows, _)| rows), PARTS)?;
+    let components = CellComponents::of_parts(a.cells, &parts)?;
+    let strong = Strong::of_parts(a.cells, &collected(joins.iter(), PARTS)?)?;
+    Ok((components, strong))
+}
+
+/// E of a matrix and its regions, and its solver.
+pub fn coarse_matrix(
+    team: &mut Team,
+    a: &SevenPoints,
+    components: &CellComponents,
+    regions: &Regions,
+    solver: Solver,
+    tolerance: f64,
+) -> Result<CoarseMatrix> {
+    let parts = by_members(team, |me| {
+        let mut entries = Vec::new();
+        for block in me.share(BLOCKS) {
+            assemble_block(a, components, regions, block, &mut entries)?;
+        }
+        Ok(entries)
+    })?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for part in parts {
+        extend(&mut entries, part, PARTS)?;
+    }
+    let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
+    if solver == Solver::Inverse {
+        let columns = by_members(team, |me| coarse.columns(me.index, me.members))?;
+        coarse.invert(columns.iter().map(Vec::as_slice))?;
+    }
+    Ok(coarse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::cells::Cells;
+    use crate::grid::joined::Joined;
+    use crate::grid::regions::{Choice, Kind};
+    use rrbsolver_problems::two_phase::TwoPhase;
+
+    #[test]
+    fn teams_of_any_size_find_the_same() {
+        let zeros = |c: Vec<f64>| -> Vec<f64> { c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect() };
+        for (name, size) in [("9", [20, 21, 22]), ("surf;obs=box", [70, 9, 10]), ("9;dir=top", [12, 1, 30])] {
+            let problem = TwoPhase::new(name, size, 1e-3);
+            let forward = problem.forward.map(zeros);
+            let [nx, ny, nz] = size;
+            let [x, y, z] = &forward;
+            let cells = Cells { nx, ny, nz };
+            let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
+            let runs = |joined: &Joined| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
+            let (components, strong) = (CellComponents::find(&a).unwrap(), Strong::find(&a).unwrap());
+            for members in [1, 2, 3, 7] {
+                let team = &mut Team::new(members).unwrap();
+                let found = find_components(team, &a, crate::grid::components::ZERO_ROW_SUM).unwrap();
+                assert_eq!(runs(&found.0.joined), runs(&components.joined), "{name}");
+                assert_eq!(runs(&found.1.joined), runs(&strong.joined), "{name}");
+                assert_eq!((found.0.singular, found.1.thinnest), (components.singular.clone(), strong.thinnest));
+                let boxes = size.map(|n| n.min(4));
+                for keep_all in [false, true] {
+                    let choice =
+                        Choice { kind: Kind::LevelSetSubdomain, boxes, labels: None, dilation: false, keep_all };
+                    let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
+                    let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    // Bit by bit.
+                    assert_eq!(shared.inverse(), alone.inverse(), "{name}, {members} members");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A matrix with its preconditioner and its vectors, shared by the members of a team.
+
+use super::field::Field;
+use super::labelled::Labelled;
+use super::pieces::Pieces;
+use super::regions::Projection;
+use super::whole::Whole;
+use crate::backend::steps::dpcg::Preconditioner;
+use crate::backend::steps::solve::Inputs;
+use crate::error::Result;
+use crate::grid::cells::Kept;
+use crate::runtime::reduce::Noted;
+use crate::runtime::shared::Shared;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+/// What a solve works on.
+pub struct Vectors {
+    pub b: Field,
+    pub x: Field,
+    pub r: Field,
+    pub p: Field,
+    /// A p; scratch space of `precondition`.
+    pub q: Field,
+    pub z: Field,
+    /// Scratch space of `precondition`.
+    pub s: Field,
+    /// Sums over pieces.
+    pub noted: Noted,
+}
+
+impl Vectors {
+    pub fn new(pieces: Pieces) -> Result<Self> {
+        let field = || Field::new(pieces.cells);
+        Ok(Self {
+            b: field()?,
+            x: field()?,
+            r: field()?,
+            p: field()?,
+            q: field()?,
+            z: field()?,
+            s: field()?,
+            noted: Noted::new(pieces.count(), 2)?,
+        })
+    }
+
+    /// All of cells.
+    pub fn fields(&self) -> [&Field; 7] {
+        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z, &self.s]
+    }
+
+    fn bytes(&self) -> usize {
+        self.fields().iter().map(|field| field.bytes()).sum::<usize>() + 2 * self.noted.bytes()
+    }
+}
+
+/// A matrix with what was made of it.
+pub struct State {
+    pub pieces: Pieces,
+    pub matrix: Kept,
+    pub vectors: Vectors,
+    pub preconditioner: Preconditioner,
+    /// Stages are fused where they can be.
+    pub fused: bool,
+    /// Rows in work of the fused stages, a set per member.
+    pub rings: Shared,
+    /// Where that is applied as a whole.
+    pub whole: Option<Whole>,
+    /// Cells by singular component.
+    pub singular: Labelled,
+    /// Means of x over these, to come back to.
+    pub kept_means: Shared,
+    pub deflation: Option<Projection>,
+    pub inputs: Mutex<Inputs>,
+    pub may_stop: AtomicBool,
+    pub stop: AtomicBool,
+    /// Of the last run, nanoseconds of coarse solves.
+    pub coarse_nanos: std::sync::atomic::AtomicU64,
+}
+
+impl State {
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.matrix.bytes()
+            + self.vectors.bytes()
+            + self.singular.bytes()
+            + self.rings.bytes()
+            + self.whole.as_ref().map_or(0, Whole::bytes)
+            + self.deflation.as_ref().map_or(0, Projection::bytes)
+    }
+}

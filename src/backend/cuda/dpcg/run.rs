@@ -1,0 +1,231 @@
+//! The steps of deflated PCG on the device, the textbook ones. A step launches and returns; one that returns a scalar
+//! waits for it.
+
+use super::source::Source;
+use super::state::{Looping, State, Vectors};
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{Address, CellArray, CellProductArgs, Scalars, Sum, TriangleArgs, VectorArgs};
+use crate::backend::cuda::session::Attempts;
+use crate::backend::cuda::staging::Copies;
+use crate::backend::steps::dpcg::Preconditioner;
+use crate::backend::steps::pcg::{LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::solve::Arrays;
+use crate::error::{Error, Result};
+use crate::report::Observer;
+use std::mem::offset_of;
+
+/// One run: what is on the device, and the caller's arrays.
+pub struct Run<'a> {
+    pub k: &'a mut State,
+    pub source: &'a Source,
+    pub stream: &'a Stream,
+    pub arrays: Arrays<'a>,
+    pub observer: &'a mut dyn Observer,
+    /// The caller's arrays on the device, or their copies there.
+    pub input: CellArray,
+    pub output: CellArray,
+    pub copies: &'a mut Copies,
+    /// Seconds of copies between host and device.
+    pub seconds_transfer: f64,
+    /// The first failure of the driver: steps after it do nothing.
+    pub failed: Option<Error>,
+}
+
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
+    }
+}
+
+impl State {
+    /// Of as many values as there are cells.
+    pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
+        let count = self.vectors.of.count() as i64;
+        VectorArgs { count, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+    }
+
+    /// out = a.
+    pub fn copy(&self, stream: &Stream, a: Address, out: Address) -> Result<()> {
+        launch::cell_direct(stream, &self.vector_args(a, out, 0.0))
+    }
+
+    pub fn product_args(&self, source: &Source, v: Address, out: Address, sum: Sum) -> CellProductArgs {
+        CellProductArgs { cells: source.cells, m: source.m, v, b: self.vectors.b, out, sum }
+    }
+
+    /// q = P A p with <p, q>.
+    pub fn multiply(&mut self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+        let Vectors { p, q, .. } = self.vectors;
+        if self.deflation.is_none() {
+            return launch::cell_product(stream, &self.product_args(source, p, q, sum));
+        }
+        // It is the sum of the last kernel.
+        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
+        launch::cell_product(stream, &self.product_args(source, p, q, none))?;
+        self.project(stream, source, q, p, sum)
+    }
+
+    /// v = P v with <p, v>.
+    pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
+        if let Some(deflation) = &mut self.deflation {
+            self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;
+        }
+        Ok(())
+    }
+
+    /// z = M^-1 r.
+    pub fn precondition(&self, stream: &Stream, source: &Source) -> Result<()> {
+        let Vectors { r, z, .. } = self.vectors;
+        match self.preconditioner {
+            Preconditioner::None => self.copy(stream, r, z),
+            Preconditioner::Jacobi => self.neumann(stream, source, 0),
+            Preconditioner::Neumann { order } => self.neumann(stream, source, order),
+            Preconditioner::Multigrid { .. } => self.cycle(stream, source),
+            Preconditioner::Incomplete { .. } => {
+                Err(Error::Internal("a device has no incomplete factorization".to_owned()))
+            }
+        }
+    }
+
+    /// z = K^T D^-1 K r by Horner's rule: v = D^-1 (r - L v) from v = D^-1 r, then z = v - D^-1 L^T z from z = v, each
+    /// `order` times. In exact arithmetic that of the symmetrically scaled matrix (van der Vorst 1982).
+    fn neumann(&self, stream: &Stream, source: &Source, order: usize) -> Result<()> {
+        let Vectors { r, q, s, z, .. } = self.vectors;
+        let of = |v, from, to| TriangleArgs { cells: source.cells, m: source.m, v, from, to };
+        if order == 0 {
+            return launch::over_center(stream, &of(r, 0, z));
+        }
+        let (mut v, mut other) = if order.is_multiple_of(2) { (q, s) } else { (s, q) };
+        launch::over_center(stream, &of(r, 0, v))?;
+        for _ in 0..order {
+            launch::lower(stream, &of(r, v, other))?;
+            std::mem::swap(&mut v, &mut other);
+        }
+        // v is in q; in the end z is in z.
+        let mut from = v;
+        let (mut to, mut next) = if order.is_multiple_of(2) { (s, z) } else { (z, s) };
+        for _ in 0..order {
+            launch::upper(stream, &of(v, from, to))?;
+            from = to;
+            std::mem::swap(&mut to, &mut next);
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// A step without result.
+    pub fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        let _ = self.attempt(f);
+    }
+
+    /// A step with a scalar; NaN after a failure, which ends every text.
+    pub fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
+        self.attempt(f).unwrap_or(f64::NAN)
+    }
+
+    /// A sum that `summed` reads.
+    pub fn sum(&self) -> Sum {
+        self.k.vectors.sum_to(offset_of!(Scalars, sum))
+    }
+
+    /// Waits for it.
+    pub fn summed(&mut self) -> Result<f64> {
+        Ok(self.k.vectors.fetch(self.stream)?.sum)
+    }
+
+    /// <f a, f b>.
+    pub fn dot(&mut self, a: Address, b: Address, factor: f64) -> f64 {
+        self.scalar(|s| {
+            let of = VectorArgs { b, sum: s.sum(), ..s.k.vector_args(a, 0, factor) };
+            launch::cell_dot(s.stream, &of)?;
+            s.summed()
+        })
+    }
+
+    /// out = b - A x with its square.
+    pub fn residual_to(&mut self, out: Address, sum: Sum) -> Result<()> {
+        launch::cell_residual(self.stream, &self.k.product_args(self.source, self.k.vectors.x, out, sum))
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn residual(&mut self) -> f64 {
+        let r = self.k.vectors.r;
+        self.scalar(|s| {
+            s.residual_to(r, s.sum())?;
+            s.k.project(s.stream, s.source, r, r, s.sum())?;
+            s.summed()
+        })
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        let Vectors { b, r, .. } = self.k.vectors;
+        self.step(|s| {
+            s.k.copy(s.stream, b, r)?;
+            s.k.project(s.stream, s.source, r, r, s.sum())
+        });
+        self.residual_norm2()
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        let r = self.k.vectors.r;
+        self.dot(r, r, 1.0)
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let Vectors { r, z, .. } = self.k.vectors;
+        self.step(|s| s.k.precondition(s.stream, s.source));
+        self.dot(r, z, 1.0)
+    }
+
+    fn first_direction(&mut self) {
+        let Vectors { p, z, .. } = self.k.vectors;
+        self.step(|s| s.k.copy(s.stream, z, p));
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        let Vectors { p, z, .. } = self.k.vectors;
+        self.step(|s| launch::cell_direct(s.stream, &s.k.vector_args(z, p, beta)));
+    }
+
+    /// q = P A p.
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            let sum = s.sum();
+            s.k.multiply(s.stream, s.source, sum)?;
+            s.summed()
+        })
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        let Vectors { x, p, .. } = self.k.vectors;
+        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(p, x, alpha)));
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        let Vectors { r, q, .. } = self.k.vectors;
+        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(q, r, -alpha)));
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        let p = self.k.vectors.p;
+        self.dot(p, p, factor)
+    }
+
+    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+        if matches!(self.k.looping, Looping::ByHost) {
+            return None;
+        }
+        self.attempt(|s| s.run_loop(test))
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.iteration(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.observer.coefficients(alpha, beta);
+    }
+}

@@ -1,0 +1,40 @@
+//! The matrix on the device.
+
+use super::arrays::{Padded, box_of};
+use super::labelled::check_numbers;
+use crate::backend::cuda::driver::Stream;
+use crate::backend::cuda::launch::{CellBox, CellMatrix};
+use crate::backend::cuda::staging::{Copies, Job};
+use crate::error::Result;
+use crate::grid::cells::{Cells, SevenPoints};
+
+/// A, padded by a plane of zeros before and after each array.
+pub struct Source {
+    pub of: Cells,
+    pub cells: CellBox,
+    pub m: CellMatrix,
+    arrays: Padded,
+}
+
+impl Source {
+    /// Room for a matrix on so many cells.
+    pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
+        check_numbers(of)?;
+        let arrays = Padded::zeroed(stream, 4, of.count(), of.plane(), size_of::<f64>(), "the matrix")?;
+        let m = CellMatrix { center: arrays.at(0), east: arrays.at(1), north: arrays.at(2), top: arrays.at(3) };
+        Ok(Self { of, cells: box_of(of), m, arrays })
+    }
+
+    /// Copies it.
+    pub fn send(&self, stream: &Stream, copies: &mut Copies, a: &SevenPoints) -> Result<()> {
+        let [east, north, top] = a.forward;
+        let CellMatrix { center, east: to_east, north: to_north, top: to_top } = self.m;
+        let jobs = [(a.center, center), (east, to_east), (north, to_north), (top, to_top)];
+        copies.send(stream, &jobs.map(|(values, to)| Job::all(values, to)))?;
+        stream.wait()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arrays.bytes()
+    }
+}

@@ -1,0 +1,174 @@
+//! What a factorization leaves on the device: M, E, and the vectors of a solve.
+
+use super::arrays::{Padded, lists};
+use super::cell::CellCentred;
+use super::deflation::Deflation;
+use super::labelled::Labelled;
+use super::multigrid::Scale;
+use super::source::Source;
+use super::vertex::Vertex;
+use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
+use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
+use crate::backend::steps::dpcg::{Preconditioner, Setup};
+use crate::error::Result;
+use crate::grid::cell_components::CellComponents;
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::regions::Regions;
+use std::mem::offset_of;
+
+/// Multigrid.
+pub enum Multigrid {
+    Vertex(Vertex),
+    Cell(CellCentred),
+}
+
+/// How the loop is run.
+pub enum Looping {
+    /// By the host: it has a part in each iteration.
+    ByHost,
+    /// By the device, launched anew for each iteration.
+    Launched,
+    /// By the device, from a graph.
+    Recorded(Loop),
+}
+
+/// Vectors of a solve, sums of blocks and scalars: they keep their places from one factorization to the next.
+pub struct Vectors {
+    pub of: Cells,
+    arrays: Padded,
+    memory: Memory,
+    pub b: Address,
+    pub x: Address,
+    pub r: Address,
+    pub p: Address,
+    /// A p; scratch space of `precondition`.
+    pub q: Address,
+    pub z: Address,
+    /// Scratch space of a Neumann series.
+    pub s: Address,
+    partial: Address,
+    pub scale: Scale,
+    /// The scalars, on the device and here.
+    pub scalars_at: Address,
+    pub scalars: Pinned<Scalars>,
+}
+
+impl Vectors {
+    pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
+        let arrays = Padded::zeroed(stream, 7, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
+        let sums = 8 * MOST_CELL_BLOCKS as usize;
+        let (memory, [partial, largest, scales, scalars_at]) =
+            lists(stream, [sums, sums, 16, size_of::<Scalars>()], "sums")?;
+        let scalars = Pinned::new(stream.device(), Scalars::start())?;
+        stream.send(scalars_at, &[*scalars])?;
+        stream.wait()?;
+        let [b, x, r, p, q, z, s] = [0, 1, 2, 3, 4, 5, 6].map(|k| arrays.at(k));
+        let scale = Scale { partial: largest, scales, scalars: scalars_at };
+        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, partial, scale, scalars_at, scalars })
+    }
+
+    /// A sum that is kept in one of the scalars, by its offset.
+    pub fn sum_to(&self, to: usize) -> Sum {
+        let (partial, scalars) = (self.partial, self.scalars_at);
+        Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+    }
+
+    /// Waits, and reads the scalars.
+    pub fn fetch(&mut self, stream: &Stream) -> Result<&Scalars> {
+        stream.fetch_start(&mut self.scalars, self.scalars_at, offset_of!(Scalars, ring))?;
+        stream.wait()?;
+        Ok(&self.scalars)
+    }
+
+    fn bytes(&self) -> usize {
+        self.arrays.bytes() + self.memory.bytes
+    }
+}
+
+/// A matrix with what was made of it.
+pub struct State {
+    pub vectors: Vectors,
+    pub preconditioner: Preconditioner,
+    pub multigrid: Option<Multigrid>,
+    /// Cells by singular component, where there is one.
+    pub singular: Option<Labelled>,
+    pub deflation: Option<Deflation>,
+    pub looping: Looping,
+    /// Of the last run, coarse solves by the host.
+    pub seconds_coarse: f64,
+}
+
+impl State {
+    /// `vectors`: those of the factorization before, for as many cells.
+    pub fn new(
+        stream: &Stream,
+        a: &SevenPoints,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+        vectors: Option<Vectors>,
+    ) -> Result<Self> {
+        Ok(Self {
+            preconditioner: setup.preconditioner,
+            multigrid: multigrid(stream, a, setup.preconditioner)?,
+            singular: singular(stream, a.cells, components)?,
+            deflation: regions.map(|r| Deflation::new(stream, a, setup, components, r)).transpose()?,
+            vectors: vectors.map_or_else(|| Vectors::new(stream, a.cells), Ok)?,
+            looping: Looping::ByHost,
+            seconds_coarse: 0.0,
+        })
+    }
+
+    /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.
+    pub fn clear(&self, stream: &Stream) -> Result<()> {
+        self.vectors.arrays.clear(stream)?;
+        match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.clear(stream),
+            Some(Multigrid::Cell(cell)) => cell.clear(stream),
+            None => Ok(()),
+        }
+    }
+
+    /// z = M^-1 r of multigrid.
+    pub fn cycle(&self, stream: &Stream, source: &Source) -> Result<()> {
+        let Vectors { r, z, scale, .. } = &self.vectors;
+        match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of device memory.
+    pub fn device_bytes(&self) -> usize {
+        let multigrid = match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.bytes(),
+            Some(Multigrid::Cell(cell)) => cell.bytes(),
+            None => 0,
+        };
+        multigrid
+            + self.vectors.bytes()
+            + self.singular.as_ref().map_or(0, Labelled::bytes)
+            + self.deflation.as_ref().map_or(0, Deflation::device_bytes)
+    }
+}
+
+fn multigrid(stream: &Stream, a: &SevenPoints, preconditioner: Preconditioner) -> Result<Option<Multigrid>> {
+    let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = preconditioner else { return Ok(None) };
+    Ok(Some(match (vertex, single) {
+        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(stream, a, sweeps)?),
+        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(stream, a, sweeps)?),
+        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, a, sweeps, coarsest)?),
+        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, a, sweeps, coarsest)?),
+    }))
+}
+
+fn singular(stream: &Stream, cells: Cells, components: &CellComponents) -> Result<Option<Labelled>> {
+    let count = components.singular_count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let number = components.singular_numbers()?;
+    let runs = |row| components.runs(row).map(|(columns, c)| (columns, c.and_then(|c| number[c])));
+    Labelled::new(stream, cells, count, runs).map(Some)
+}

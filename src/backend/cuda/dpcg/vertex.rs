@@ -1,0 +1,233 @@
+//! Multigrid with vertex coarsening on the device: grids that the host has made, and the V-cycle
+//! (kernels/dpcg/vertex.cuh).
+
+use super::arrays::{Padded, box_of, lists};
+use super::multigrid::Scale;
+use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{Address, CellBox, DenseArgs, GridArgs, InterpolationArgs, NarrowArgs, Sum};
+use crate::backend::reference::dpcg::vertex::{self, Level};
+use crate::error::{Result, collected, push};
+use crate::grid::cells::SevenPoints;
+use crate::runtime::number::Real;
+use bytemuck::Pod;
+
+/// For errors.
+const GRIDS: &str = "the grids of multigrid";
+
+/// A grid that is smoothed, and the way to the next one.
+struct Grid {
+    cells: CellBox,
+    coarse: CellBox,
+    coarsened: [i32; 3],
+    /// Conductances, offset by offset.
+    couplings: Padded,
+    /// Diagonal, and 1 / divisor of the smoother.
+    rows: Padded,
+    weights: Memory,
+    /// r, and two that are x and the residual in turn.
+    vectors: Padded,
+}
+
+/// Arrays of `rows` and of `vectors`.
+const DIAGONAL: usize = 0;
+const INVERSE: usize = 1;
+const R: usize = 0;
+const X: usize = 1;
+
+/// The coarsest grid: its inverse, right-hand side and solution, in f64.
+struct Coarsest {
+    memory: Memory,
+    inverse: Address,
+    r: Address,
+    x: Address,
+    n: i32,
+}
+
+/// The preconditioner.
+pub struct Vertex {
+    sweeps: usize,
+    single: bool,
+    /// What the matrix is multiplied by.
+    scale: f64,
+    grids: Vec<Grid>,
+    coarsest: Coarsest,
+}
+
+impl Grid {
+    fn new<T: Real + Pod>(stream: &Stream, level: &Level<T>) -> Result<Self> {
+        let (a, value) = (&level.a, size_of::<T>());
+        let (n, offsets) = (a.cells.count(), a.offsets.len());
+        let guard = a.cells.plane() + a.cells.nx + 1;
+        let padded = |arrays: usize| Padded::zeroed(stream, arrays, n, guard, value, GRIDS);
+        let (couplings, rows, vectors) = (padded(offsets)?, padded(2)?, padded(3)?);
+        for k in 0..offsets {
+            stream.send(couplings.at(k), &a.c[k * n..][..n])?;
+        }
+        stream.send(rows.at(DIAGONAL), &level.diagonal)?;
+        stream.send(rows.at(INVERSE), &level.inverse)?;
+        let weights = Memory::zeroed(stream.device(), stream, 8 * n * value, GRIDS)?;
+        for t in 0..8 {
+            let of_corner = collected(level.weights.iter().map(|weights| weights[t]), GRIDS)?;
+            stream.send(weights.address + (t * n * value) as u64, &of_corner)?;
+            stream.wait()?;
+        }
+        Ok(Self {
+            cells: box_of(a.cells),
+            coarse: box_of(level.coarse),
+            coarsened: level.coarsened.map(i32::from),
+            couplings,
+            rows,
+            weights,
+            vectors,
+        })
+    }
+
+    fn arguments(&self, x: usize, out: usize) -> GridArgs {
+        GridArgs {
+            cells: self.cells,
+            c: self.couplings.at(0),
+            c_stride: self.couplings.stride() as i64,
+            diagonal: self.rows.at(DIAGONAL),
+            inverse: self.rows.at(INVERSE),
+            r: self.vectors.at(R),
+            x: self.vectors.at(x),
+            out: self.vectors.at(out),
+            colour: 0,
+            from_zero: 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.couplings.bytes() + self.rows.bytes() + self.weights.bytes + self.vectors.bytes()
+    }
+}
+
+/// Of the two arrays for x and the residual, the other one.
+fn other(x: usize) -> usize {
+    2 * X + 1 - x
+}
+
+impl Vertex {
+    /// For a matrix; `T`: the numbers of the cycle.
+    pub fn new<T: Real + Pod>(stream: &Stream, a: &SevenPoints, sweeps: usize) -> Result<Self> {
+        let mut made = vertex::Vertex::<T>::new(a, sweeps)?;
+        let mut grids = Vec::new();
+        for level in made.levels() {
+            push(&mut grids, Grid::new(stream, level)?, GRIDS)?;
+        }
+        let inverse = made.coarsest_inverse()?;
+        let n = inverse.len().isqrt();
+        let (memory, [at, r, x]) = lists(stream, [size_of_val(&*inverse), 8 * n, 8 * n], GRIDS)?;
+        stream.send(at, &inverse)?;
+        stream.wait()?;
+        let coarsest = Coarsest { memory, inverse: at, r, x, n: n as i32 };
+        Ok(Self { sweeps, single: size_of::<T>() == 4, scale: made.scale(), grids, coarsest })
+    }
+
+    /// z = M^-1 r.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address) -> Result<()> {
+        let Some(finest) = self.grids.first() else { return Ok(()) };
+        let (count, single) = (finest.cells.count(), self.single);
+        scale.find(stream, r, count)?;
+        let to_cycle = NarrowArgs { count, scales: scale.scales, wide: r, narrow: finest.vectors.at(R), factor: 1.0 };
+        launch::narrow_residual(stream, single, &to_cycle)?;
+        // Which of the two arrays of each grid has x.
+        let mut at = [X; MOST_GRIDS];
+        for l in 0..self.grids.len() {
+            at[l] = self.smooth(stream, l, X, [0, 1], true)?;
+            self.restrict(stream, l, at[l])?;
+        }
+        self.solve_coarsest(stream)?;
+        let mut below = self.coarsest.x;
+        for l in (0..self.grids.len()).rev() {
+            self.interpolate(stream, l, at[l], below)?;
+            at[l] = self.smooth(stream, l, at[l], [1, 0], false)?;
+            below = self.grids[l].vectors.at(at[l]);
+        }
+        launch::widen_solution(stream, single, &NarrowArgs { wide: z, narrow: below, factor: self.scale, ..to_cycle })
+    }
+
+    /// The sweeps before the coarse grid, from zero, or after it; where x is then.
+    fn smooth(&self, stream: &Stream, l: usize, mut x: usize, colours: [i32; 2], from_zero: bool) -> Result<usize> {
+        let grid = &self.grids[l];
+        for sweep in 0..self.sweeps {
+            let from_zero = from_zero && sweep == 0;
+            if l == 0 {
+                for colour in colours {
+                    let from_zero = i32::from(from_zero && colour == colours[0]);
+                    let a = GridArgs { colour, from_zero, ..grid.arguments(x, x) };
+                    launch::relax_colour(stream, self.single, &a)?;
+                }
+            } else {
+                let out = if from_zero { x } else { other(x) };
+                let a = GridArgs { from_zero: i32::from(from_zero), ..grid.arguments(x, out) };
+                launch::relax(stream, self.single, &a)?;
+                x = out;
+            }
+        }
+        Ok(x)
+    }
+
+    fn is_last(&self, l: usize) -> bool {
+        l + 1 == self.grids.len()
+    }
+
+    fn interpolation(&self, l: usize, of_fine: usize, of_coarse: Address) -> InterpolationArgs {
+        let grid = &self.grids[l];
+        InterpolationArgs {
+            fine: grid.cells,
+            coarse: grid.coarse,
+            coarsened: grid.coarsened,
+            unused: 0,
+            weights: grid.weights.address,
+            of_fine: grid.vectors.at(of_fine),
+            of_coarse,
+        }
+    }
+
+    /// r of the next grid = P^T (r - A x).
+    fn restrict(&self, stream: &Stream, l: usize, x: usize) -> Result<()> {
+        let residual = self.grids[l].arguments(x, other(x));
+        if l == 0 {
+            launch::finest_residual(stream, self.single, &residual)?;
+        } else {
+            launch::grid_residual(stream, self.single, &residual)?;
+        }
+        let coarse = self.grids.get(l + 1).map_or(self.coarsest.r, |next| next.vectors.at(R));
+        let a = self.interpolation(l, other(x), coarse);
+        if self.is_last(l) && self.single {
+            launch::restrict_wide(stream, &a)
+        } else {
+            launch::restrict(stream, self.single, &a)
+        }
+    }
+
+    /// x += P x of the next grid.
+    fn interpolate(&self, stream: &Stream, l: usize, x: usize, coarse: Address) -> Result<()> {
+        let a = self.interpolation(l, x, coarse);
+        if self.is_last(l) && self.single {
+            launch::interpolate_wide(stream, &a)
+        } else {
+            launch::interpolate(stream, self.single, &a)
+        }
+    }
+
+    fn solve_coarsest(&self, stream: &Stream) -> Result<()> {
+        let Coarsest { inverse, r, x, n, .. } = self.coarsest;
+        launch::dense(stream, &DenseArgs { matrix: inverse, input: r, out: x, n, unused: 0, sum: Sum::default() })
+    }
+
+    /// Zeros in all vectors.
+    pub fn clear(&self, stream: &Stream) -> Result<()> {
+        self.grids.iter().try_for_each(|grid| grid.vectors.clear(stream))
+    }
+
+    /// Bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.coarsest.memory.bytes
+    }
+}
+
+/// More grids than a box of 2^32 cells has: each is at most as large as the one before by two thirds.
+const MOST_GRIDS: usize = 64;

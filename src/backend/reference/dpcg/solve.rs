@@ -1,0 +1,495 @@
+//! Deflated PCG over natural storage: the steps in plain loops.
+
+use super::Applied;
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use crate::backend::residual::residual_of_row;
+use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
+use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
+use crate::error::{Error, Result, collected, reset, zeroed};
+use crate::grid::cell_components::CellComponents;
+use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
+use crate::grid::regions::{NONE, Regions};
+use crate::report::{Observer, Outcome};
+use crate::runtime::reduce::max_abs;
+use std::time::Instant;
+
+/// The `reference` backend.
+#[derive(Default)]
+pub struct Reference {
+    matrix: Kept,
+    state: Option<State>,
+}
+
+/// What was made of the matrix, and vectors.
+struct State {
+    preconditioner: Preconditioner,
+    applied: Option<Applied>,
+    singular: Singular,
+    deflation: Option<Deflation>,
+    b: Vec<f64>,
+    x: Vec<f64>,
+    r: Vec<f64>,
+    p: Vec<f64>,
+    q: Vec<f64>,
+    z: Vec<f64>,
+    /// Of a step, for itself.
+    u: Vec<f64>,
+    seconds_coarse: f64,
+}
+
+/// Singular components: per cell the component + 1, or 0; empty where there are none.
+#[derive(Default)]
+struct Singular {
+    label: Vec<u32>,
+    count: Vec<f64>,
+    kept_mean: Vec<f64>,
+    /// Of a step, for itself.
+    sums: Vec<f64>,
+    magnitudes: Vec<f64>,
+}
+
+struct Deflation {
+    regions: Vec<u16>,
+    coarse: CoarseMatrix,
+    scratch: Scratch,
+    g: Vec<f64>,
+    t: Vec<f64>,
+}
+
+/// For errors.
+const VECTORS: &str = "the solver's vectors";
+
+impl Singular {
+    fn new(components: &CellComponents, cells: Cells) -> Result<Self> {
+        let m = components.singular_count();
+        if m == 0 {
+            return Ok(Self::default());
+        }
+        let (mut label, mut count) = (zeroed(cells.count(), VECTORS)?, zeroed(m, VECTORS)?);
+        let number: Vec<usize> = {
+            let mut next = 0;
+            let numbers = components.singular.iter().map(|&singular| {
+                next += usize::from(singular);
+                if singular { next } else { 0 }
+            });
+            collected(numbers, VECTORS)?
+        };
+        for row in 0..cells.rows() {
+            for (columns, component) in components.runs(row) {
+                let Some(n) = component.map(|c| number[c]).filter(|&n| n > 0) else { continue };
+                count[n - 1] += columns.len() as f64;
+                label[row * cells.nx..][columns].fill(n as u32);
+            }
+        }
+        let [kept_mean, sums, magnitudes] = [zeroed(m, VECTORS)?, zeroed(m, VECTORS)?, zeroed(m, VECTORS)?];
+        Ok(Self { label, count, kept_mean, sums, magnitudes })
+    }
+
+    /// `sums` become those of v per component, `magnitudes` those of |v|.
+    fn sum(&mut self, v: &[f64]) {
+        self.sums.fill(0.0);
+        self.magnitudes.fill(0.0);
+        for (&label, &v) in self.label.iter().zip(v) {
+            if let Some(k) = (label as usize).checked_sub(1) {
+                self.sums[k] += v;
+                self.magnitudes[k] += v.abs();
+            }
+        }
+    }
+
+    /// `sums` become the means of v per component.
+    fn means(&mut self, v: &[f64]) {
+        self.sum(v);
+        self.sums.iter_mut().zip(&self.count).for_each(|(sum, count)| *sum /= count);
+    }
+
+    /// Remembers the means.
+    fn keep_means(&mut self, v: &[f64]) {
+        self.means(v);
+        self.kept_mean.copy_from_slice(&self.sums);
+    }
+
+    /// v = v - mean(v) + kept mean (`restore`) or + 0.
+    fn shift(&mut self, v: &mut [f64], restore: bool) {
+        self.means(v);
+        for (&label, v) in self.label.iter().zip(v) {
+            if let Some(k) = (label as usize).checked_sub(1) {
+                *v += if restore { self.kept_mean[k] } else { 0.0 } - self.sums[k];
+            }
+        }
+    }
+}
+
+impl Deflation {
+    /// y = Z E^-1 Z^T v; seconds of E^-1.
+    fn part_of(&mut self, v: &[f64], y: &mut [f64]) -> f64 {
+        self.g.fill(0.0);
+        for (&region, v) in self.regions.iter().zip(v) {
+            if region != NONE {
+                self.g[region as usize] += v;
+            }
+        }
+        let started = Instant::now();
+        self.coarse.solve(&self.g, &mut self.t, &mut self.scratch);
+        let seconds = started.elapsed().as_secs_f64();
+        for (&region, y) in self.regions.iter().zip(y) {
+            *y = if region == NONE { 0.0 } else { self.t[region as usize] };
+        }
+        seconds
+    }
+}
+
+/// A cell's neighbours: coupling and cell, west, east, south, north, bottom, top; zero and the cell itself where there
+/// is none.
+fn neighbours(a: &SevenPoints, c: usize) -> ([f64; 6], [usize; 6]) {
+    let (at, size, steps) = (a.cells.place(c), a.cells.size(), a.cells.steps());
+    let mut found = ([0.0; 6], [c; 6]);
+    for d in 0..3 {
+        if at[d] > 0 {
+            (found.0[2 * d], found.1[2 * d]) = (a.forward[d][c - steps[d]], c - steps[d]);
+        }
+        if at[d] + 1 < size[d] {
+            (found.0[2 * d + 1], found.1[2 * d + 1]) = (a.forward[d][c], c + steps[d]);
+        }
+    }
+    found
+}
+
+/// w = A v.
+fn multiply(a: &SevenPoints, v: &[f64], w: &mut [f64]) {
+    for (c, w) in w.iter_mut().enumerate() {
+        let (couplings, cells) = neighbours(a, c);
+        *w = a.center[c] * v[c] + (0..6).map(|k| couplings[k] * v[cells[k]]).sum::<f64>();
+    }
+}
+
+/// r = b - A x.
+fn residual(a: &SevenPoints, b: &[f64], x: &[f64], r: &mut [f64]) {
+    for (c, r) in r.iter_mut().enumerate() {
+        let (couplings, cells) = neighbours(a, c);
+        *r = residual_of_row(b[c], a.center[c], x[c], couplings, cells.map(|cell| x[cell]));
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add_scaled(x: &mut [f64], alpha: f64, p: &[f64]) {
+    x.iter_mut().zip(p).for_each(|(x, p)| *x += alpha * p);
+}
+
+impl State {
+    fn new(a: &SevenPoints, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<Self> {
+        let vector = || zeroed(a.cells.count(), VECTORS);
+        let deflation = match regions {
+            None => None,
+            Some(regions) => {
+                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+                let coarse = CoarseMatrix::new(a, components, regions, solver, tolerance)?;
+                let (scratch, of) = (coarse.scratch()?, collected(regions.of.iter().copied(), VECTORS)?);
+                let (g, t) = (zeroed(regions.count, VECTORS)?, zeroed(regions.count, VECTORS)?);
+                Some(Deflation { regions: of, coarse, scratch, g, t })
+            }
+        };
+        Ok(Self {
+            preconditioner: setup.preconditioner,
+            applied: Applied::new(setup.preconditioner, a)?,
+            singular: Singular::new(components, a.cells)?,
+            deflation,
+            b: vector()?,
+            x: vector()?,
+            r: vector()?,
+            p: vector()?,
+            q: vector()?,
+            z: vector()?,
+            u: vector()?,
+            seconds_coarse: 0.0,
+        })
+    }
+
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); z and u are spent.
+    fn project(&mut self, a: &SevenPoints, of: fn(&mut Self) -> &mut Vec<f64>) {
+        let Some(mut deflation) = self.deflation.take() else { return };
+        let mut v = std::mem::take(of(self));
+        self.seconds_coarse += deflation.part_of(&v, &mut self.u);
+        multiply(a, &self.u, &mut self.z);
+        add_scaled(&mut v, -1.0, &self.z);
+        *of(self) = v;
+        self.deflation = Some(deflation);
+    }
+
+    /// z = K^T D^-1 K r, K = sum over m = 0 .. order of (-L D^-1)^m (van der Vorst 1982), by Horner's rule.
+    fn neumann(&mut self, a: &SevenPoints, order: usize) {
+        let Self { r, z, u, .. } = self;
+        // u = r - L D^-1 u, `order` times from u = r; cells downwards, so that those before a cell are still old.
+        u.copy_from_slice(r);
+        for _ in 0..order {
+            for c in (0..r.len()).rev() {
+                let (couplings, cells) = neighbours(a, c);
+                let lower = [0, 2, 4].map(|k| couplings[k] * u[cells[k]] / a.center[cells[k]]);
+                u[c] = r[c] - lower.iter().sum::<f64>();
+            }
+        }
+        // z = D^-1 u - D^-1 L^T z.
+        u.iter_mut().zip(a.center).for_each(|(u, center)| *u /= center);
+        z.copy_from_slice(u);
+        for _ in 0..order {
+            for (c, u) in u.iter().enumerate() {
+                let (couplings, cells) = neighbours(a, c);
+                let upper: f64 = [1, 3, 5].map(|k| couplings[k] * z[cells[k]]).iter().sum();
+                z[c] = u - upper / a.center[c];
+            }
+        }
+    }
+}
+
+impl DpcgBackend for Reference {
+    fn load(&mut self, a: &CellView) -> Result<()> {
+        self.state = None;
+        self.matrix.copy_from(a)
+    }
+
+    fn matrix(&self) -> SevenPoints<'_> {
+        self.matrix.matrix()
+    }
+
+    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
+        self.state = Some(State::new(&self.matrix.matrix(), setup, components, regions)?);
+        Ok(())
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let Some(s) = &mut self.state else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        s.seconds_coarse = 0.0;
+        let result = program(&mut Run { a: self.matrix.matrix(), s, arrays, observer });
+        if Outcome::went_astray(&result) {
+            for vector in [&mut s.b, &mut s.x, &mut s.r, &mut s.p, &mut s.q, &mut s.z, &mut s.u] {
+                let len = vector.len();
+                reset(vector, len, VECTORS)?;
+            }
+        }
+        result
+    }
+
+    fn bytes(&self) -> usize {
+        let of_state = |s: &State| {
+            let vectors = 7 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len();
+            vectors + s.applied.as_ref().map_or(0, Applied::bytes)
+        };
+        self.matrix.bytes() + self.state.as_ref().map_or(0, of_state)
+    }
+
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |s| s.seconds_coarse)
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// One run.
+struct Run<'a, 'o> {
+    a: SevenPoints<'a>,
+    s: &'a mut State,
+    arrays: Arrays<'a>,
+    observer: &'o mut dyn Observer,
+}
+
+impl Run<'_, '_> {
+    /// Cells, and where the caller has them.
+    fn cells(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (cells, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
+        (0..cells.count()).map(move |c| {
+            let [i, j, k] = cells.place(c);
+            (c, k * plane + j * ld + i)
+        })
+    }
+}
+
+impl PcgSteps for Run<'_, '_> {
+    fn residual(&mut self) -> f64 {
+        residual(&self.a, &self.s.b, &self.s.x, &mut self.s.r);
+        self.s.project(&self.a, |s| &mut s.r);
+        self.residual_norm2()
+    }
+
+    fn residual_from_rhs(&mut self) -> f64 {
+        self.s.r.copy_from_slice(&self.s.b);
+        self.s.project(&self.a, |s| &mut s.r);
+        self.residual_norm2()
+    }
+
+    fn residual_norm2(&mut self) -> f64 {
+        dot(&self.s.r, &self.s.r)
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let (s, a) = (&mut *self.s, &self.a);
+        match s.preconditioner {
+            Preconditioner::None => s.z.copy_from_slice(&s.r),
+            Preconditioner::Jacobi => s.neumann(a, 0),
+            Preconditioner::Neumann { order } => s.neumann(a, order),
+            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => {
+                if let Some(applied) = &mut s.applied {
+                    applied.apply(a, &s.r, &mut s.z);
+                }
+            }
+        }
+        dot(&s.r, &s.z)
+    }
+
+    fn first_direction(&mut self) {
+        self.s.p.copy_from_slice(&self.s.z);
+    }
+
+    fn next_direction(&mut self, beta: f64) {
+        let s = &mut *self.s;
+        s.p.iter_mut().zip(&s.z).for_each(|(p, z)| *p = z + beta * *p);
+    }
+
+    /// q = P A p.
+    fn multiply(&mut self) -> f64 {
+        multiply(&self.a, &self.s.p, &mut self.s.q);
+        self.s.project(&self.a, |s| &mut s.q);
+        dot(&self.s.p, &self.s.q)
+    }
+
+    fn advance_solution(&mut self, alpha: f64) {
+        add_scaled(&mut self.s.x, alpha, &self.s.p);
+    }
+
+    fn advance_residual(&mut self, alpha: f64) {
+        add_scaled(&mut self.s.r, -alpha, &self.s.q);
+    }
+
+    fn direction_norm2(&mut self, factor: f64) -> f64 {
+        self.s.p.iter().map(|p| (factor * p) * (factor * p)).sum()
+    }
+
+    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+        self.observer.iteration(iteration, relative_residual)
+    }
+
+    fn record(&mut self, alpha: f64, beta: f64) {
+        self.observer.coefficients(alpha, beta);
+    }
+}
+
+impl SolveSteps for Run<'_, '_> {
+    fn inspect(&mut self, guess: bool) -> Inputs {
+        let mut seen = Inputs::none();
+        let (Cells { nx, ny, .. }, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
+        for row in 0..self.a.cells.rows() {
+            let at = row / ny * plane + row % ny * ld;
+            let b = &self.arrays.input[at..][..nx];
+            seen.look_at_row(self.arrays.input_name, b, max_abs(b), row, true);
+            if guess {
+                let x = &self.arrays.output[at..][..nx];
+                seen.look_at_row("x", x, max_abs(x), row, false);
+            }
+        }
+        seen
+    }
+
+    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+        for (c, k) in self.cells() {
+            self.s.x[c] = if guess { self.arrays.output[k] * scale } else { 0.0 };
+        }
+        self.load_rhs(scale);
+        self.rhs_norm2()
+    }
+
+    fn completes(&self) -> bool {
+        self.s.deflation.is_some()
+    }
+
+    fn load_rhs(&mut self, scale: f64) {
+        for (c, k) in self.cells() {
+            self.s.b[c] = self.arrays.input[k] * scale;
+        }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        let singular = &mut self.s.singular;
+        singular.sum(&self.s.b);
+        let Singular { sums, magnitudes, .. } = singular;
+        let ratio = |k: usize| sums[k].abs() / magnitudes[k].max(f64::MIN_POSITIVE);
+        let worst = (0..sums.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, sums[worst], magnitudes[worst])
+    }
+
+    fn project_rhs(&mut self) {
+        self.s.singular.shift(&mut self.s.b, false);
+    }
+
+    fn keep_means(&mut self) {
+        self.s.singular.keep_means(&self.s.x);
+    }
+
+    fn rhs_norm2(&mut self) -> f64 {
+        dot(&self.s.b, &self.s.b)
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        residual(&self.a, &self.s.b, &self.s.x, &mut self.s.z);
+        dot(&self.s.z, &self.s.z)
+    }
+
+    fn constant_square(&mut self) -> f64 {
+        let singular = &mut self.s.singular;
+        singular.means(&self.s.r);
+        let Singular { label, sums: means, .. } = singular;
+        let of = |(&label, center): (&u32, &f64)| {
+            (label as usize).checked_sub(1).map_or(0.0, |k| means[k] * means[k] / center)
+        };
+        label.iter().zip(self.a.center).map(of).sum()
+    }
+
+    fn take_z(&mut self) {
+        self.s.x.copy_from_slice(&self.s.z);
+    }
+
+    /// x = x^ + Z E^-1 Z^T (b - A x^).
+    fn back_substitute(&mut self) -> f64 {
+        let s = &mut *self.s;
+        if let Some(deflation) = &mut s.deflation {
+            residual(&self.a, &s.b, &s.x, &mut s.q);
+            s.seconds_coarse += deflation.part_of(&s.q, &mut s.z);
+            add_scaled(&mut s.x, 1.0, &s.z);
+        }
+        self.solution_max()
+    }
+
+    fn shift_means(&mut self, restore: bool) {
+        self.s.singular.shift(&mut self.s.x, restore);
+    }
+
+    fn clear_solution(&mut self) {
+        self.s.x.fill(0.0);
+    }
+
+    fn solution_max(&mut self) -> f64 {
+        max_abs(&self.s.x)
+    }
+
+    fn store(&mut self, scale: f64) {
+        for (c, k) in self.cells() {
+            self.arrays.output[k] = self.s.x[c] / scale;
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        multiply(&self.a, &self.s.b, &mut self.s.x);
+    }
+
+    fn store_zero(&mut self) {
+        for (_, k) in self.cells() {
+            self.arrays.output[k] = 0.0;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Deflated PCG on boxes of cells: what `factorize` is to build, and what a backend has to offer.
+
+use super::solve::{Arrays, Program};
+use crate::backend::coarse::deflation::Solver;
+use crate::error::Result;
+use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cells::{CellView, SevenPoints, Values};
+use crate::grid::regions::Regions;
+use crate::report::{Observer, Outcome};
+
+/// M.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Preconditioner {
+    /// M = I.
+    None,
+    /// M = D.
+    Jacobi,
+    /// M^-1 = K^T D^-1 K, K = sum over m = 0 .. order of (-L D^-1)^m: the Neumann series of (I + L D^-1)^-1, cut off.
+    Neumann {
+        /// Terms after the first.
+        order: usize,
+    },
+    /// M = (D~ + L) D~^-1 (D~ + L^T), a relaxed incomplete Cholesky factorization; omega = 0: IC(0).
+    Incomplete {
+        /// Part of the dropped fill that is taken from the diagonal.
+        omega: f64,
+    },
+    /// A V-cycle of multigrid.
+    Multigrid {
+        /// Every second cell is a coarse point; else two cells a direction become one.
+        vertex: bool,
+        /// Smoothing sweeps before and after the coarse grid.
+        sweeps: usize,
+        /// Coarse grids in single precision.
+        single: bool,
+        /// Cells of the coarsest grid at most, of pairs of cells.
+        coarsest: usize,
+    },
+}
+
+/// Cells of the coarsest grid where cells are paired. The published method has 4 x 4 x 4, too coarse to see a bubble,
+/// which then ties the water on all sides of it together: nine bubbles at 64^3 and 1e-6 take 37 iterations of V(2,2),
+/// and 8 with a coarsest grid that sees them.
+pub const PUBLISHED: usize = 64;
+/// One that sees them.
+pub const SEEING: usize = 1000;
+
+/// What `factorize` is to build.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// M.
+    pub preconditioner: Preconditioner,
+    /// Of systems with E.
+    pub coarse_solver: Solver,
+    /// Where that iterates.
+    pub coarse_tolerance: f64,
+    /// Fused stages, where the backend has them.
+    pub fused: bool,
+}
+
+/// Copies in host memory of the arrays of a matrix that lie on a device; the others are empty.
+#[derive(Default)]
+pub struct Fetched {
+    /// Center, and couplings in x, y and z.
+    pub arrays: [Vec<f64>; 4],
+}
+
+impl Fetched {
+    /// The matrix, all of it in host memory.
+    pub fn view<'v>(&'v self, a: &CellView<'v>) -> CellView<'v> {
+        let of = |values: Values<'v>, copy: &'v [f64]| if copy.is_empty() { values } else { values.copied_to(copy) };
+        let [center, forward @ ..] = &self.arrays;
+        CellView {
+            cells: a.cells,
+            center: of(a.center, center),
+            forward: [0, 1, 2].map(|d| of(a.forward[d], &forward[d])),
+        }
+    }
+}
+
+/// A matrix with its preconditioner and deflation vectors.
+pub trait DpcgBackend: Send {
+    /// Works on the caller's stream from now on; 0: on one of its own.
+    fn use_stream(&mut self, _stream: usize) -> Result<()> {
+        Ok(())
+    }
+    /// Copies to host memory what of the caller's matrix lies on a device; nothing where none of it does.
+    fn fetch(&mut self, _a: &CellView) -> Result<Option<Fetched>> {
+        Ok(None)
+    }
+    /// Copies the caller's matrix, which is in host memory.
+    fn load(&mut self, a: &CellView) -> Result<()>;
+    /// The copy.
+    fn matrix(&self) -> SevenPoints<'_>;
+    /// Its components, singular ones by row sums within this part of the center, and its groups of strong couplings.
+    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+        let a = self.matrix();
+        Ok((CellComponents::find_within(&a, zero_row_sum)?, Strong::find(&a)?))
+    }
+    /// Makes M and E; `regions`: none where nothing is deflated.
+    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()>;
+    /// Runs a text on the steps.
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// Bytes of all arrays in host memory.
+    fn bytes(&self) -> usize;
+    /// Bytes of all arrays in device memory.
+    fn device_bytes(&self) -> usize {
+        0
+    }
+    /// Ordinal of the device in use.
+    fn device(&self) -> Option<i32> {
+        None
+    }
+    /// Of the last run, seconds of copies between host and device.
+    fn seconds_transfer(&self) -> f64 {
+        0.0
+    }
+    /// Of the last run, seconds of coarse solves.
+    fn seconds_coarse(&self) -> f64 {
+        0.0
+    }
+    /// Members of the team.
+    fn threads(&self) -> usize;
+}

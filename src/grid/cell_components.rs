@@ -1,0 +1,240 @@
+//! Connected components of a 7-point matrix, which of them are singular with the constant vector as null space, and
+//! the groups of cells that its strong couplings join.
+
+use crate::error::{Result, collected, zeroed};
+use crate::grid::cells::{Cells, SevenPoints};
+#[cfg(test)]
+use crate::grid::components::ZERO_ROW_SUM;
+use crate::grid::joined::{Bits, Joined, Joins, any_of};
+use crate::isa::for_each_isa;
+use std::ops::Range;
+
+/// Components of at least two cells. A row without couplings (a cell within an obstacle) belongs to none.
+#[derive(Clone, Debug, Default)]
+pub struct CellComponents {
+    /// Cells of each component, and where those lie.
+    pub joined: Joined,
+    /// Whether |row sum| <= tolerance * center in all rows of a component.
+    pub singular: Vec<bool>,
+}
+
+for_each_isa! {
+    /// sum_i += couplings_i.
+    fn add(sum: &mut [f64], couplings: &[f64]) {
+        for (sum, coupling) in sum.iter_mut().zip(couplings) {
+            *sum += coupling;
+        }
+    }
+
+    /// The smallest magnitude that is not zero; infinity where there is none.
+    fn smallest(couplings: &[f64]) -> f64 {
+        let mut lanes = [f64::INFINITY; 16];
+        for couplings in couplings.chunks(16) {
+            for (least, coupling) in lanes.iter_mut().zip(couplings) {
+                let size = coupling.abs();
+                *least = if size > 0.0 && size < *least { size } else { *least };
+            }
+        }
+        lanes.into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// The part of a row of cells, j + ny k.
+fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
+    &values[row * nx..][..nx]
+}
+
+/// Sums of the matrix rows of the cells in row j + ny k.
+pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
+    let (nx, ny) = (a.cells.nx, a.cells.ny);
+    let [east, north, top] = a.forward;
+    sums.copy_from_slice(along(a.center, nx, row));
+    add(sums, along(east, nx, row));
+    add(&mut sums[1..], along(east, nx, row));
+    add(sums, along(north, nx, row));
+    if !row.is_multiple_of(ny) {
+        add(sums, along(north, nx, row - 1));
+    }
+    add(sums, along(top, nx, row));
+    if row >= ny {
+        add(sums, along(top, nx, row - ny));
+    }
+}
+
+/// A row sum below this part of the center is the rounding of the seven numbers that are added.
+const ROUNDING: f64 = 8.0 * f64::EPSILON;
+
+/// What the sums of matrix rows have beyond those of a singular matrix, of the cells in row j + ny k: zero in singular
+/// components, and where it is rounding. Returns whether any is not zero.
+pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
+    let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
+    if !components.runs(row).any(|(_, component)| is_regular(component)) {
+        excess.fill(0.0);
+        return false;
+    }
+    row_sums(a, row, excess);
+    let center = along(a.center, a.cells.nx, row);
+    for (run, component) in components.runs(row) {
+        let regular = is_regular(component);
+        for (excess, center) in excess[run.clone()].iter_mut().zip(&center[run]) {
+            if !regular || excess.abs() <= ROUNDING * center {
+                *excess = 0.0;
+            }
+        }
+    }
+    excess.iter().any(|&e| e != 0.0)
+}
+
+/// What components are made of, of some rows.
+#[derive(Clone, Debug, Default)]
+pub struct ComponentRows {
+    joins: Joins,
+    /// Rows of the matrix whose sums count.
+    regular: Bits,
+}
+
+impl ComponentRows {
+    /// Of rows j + ny k.
+    pub fn of_rows(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
+        let nx = a.cells.nx;
+        let joins = Joins::of_rows(a, [0.0; 3], rows.clone())?;
+        let mut regular = Bits::new(nx, rows.clone())?;
+        let mut sums = zeroed(nx, "sums of a row")?;
+        for row in rows {
+            row_sums(a, row, &mut sums);
+            regular.set_beyond(row, &sums, along(a.center, nx, row), zero_row_sum);
+        }
+        Ok(Self { joins, regular })
+    }
+}
+
+impl CellComponents {
+    /// Finds them. Row sums below `ZERO_ROW_SUM` of the center count as zero.
+    #[cfg(test)]
+    pub fn find(a: &SevenPoints) -> Result<Self> {
+        Self::find_within(a, ZERO_ROW_SUM)
+    }
+
+    /// The same with another tolerance.
+    pub fn find_within(a: &SevenPoints, zero_row_sum: f64) -> Result<Self> {
+        Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, zero_row_sum, 0..a.cells.rows())?])
+    }
+
+    /// The same of parts that have all rows, in order.
+    pub fn of_parts(cells: Cells, parts: &[&ComponentRows]) -> Result<Self> {
+        let joins = collected(parts.iter().map(|part| &part.joins), "components")?;
+        let joined = Joined::of_parts(cells, &joins)?;
+        let mut singular: Vec<bool> = zeroed(joined.count(), "components")?;
+        singular.fill(true);
+        for part in parts {
+            for row in part.regular.rows() {
+                let regular = part.regular.row(row);
+                if regular.iter().all(|&bits| bits == 0) {
+                    continue;
+                }
+                for (run, component) in joined.runs(row) {
+                    if let Some(component) = component {
+                        singular[component] &= !any_of(regular, run);
+                    }
+                }
+            }
+        }
+        Ok(Self { joined, singular })
+    }
+
+    /// Numbers of the singular ones among all.
+    pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
+        let mut next = 0;
+        let number = |&singular: &bool| {
+            next += usize::from(singular);
+            singular.then(|| next - 1)
+        };
+        collected(self.singular.iter().map(number), "components")
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.joined.count()
+    }
+
+    /// How many of them are singular.
+    pub fn singular_count(&self) -> usize {
+        self.singular.iter().filter(|&&singular| singular).count()
+    }
+
+    /// Columns and component of the runs of row j + ny k; `None`: rows without couplings.
+    pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
+        self.joined.runs(row)
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.joined.bytes() + self.singular.capacity()
+    }
+}
+
+/// A coupling is strong when it is so many times that of the heavy phase.
+const STRONG: f64 = 30.0;
+
+/// Groups of cells that strong couplings join: bubbles, or the air around drops. The couplings of the heavy phase are
+/// the smallest that there are in each direction, so that cells need not be cubes.
+#[derive(Clone, Debug, Default)]
+pub struct Strong {
+    /// The groups.
+    pub joined: Joined,
+    /// The fewest cells that one of them extends over in any direction of the grid with more than one cell; 0: there
+    /// is no group.
+    pub thinnest: usize,
+}
+
+impl Strong {
+    /// Finds them.
+    pub fn find(a: &SevenPoints) -> Result<Self> {
+        let limits = Self::limits(Self::heavy(a, 0..a.cells.rows()));
+        Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
+    }
+
+    /// The smallest coupling of some rows in each direction.
+    pub fn heavy(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
+        let nx = a.cells.nx;
+        a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
+    }
+
+    /// Couplings above these are strong.
+    pub fn limits(heavy: [f64; 3]) -> [f64; 3] {
+        heavy.map(|heavy| STRONG * heavy)
+    }
+
+    /// The groups of parts that have the strong couplings of all rows, in order.
+    pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
+        let joined = Joined::of_parts(cells, parts)?;
+        let thinnest = thinnest(cells, &joined)?;
+        Ok(Self { joined, thinnest })
+    }
+
+    /// How many groups there are.
+    pub fn count(&self) -> usize {
+        self.joined.count()
+    }
+}
+
+/// The shortest side of the boxes around the groups.
+fn thinnest(cells: Cells, joined: &Joined) -> Result<usize> {
+    let mut first = zeroed(joined.count(), "extents of strong groups")?;
+    first.fill([usize::MAX; 3]);
+    let mut last = zeroed(joined.count(), "extents of strong groups")?;
+    last.fill([0; 3]);
+    for row in 0..cells.rows() {
+        let (j, k) = (row % cells.ny, row / cells.ny);
+        for (run, group) in joined.runs(row) {
+            let Some(group) = group else { continue };
+            for (d, (low, high)) in [(run.start, run.end), (j, j + 1), (k, k + 1)].into_iter().enumerate() {
+                first[group][d] = first[group][d].min(low);
+                last[group][d] = last[group][d].max(high);
+            }
+        }
+    }
+    let size = cells.size();
+    let sides = first.iter().zip(&last).flat_map(|(first, last)| (0..3).map(|d| (d, last[d] - first[d])));
+    Ok(sides.filter(|&(d, _)| size[d] > 1).map(|(_, side)| side).min().unwrap_or(0))
+}

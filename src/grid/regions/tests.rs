@@ -1,0 +1,175 @@
+//! Regions of the golden systems, of labels, and of tanks apart from each other.
+
+use super::*;
+use rrbsolver_problems::two_phase::TwoPhase;
+
+/// The arrays of a system, zeros where they leave the grid.
+struct Arrays {
+    cells: Cells,
+    center: Vec<f64>,
+    forward: [Vec<f64>; 3],
+}
+
+impl Arrays {
+    fn of(problem: TwoPhase) -> Self {
+        let [nx, ny, nz] = problem.size;
+        let forward = problem.forward.map(|c| c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect());
+        Self { cells: Cells { nx, ny, nz }, center: problem.center, forward }
+    }
+
+    /// Cells of one liquid, and walls without flow before the cells at `walls` in x.
+    fn of_tanks(size: [usize; 3], walls: &[usize]) -> Self {
+        let mut a = Self::of(TwoPhase::new("8", size, 1.0));
+        for c in 0..a.cells.count() {
+            if walls.contains(&(a.cells.place(c)[0] + 1)) {
+                let face = std::mem::take(&mut a.forward[0][c]);
+                a.center[c] += face;
+                a.center[c + 1] += face;
+            }
+        }
+        a
+    }
+
+    fn points(&self) -> SevenPoints<'_> {
+        let [x, y, z] = &self.forward;
+        SevenPoints { cells: self.cells, center: &self.center, forward: [x, y, z] }
+    }
+
+    fn regions(&self, choice: &Choice) -> Result<Regions> {
+        let a = self.points();
+        Regions::find(&a, &CellComponents::find(&a)?, &Strong::find(&a)?, choice)
+    }
+}
+
+fn subdomains(boxes: [usize; 3]) -> Choice<'static> {
+    Choice { kind: Kind::Subdomain, boxes, labels: None, dilation: false, keep_all: false }
+}
+
+fn levelset(labels: Option<&[i32]>) -> Choice<'_> {
+    Choice { kind: Kind::LevelSet, boxes: [0; 3], labels, dilation: false, keep_all: false }
+}
+
+#[test]
+fn strong_groups_are_those_of_the_golden_rows() {
+    // Vectors of the rows `LS` of golden/gmg.csv, and cells across the thinnest one where that is plain.
+    let rows = [
+        ("1", 64, 1),
+        ("8", 64, 8),
+        ("9", 32, 9),
+        ("9", 64, 9),
+        ("9s", 64, 9),
+        ("27", 48, 27),
+        ("27t", 64, 27),
+        ("P3", 64, 9),
+        ("dam", 64, 1),
+        ("drops", 64, 1),
+        ("film", 64, 8),
+        ("r200", 64, 145),
+        ("sheet", 64, 1),
+        ("spray", 64, 286),
+        ("surf", 64, 1),
+        ("surf;asp=4", 64, 1),
+        ("surf;obs=box", 64, 1),
+        ("9;asp=4", 64, 9),
+        ("9;dir=top", 64, 9),
+        ("9;obs=hole", 64, 9),
+        ("0", 64, 0),
+    ];
+    for (set, n, expected) in rows {
+        for contrast in [1e-3, 1e-6] {
+            let name = if set == "0" { "1" } else { set };
+            let a = Arrays::of(TwoPhase::new(name, [n; 3], if set == "0" { 1.0 } else { contrast }));
+            let regions = a.regions(&levelset(None)).unwrap();
+            assert_eq!(regions.count, expected, "{set} {contrast}");
+            let of_vectors = regions.of.iter().filter(|&&r| r != NONE).map(|&r| usize::from(r)).max();
+            assert_eq!(of_vectors.map_or(0, |last| last + 1), expected);
+        }
+    }
+    let odd = Arrays::of(TwoPhase::new("9", [50, 77, 63], 1e-3));
+    assert_eq!(odd.regions(&levelset(None)).unwrap().count, 9);
+    let strong = Strong::find(&odd.points()).unwrap();
+    assert_eq!((strong.count(), strong.thinnest), (9, 9));
+}
+
+#[test]
+fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
+    let a = Arrays::of_tanks([12, 5, 4], &[4, 9]);
+    let all = a.regions(&subdomains([2, 1, 1])).unwrap();
+    // The tanks have 4, 5 and 3 columns; the boxes end at column 6, within the second one.
+    assert_eq!((all.found, all.count), (4, 1));
+    let vector = |i: usize| all.of[i];
+    assert_eq!([0, 3, 4, 5, 6, 8, 9, 11].map(vector), [NONE, NONE, NONE, NONE, 0, 0, NONE, NONE]);
+    let kept = a.regions(&Choice { keep_all: true, ..subdomains([2, 1, 1]) }).unwrap();
+    assert_eq!((kept.found, kept.count), (4, 4));
+    assert_eq!(kept.null_vector, [1, 2, 2, 3]);
+    assert_eq!(kept.surplus, [0, 1, 3]);
+    // Land is in no region; a regular matrix keeps all.
+    let mut a = Arrays::of_tanks([6, 5, 4], &[1]);
+    a.center[0] = 1.0;
+    for d in 1..3 {
+        let face = std::mem::take(&mut a.forward[d][0]);
+        a.center[a.cells.steps()[d]] += face;
+    }
+    a.center[7] += 1e-6;
+    let regions = a.regions(&subdomains([2, 1, 1])).unwrap();
+    assert_eq!(regions.of[0], NONE);
+    // The first column of cells, which has a row sum of 1e-6 nowhere, and two boxes of the others.
+    assert_eq!((regions.found, regions.count), (3, 2));
+    assert_eq!([1, 3].map(|i| regions.of[i]), [0, 1]);
+}
+
+#[test]
+fn labels_split_at_walls_and_spread() {
+    let a = Arrays::of_tanks([8, 3, 2], &[4]);
+    // Label 7 stands on both sides of the wall; 2 alone; gaps are legal.
+    let mut labels = vec![-1; a.cells.count()];
+    (labels[2], labels[3], labels[4], labels[7]) = (7, 7, 7, 2);
+    let choice = levelset(Some(&labels));
+    let regions = a.regions(&choice).unwrap();
+    assert_eq!((regions.found, regions.count), (3, 3));
+    assert_eq!(regions.of[..8], [NONE, NONE, 0, 0, 1, NONE, NONE, 2]);
+    assert!(regions.of[8..].iter().all(|&r| r == NONE));
+    // A layer more, not through the wall; a cell between two labels gets the smaller one.
+    labels[5] = 2;
+    labels[6] = -1;
+    labels[7] = 1;
+    let choice = Choice { dilation: true, ..levelset(Some(&labels)) };
+    let regions = a.regions(&choice).unwrap();
+    assert_eq!(regions.of[..8], [NONE, 0, 0, 0, 1, 2, 3, 3]);
+    assert_eq!(regions.of[8..16], [NONE, NONE, 0, 0, 1, 2, NONE, 3]);
+    // All cells of both tanks labelled: one is dropped in each.
+    let labels: Vec<i32> = (0..a.cells.count()).map(|c| i32::from(c % 8 > 1)).collect();
+    let regions = a.regions(&levelset(Some(&labels))).unwrap();
+    assert_eq!((regions.found, regions.count), (3, 1));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let a = Arrays::of_tanks([6, 5, 4], &[]);
+    let sentence = |choice: &Choice| a.regions(choice).unwrap_err().to_string();
+    assert_eq!(sentence(&subdomains([7, 1, 1])), "subdomains_x must be from 1 to nx = 6: each box needs a cell, got 7");
+    let mut labels = vec![-1; a.cells.count()];
+    labels[17] = -5;
+    let error = a.regions(&levelset(Some(&labels))).unwrap_err();
+    assert_eq!(error.status(), RRB_ERR_ARGUMENT);
+    assert_eq!(error.to_string(), "labels holds -5 at (5, 2, 0); a label is 0 or more, or -1 for no region");
+
+    let many = Arrays::of_tanks([64, 64, 17], &[]);
+    // 65,536 distinct labels, then one less.
+    let mut labels: Vec<i32> = (0..many.cells.count() as i32).map(|c| if c < 65_536 { 10 * c } else { -1 }).collect();
+    let error = many.regions(&levelset(Some(&labels))).unwrap_err();
+    assert_eq!(error.status(), RRB_ERR_ARGUMENT);
+    labels[5] = -1;
+    assert_eq!(many.regions(&levelset(Some(&labels))).unwrap().count, 65_535);
+    labels[6] = i32::MAX;
+    assert_eq!(many.regions(&levelset(Some(&labels))).unwrap().count, 65_535);
+    let error = many.regions(&subdomains([64, 64, 17])).unwrap_err();
+    assert!(error.to_string().contains("at most 65535"), "{error}");
+}
+
+#[test]
+fn one_phase_has_no_level_set() {
+    let a = Arrays::of_tanks([6, 5, 1], &[]);
+    let regions = a.regions(&levelset(None)).unwrap();
+    assert_eq!((regions.found, regions.count), (1, 0));
+}

@@ -1,0 +1,261 @@
+//! What is chosen for a matrix before it is factorized: preconditioner, deflation vectors, solver of E.
+
+use crate::backend::coarse::deflation::Solver;
+use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
+use crate::error::{Error, Result};
+use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cell_inspection::{coarsened, contrast};
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
+use crate::grid::regions::{Choice, Kind};
+use crate::options::{
+    AutoReason, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner, opt,
+};
+use crate::solver::machine::Machine;
+use crate::solver::solve::check_all_singular;
+
+/// Up to so many vectors E is inverted: a product with the inverse reads k^2 numbers, 8 MB.
+const INVERTED: usize = 1024;
+
+/// `auto` deflates so many components of strong couplings at most: with more, E costs more than it saves.
+const MANY: usize = 1000;
+
+/// Multigrid alone takes more iterations where the phases are further apart than this, or where such a component is
+/// fewer cells across than `THIN`: a coarse grid may not see it.
+const FAR_APART: f64 = 1e-4;
+const THIN: usize = 4;
+
+/// Boxes in a direction at most, and cells of a box at least, where they are chosen: 8 boxes around each of nine
+/// bubbles (the slides of 2013).
+const BOXES: usize = 8;
+const CELLS_OF_A_BOX: usize = 8;
+
+/// From so many cells on, `backend=auto` takes a device where there is one.
+const WORTH_A_DEVICE: usize = 20_000;
+
+/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
+/// the CPU.
+pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, cells.count() >= WORTH_A_DEVICE && refused_on_device(options).is_none())
+}
+
+/// Why a device does not do what is asked for.
+fn refused_on_device(options: &Options) -> Option<&'static str> {
+    if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
+        return Some("ic0 and ric run on the CPU: on a device take preconditioner=neumann or multigrid");
+    }
+    if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
+        return Some("coarse_solver=cg runs on the CPU: on a device take inverse or cholesky");
+    }
+    None
+}
+
+/// Row sums within this part of the center count as zero.
+pub fn zero_row_sum(options: &Options) -> f64 {
+    let asserted = options.is(opt::NULL_SPACE, NullSpace::Constant);
+    if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM }
+}
+
+/// Those components are singular that the options let be.
+pub fn heed_null_space(components: &mut CellComponents, options: &Options) -> Result<()> {
+    match options.choice(opt::NULL_SPACE) {
+        NullSpace::Auto => {}
+        NullSpace::None => components.singular.fill(false),
+        NullSpace::Constant => check_all_singular(components.count(), components.singular_count())?,
+    }
+    Ok(())
+}
+
+/// Results of a factorization, and times of the last solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// M in use.
+    pub preconditioner: Preconditioner,
+    /// Regions in use.
+    pub deflation: Deflation,
+    /// Coarsening in use.
+    pub coarsening: Coarsening,
+    /// Solver of E in use.
+    pub coarse_solver: CoarseSolver,
+    /// Deflation vectors.
+    pub vectors: usize,
+    /// Regions before any was dropped.
+    pub regions: usize,
+    /// Components of strong couplings.
+    pub strong: usize,
+    /// Connected components of two cells or more.
+    pub components: usize,
+    /// Singular ones.
+    pub singular_components: usize,
+    /// Largest row sum of |L D^-1|.
+    pub row_sum: f64,
+    /// Why `auto` chose so.
+    pub reason: AutoReason,
+    /// Precision of M in use.
+    pub precision: Precision,
+    /// Times apart.
+    pub seconds: Seconds,
+}
+
+/// Times apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seconds {
+    /// Of Z and E, in the last factorize.
+    pub deflation: f64,
+    /// Of systems with E, in the last solve.
+    pub coarse: f64,
+    /// Of the rest of it.
+    pub iterations: f64,
+}
+
+/// What the options and the matrix lead to.
+pub struct Plan<'a> {
+    options: &'a Options,
+    cells: Cells,
+    preconditioner: Preconditioner,
+    coarsening: Coarsening,
+    deflation: Deflation,
+    reason: AutoReason,
+}
+
+impl<'a> Plan<'a> {
+    /// `labelled`: the caller has regions of his own.
+    pub fn new(
+        a: &SevenPoints,
+        options: &'a Options,
+        machine: Machine,
+        strong: &Strong,
+        labelled: bool,
+    ) -> Result<Self> {
+        let preconditioner = match options.choice(opt::PRECONDITIONER) {
+            Preconditioner::Auto => Preconditioner::Multigrid,
+            asked => asked,
+        };
+        if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
+            return Err(Error::Unsupported(why.to_owned()));
+        }
+        let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
+        if preconditioner == Preconditioner::Multigrid {
+            (coarsening, reason) = choose_coarsening(a, options);
+        }
+        let deflation = match options.choice(opt::DEFLATION) {
+            Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
+                let (deflates, why) = worth_deflating(a, strong, coarsening, labelled);
+                reason = if reason == AutoReason::Anisotropic { reason } else { why };
+                if deflates { Deflation::Levelset } else { Deflation::None }
+            }
+            Deflation::Auto if strong.count() > 0 || labelled => Deflation::LevelsetSubdomain,
+            Deflation::Auto => Deflation::Subdomain,
+            asked => asked,
+        };
+        Ok(Self { options, cells: a.cells, preconditioner, coarsening, deflation, reason })
+    }
+
+    /// Regions; none where nothing is deflated.
+    pub fn choice<'l>(&self, labels: Option<&'l [i32]>) -> Option<Choice<'l>> {
+        let kind = match self.deflation {
+            Deflation::Auto | Deflation::None => return None,
+            Deflation::Subdomain => Kind::Subdomain,
+            Deflation::Levelset => Kind::LevelSet,
+            Deflation::LevelsetSubdomain => Kind::LevelSetSubdomain,
+        };
+        let keys = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
+        let size = self.cells.size();
+        let boxes = std::array::from_fn(|d| match self.options.int(keys[d]) {
+            0 => (size[d] / CELLS_OF_A_BOX).clamp(1, BOXES),
+            asked => asked as usize,
+        });
+        let dilation = match self.options.int(opt::DILATION) {
+            -1 => labels.is_some(),
+            asked => asked == 1,
+        };
+        Some(Choice { kind, boxes, labels, dilation, keep_all: self.options.on(opt::KEEP_ALL) })
+    }
+
+    /// How to factorize with so many deflation vectors.
+    pub fn setup(&self, vectors: usize) -> Setup {
+        let options = self.options;
+        Setup {
+            preconditioner: match self.preconditioner {
+                Preconditioner::None => dpcg::Preconditioner::None,
+                Preconditioner::Jacobi => dpcg::Preconditioner::Jacobi,
+                Preconditioner::Neumann => dpcg::Preconditioner::Neumann { order: options.int(opt::ORDER) as usize },
+                Preconditioner::Ic0 => dpcg::Preconditioner::Incomplete { omega: 0.0 },
+                Preconditioner::Ric => dpcg::Preconditioner::Incomplete { omega: options.real(opt::RIC_OMEGA) },
+                _ => dpcg::Preconditioner::Multigrid {
+                    vertex: self.coarsening == Coarsening::Vertex,
+                    sweeps: match options.int(opt::SWEEPS) {
+                        0 => 2,
+                        asked => asked as usize,
+                    },
+                    single: self.precision() == Precision::F32,
+                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) { SEEING } else { PUBLISHED },
+                },
+            },
+            coarse_solver: match self.coarse_solver(vectors) {
+                CoarseSolver::Cholesky => Solver::Cholesky,
+                CoarseSolver::Cg => Solver::Cg,
+                _ => Solver::Inverse,
+            },
+            coarse_tolerance: options.real(opt::COARSE_TOL),
+            fused: options.is(opt::FUSION, Fusion::On),
+        }
+    }
+
+    fn coarse_solver(&self, vectors: usize) -> CoarseSolver {
+        match self.options.choice(opt::COARSE_SOLVER) {
+            CoarseSolver::Auto if vectors <= INVERTED => CoarseSolver::Inverse,
+            CoarseSolver::Auto => CoarseSolver::Cholesky,
+            asked => asked,
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        match self.options.choice(opt::PRECISION) {
+            Precision::Auto | Precision::F32 if self.preconditioner == Preconditioner::Multigrid => Precision::F32,
+            _ => Precision::F64,
+        }
+    }
+
+    /// Results that tell of the choice.
+    pub fn told(&self, vectors: usize) -> Done {
+        let deflates = vectors > 0;
+        Done {
+            preconditioner: self.preconditioner,
+            deflation: if deflates { self.deflation } else { Deflation::None },
+            coarsening: self.coarsening,
+            coarse_solver: if deflates { self.coarse_solver(vectors) } else { CoarseSolver::Auto },
+            reason: self.reason,
+            precision: self.precision(),
+            ..Done::default()
+        }
+    }
+}
+
+fn choose_coarsening(a: &SevenPoints, options: &Options) -> (Coarsening, AutoReason) {
+    match options.choice(opt::COARSENING) {
+        Coarsening::Auto => {
+            let coarsened = coarsened(a);
+            let flat = (0..3).any(|d| a.cells.size()[d] > 1 && !coarsened[d]);
+            if flat { (Coarsening::Cell, AutoReason::Anisotropic) } else { (Coarsening::Vertex, AutoReason::Plain) }
+        }
+        asked => (asked, AutoReason::Asked),
+    }
+}
+
+/// Whether components of strong couplings are worth a vector each beside multigrid, and why.
+fn worth_deflating(a: &SevenPoints, strong: &Strong, coarsening: Coarsening, labelled: bool) -> (bool, AutoReason) {
+    if labelled {
+        return (true, AutoReason::Asked);
+    }
+    if !(2..=MANY).contains(&strong.count()) {
+        return (false, AutoReason::Plain);
+    }
+    if contrast(a) <= FAR_APART {
+        return (true, AutoReason::Contrast);
+    }
+    if strong.thinnest < THIN {
+        return (true, AutoReason::Thin);
+    }
+    (coarsening == Coarsening::Cell, AutoReason::Plain)
+}

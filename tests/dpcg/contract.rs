@@ -1,0 +1,467 @@
+//! What the header promises of the `dpcg_` family: solutions, results, layouts, regions, and the same bits where those
+//! are promised.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dpcg::*;
+use common::{bits, dot, key as common_key, max_abs, max_difference, norm2, outcome, status, user};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+
+const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
+const DEFLATIONS: [&str; 4] = ["none", "subdomain subdomains_x=2 subdomains_y=2", "levelset", "levelset_subdomain"];
+
+/// Nine bubbles in a closed box, and one below an open top: singular and regular.
+fn systems() -> [TwoPhase; 2] {
+    [TwoPhase::new("9", [17, 12, 15], 1e-3), TwoPhase::new("1;dir=top", [13, 14, 9], 1e-3)]
+}
+
+/// Every preconditioner with every kind of deflation solves to what is asked for, and tells what it took.
+#[test]
+fn all_methods_solve() {
+    for backend in BACKENDS {
+        for (a, singular) in systems().iter().zip([1, 0]) {
+            let b = a.rhs("rand");
+            for (preconditioner, number) in PRECONDITIONERS {
+                for deflation in DEFLATIONS {
+                    let options =
+                        format!("{backend} preconditioner={preconditioner} deflation={deflation} rel_tol=1e-8");
+                    let solver = Solver::of(a, &options);
+                    let (x, result) = solver.solve_from_zero(&b);
+                    assert_eq!(result, status::OK, "{options}");
+                    let residual = a.relative_residual(&b, &x);
+                    assert!(residual <= 1.001e-8, "{options}: {residual:e}");
+                    let told = solver.real(common_key::INFO_FINAL_RESIDUAL);
+                    assert!((told - residual).abs() <= 1e-11, "{options}: {told:e}, is {residual:e}");
+                    assert_eq!(solver.int(key::INFO_PRECONDITIONER), number, "{options}");
+                    assert_eq!(solver.int(common_key::INFO_COMPONENTS), 1);
+                    assert_eq!(solver.int(common_key::INFO_SINGULAR_COMPONENTS), singular);
+                    assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS) == 0, deflation == "none", "{options}");
+                    let coarsening = solver.int(key::INFO_COARSENING);
+                    assert_eq!(coarsening == 0, preconditioner != "multigrid", "{options}");
+                }
+            }
+        }
+    }
+}
+
+/// Orders, numbers of boxes, solvers of the coarse matrix, kept vectors: all are answers to the same question.
+#[test]
+fn variants_of_methods_solve() {
+    let [a, _] = systems();
+    let b = a.rhs("cos");
+    for options in [
+        "preconditioner=neumann order=0",
+        "preconditioner=neumann order=8",
+        "preconditioner=neumann deflation=subdomain keep_all=1",
+        "preconditioner=jacobi deflation=subdomain coarse_solver=cholesky",
+        "preconditioner=jacobi deflation=subdomain coarse_solver=cg coarse_tol=1e-12",
+        "preconditioner=jacobi deflation=levelset_subdomain coarse_solver=inverse dilation=1",
+        "preconditioner=ric ric_omega=0.9 fusion=off",
+        "preconditioner=multigrid coarsening=cell sweeps=1",
+        "preconditioner=multigrid coarsening=vertex sweeps=2 precision=f64",
+        "preconditioner=multigrid coarsening=vertex precision=f32 deflation=levelset",
+    ] {
+        let solver = Solver::of(&a, options);
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!(result, status::OK, "{options}");
+        assert!(a.relative_residual(&b, &x) <= 1.001e-6, "{options}");
+    }
+}
+
+/// A Neumann series of order 0 is Jacobi's: the same counts.
+#[test]
+fn order_zero_is_jacobi() {
+    let [a, _] = systems();
+    let b = a.rhs("rand");
+    let iterations = |options: &str| {
+        let solver = Solver::of(&a, options);
+        solver.solve_from_zero(&b);
+        solver.int(common_key::INFO_ITERATIONS)
+    };
+    assert_eq!(
+        iterations("preconditioner=neumann order=0 deflation=none"),
+        iterations("preconditioner=jacobi deflation=none")
+    );
+}
+
+/// Rows and planes of any length, padding that is no number: the same bits, and padding as it was.
+#[test]
+fn padded_arrays() {
+    let [a, _] = systems();
+    let [nx, ny, _] = a.size;
+    let b = a.rhs("rand");
+    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 4 } else { -1 }).collect();
+    for backend in BACKENDS {
+        let dense = Solver::new(a.size, &format!("{backend} deflation=levelset_subdomain preconditioner=neumann"));
+        dense.regions(Some(&labels)).unwrap();
+        dense.factorize(&a).unwrap();
+        let expected = dense.solve_from_zero(&b).0;
+        for (ld, plane) in [(nx, nx * ny + 1), (nx + 1, (nx + 1) * ny), (nx + 3, (nx + 3) * (ny + 2) + 5)] {
+            let wide = |v: &[f64]| spread(v, a.size, ld, plane, f64::NAN);
+            let layout = format!("leading_dimension={ld} leading_plane={plane}");
+            let solver = Solver::new(a.size, &format!("{backend} deflation=levelset_subdomain preconditioner=neumann"));
+            solver.options(&layout).unwrap();
+            solver.regions(Some(&spread(&labels, a.size, ld, plane, -9))).unwrap();
+            let forward = a.forward.each_ref().map(|f| wide(f));
+            solver.factorize_arrays(&wide(&a.center), forward.each_ref().map(|f| &f[..])).unwrap();
+            let mut x = wide(&vec![0.0; a.cells()]);
+            assert_eq!(solver.solve(&wide(&b), &mut x), Ok(status::OK), "{layout}");
+            assert_eq!(bits(&gathered(&x, a.size, ld, plane)), bits(&expected), "{layout}");
+            let padding = x.iter().filter(|v| v.is_nan()).count();
+            assert_eq!(padding, x.len() - a.cells(), "{layout}: padding is not written");
+            assert_eq!(bits(&gathered(&solver.multiply(&x), a.size, ld, plane)), bits(&dense.multiply(&expected)));
+        }
+    }
+}
+
+/// Boxes of one cell, one row, one plane.
+#[test]
+fn thin_boxes() {
+    for size in [[1, 1, 1], [2, 2, 2], [1, 9, 7], [8, 1, 5], [9, 6, 1], [1, 1, 40], [30, 1, 1], [3, 2, 2]] {
+        let a = TwoPhase::new("1;dir=top", size, 1e-2);
+        let b = random(a.cells(), 5);
+        for (preconditioner, _) in PRECONDITIONERS {
+            let options = format!("preconditioner={preconditioner}");
+            let solver = Solver::of(&a, &options);
+            let (x, result) = solver.solve_from_zero(&b);
+            assert_eq!(result, status::OK, "{size:?} {options}");
+            assert!(a.relative_residual(&b, &x) <= 1.001e-6, "{size:?} {options}");
+        }
+    }
+}
+
+/// Any number of threads: the same bits.
+#[test]
+fn threads_give_the_same_bits() {
+    let a = TwoPhase::new("9", [50, 41, 37], 1e-3);
+    let b = a.rhs("rand");
+    for (preconditioner, _) in PRECONDITIONERS {
+        let run = |threads: usize| {
+            let options = format!("backend=cpu threads={threads} preconditioner={preconditioner} max_iter=40");
+            let solver = Solver::of(&a, &options);
+            let x = solver.solve_from_zero(&b).0;
+            (bits(&x), bits(&solver.history()), solver.int(key::INFO_DEFLATION_VECTORS))
+        };
+        let one = run(1);
+        for threads in [2, 3, 7] {
+            assert!(run(threads) == one, "{preconditioner} with {threads} threads");
+        }
+    }
+}
+
+/// b = 0, a guess that is the solution, no iterations at all.
+#[test]
+fn solves_without_iterations() {
+    for backend in BACKENDS {
+        for a in systems() {
+            let solver = Solver::of(&a, &format!("{backend} rel_tol=1e-9"));
+            let b = a.rhs("rand");
+            let mut x = random(a.cells(), 3);
+            assert_eq!(solver.solve(&vec![0.0; a.cells()], &mut x), Ok(status::OK));
+            assert!(max_difference(&x, &vec![x[0]; a.cells()]) <= 1e-15, "the mean of the guess, where singular");
+            x = solver.solve_from_zero(&b).0;
+            solver.options("rel_tol=1e-8").unwrap();
+            let again = x.clone();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK));
+            assert_eq!(solver.int(common_key::INFO_ITERATIONS), 0);
+            assert_eq!(bits(&x), bits(&again));
+            solver.options("max_iter=0").unwrap();
+            let guess = random(a.cells(), 4);
+            x = guess.clone();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
+            let (told, is) = (solver.real(common_key::INFO_FINAL_RESIDUAL), a.relative_residual(&b, &guess));
+            assert!((told / is - 1.0).abs() <= 1e-12);
+        }
+    }
+}
+
+/// On a singular component x keeps the guess's mean, and a constant in b is projected out.
+#[test]
+fn singular_systems() {
+    let [a, _] = systems();
+    let n = a.cells() as f64;
+    for backend in BACKENDS {
+        for deflation in DEFLATIONS {
+            let solver = Solver::of(&a, &format!("{backend} preconditioner=jacobi deflation={deflation}"));
+            let b = a.rhs("rand");
+            let shifted: Vec<f64> = b.iter().map(|b| b + 0.25).collect();
+            let mut x = vec![3.0; a.cells()];
+            assert_eq!(solver.solve(&shifted, &mut x), Ok(status::OK), "{deflation}");
+            let mean = x.iter().sum::<f64>() / n;
+            assert!((mean - 3.0).abs() <= 1e-12, "{deflation}: {mean}");
+            assert!(a.relative_residual(&b, &x) <= 1.5e-6, "{deflation}: relative to the norm of the projected b");
+        }
+    }
+}
+
+/// y = A x to rounding, by any method.
+#[test]
+fn products_with_the_matrix() {
+    for backend in BACKENDS {
+        for a in systems() {
+            let x = random(a.cells(), 8);
+            let y = Solver::of(&a, backend).multiply(&x);
+            // |b - A x| / |b| with b = y is the norm of the difference over that of y.
+            assert!(a.relative_residual(&y, &x) <= 1e-14);
+        }
+    }
+}
+
+/// M^-1 is symmetric and positive, with deflation too, so that a plain CG may use it.
+#[test]
+fn applications_of_the_preconditioner() {
+    for backend in BACKENDS {
+        for a in systems() {
+            let [mut u, mut v] = [random(a.cells(), 1), random(a.cells(), 2)];
+            for w in [&mut u, &mut v] {
+                let mean = w.iter().sum::<f64>() / w.len() as f64;
+                w.iter_mut().for_each(|w| *w -= mean);
+            }
+            for (preconditioner, _) in PRECONDITIONERS {
+                for deflation in ["none", "levelset"] {
+                    let options =
+                        format!("{backend} preconditioner={preconditioner} deflation={deflation} precision=f64");
+                    let solver = Solver::of(&a, &options);
+                    let (mu, mv) = (solver.apply(&u), solver.apply(&v));
+                    let (uv, vu) = (dot(&v, &mu), dot(&u, &mv));
+                    let size = norm2(&u) * norm2(&mv);
+                    assert!((uv - vu).abs() <= 1e-10 * size, "{options}: {uv:e} and {vu:e}");
+                    assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0, "{options}");
+                }
+            }
+        }
+    }
+}
+
+/// Labels of the caller are copied; gaps do not matter; those of the bubbles are what is found without them.
+#[test]
+fn regions_of_the_caller() {
+    let a = TwoPhase::new("9", [32; 3], 1e-3);
+    let b = a.rhs("rand");
+    let bubble = |c: usize| {
+        let at = [c % 32, c / 32 % 32, c / 1024].map(|i| (i as f64 + 0.5) / 32.0);
+        if at.iter().all(|x| (x - 0.5).abs() < 0.125) { 8 } else { (0..3).map(|d| i32::from(at[d] > 0.5) << d).sum() }
+    };
+    let run = |labels: Option<&dyn Fn(i32) -> i32>| {
+        let solver = Solver::new(a.size, "preconditioner=jacobi deflation=levelset dilation=0");
+        if let Some(number) = labels {
+            let mut labels: Vec<i32> = (0..a.cells()).map(|c| if a.air[c] { number(bubble(c)) } else { -1 }).collect();
+            solver.regions(Some(&labels)).unwrap();
+            labels.fill(-7);
+        }
+        solver.factorize(&a).unwrap();
+        assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 9);
+        assert_eq!(solver.int(key::INFO_STRONG_COMPONENTS), 9);
+        solver.solve_from_zero(&b);
+        solver.int(common_key::INFO_ITERATIONS)
+    };
+    let found = run(None);
+    assert_eq!(run(Some(&|label| label)), found);
+    assert_eq!(run(Some(&|label| 1000 * label + 5)), found, "gaps");
+    // Bytes of the labels are those of the handle.
+    let solver = Solver::of(&a, "");
+    let before = solver.int(common_key::INFO_BYTES_HOST);
+    solver.regions(Some(&vec![0; a.cells()])).unwrap();
+    assert_eq!(solver.int(common_key::INFO_BYTES_HOST), before + 4 * a.cells() as i64);
+    solver.regions(None).unwrap();
+    assert_eq!(solver.int(common_key::INFO_BYTES_HOST), before);
+}
+
+/// A label across two tanks is two regions.
+#[test]
+fn labels_across_components() {
+    let mut a = TwoPhase::new("1", [24, 12, 12], 1e-3);
+    // A wall without flow at i = 11 | 12, through the bubble.
+    for c in (0..a.cells()).filter(|c| c % 24 == 11) {
+        let face = std::mem::replace(&mut a.forward[0][c], 0.0);
+        a.center[c] += face;
+        a.center[c + 1] += face;
+    }
+    let solver = Solver::new(a.size, "preconditioner=jacobi deflation=levelset dilation=0");
+    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 3 } else { -1 }).collect();
+    solver.regions(Some(&labels)).unwrap();
+    solver.factorize(&a).unwrap();
+    assert_eq!(solver.int(common_key::INFO_COMPONENTS), 2);
+    assert_eq!(solver.int(common_key::INFO_SINGULAR_COMPONENTS), 2);
+    assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 2);
+    // One b for both, without a mean in either.
+    let mut b = random(a.cells(), 9);
+    for tank in 0..2 {
+        let of_tank = |c: &usize| usize::from(c % 24 > 11) == tank;
+        let cells: Vec<usize> = (0..a.cells()).filter(of_tank).collect();
+        let mean = cells.iter().map(|&c| b[c]).sum::<f64>() / cells.len() as f64;
+        cells.iter().for_each(|&c| b[c] -= mean);
+    }
+    let (x, result) = solver.solve_from_zero(&b);
+    assert_eq!(result, status::OK);
+    assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+}
+
+/// Solid cells are rows without couplings: x there is b / center.
+#[test]
+fn solid_cells() {
+    let a = TwoPhase::new("surf;obs=box", [20, 16, 18], 1e-3);
+    let mut b = a.rhs("rand");
+    b.iter_mut().zip(&a.solid).filter(|(_, solid)| **solid).for_each(|(b, _)| *b = 0.5);
+    for (preconditioner, _) in PRECONDITIONERS {
+        let solver = Solver::of(&a, &format!("preconditioner={preconditioner} rel_tol=1e-8 max_iter=20000"));
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!(result, status::OK, "{preconditioner}");
+        assert!(a.relative_residual(&b, &x) <= 1.001e-8, "{preconditioner}");
+        let worst =
+            x.iter().zip(&a.solid).filter(|(_, solid)| **solid).map(|(x, _)| (x - 0.5).abs()).fold(0.0, f64::max);
+        assert!(worst <= 1e-8 * norm2(&b), "{preconditioner}: {worst:e}");
+    }
+}
+
+/// Nothing but one phase: there is nothing to deflate, and no need to.
+#[test]
+fn one_phase() {
+    let mut a = TwoPhase::new("1", [16; 3], 1.0);
+    for scale in [1.0, 1e3] {
+        a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= scale);
+        let solver = Solver::of(&a, "deflation=levelset preconditioner=jacobi");
+        assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 0);
+        let b = a.rhs("rand");
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!(result, status::OK);
+        assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+    }
+}
+
+struct Watched {
+    told: Vec<f64>,
+    stop_at: i64,
+}
+
+unsafe extern "C-unwind" fn watch(context: *mut c_void, iteration: i64, residual: f64) -> i32 {
+    // SAFETY: the tests pass one that outlives the calls.
+    let watched = unsafe { &mut *context.cast::<Watched>() };
+    assert_eq!(iteration, watched.told.len() as i64);
+    watched.told.push(residual);
+    i32::from(iteration == watched.stop_at)
+}
+
+/// The monitor is told every residual, from iteration 0, as the history keeps them; and may stop.
+#[test]
+fn monitors() {
+    let [a, _] = systems();
+    let b = a.rhs("rand");
+    for backend in BACKENDS {
+        let solver = Solver::of(&a, &format!("{backend} preconditioner=neumann"));
+        let mut watched = Watched { told: Vec::new(), stop_at: -1 };
+        // SAFETY: a live handle; the context outlives the solves.
+        outcome(unsafe { dpcg_set_monitor(solver.handle, Some(watch), user(&mut watched)) }).unwrap();
+        assert_eq!(solver.solve_from_zero(&b).1, status::OK);
+        assert_eq!(bits(&watched.told), bits(&solver.history()));
+        (watched.told, watched.stop_at) = (Vec::new(), 4);
+        let mut x = vec![0.0; a.cells()];
+        assert_eq!(solver.solve(&b, &mut x), Ok(status::STOPPED));
+        assert_eq!(solver.int(common_key::INFO_ITERATIONS), 4);
+        let told = solver.real(common_key::INFO_FINAL_RESIDUAL);
+        assert!((told - a.relative_residual(&b, &x)).abs() <= 1e-10 && max_abs(&x) > 0.0);
+        // SAFETY: a live handle.
+        outcome(unsafe { dpcg_set_monitor(solver.handle, None, null_mut()) }).unwrap();
+    }
+}
+
+unsafe extern "C-unwind" fn keep_line(context: *mut c_void, _: i32, message: *const c_char) {
+    // SAFETY: the test passes a list that outlives the calls; the message ends with NUL.
+    let (lines, message) = unsafe { (&mut *context.cast::<Vec<String>>(), CStr::from_ptr(message)) };
+    lines.push(message.to_string_lossy().into_owned());
+}
+
+/// A line a solve, and one about couplings that leave the box.
+#[test]
+fn lines_of_the_log() {
+    let a = TwoPhase::new("1", [7, 5, 6], 1e-3);
+    let mut forward = a.forward.clone();
+    forward[2][7 * 5 * 5 + 3] = -1.0;
+    let solver = Solver::new(a.size, "verbosity=1 backend=cpu preconditioner=jacobi deflation=levelset");
+    let mut lines: Vec<String> = Vec::new();
+    // SAFETY: the list outlives the calls.
+    outcome(unsafe { common::rrbsolver_set_log(Some(keep_line), user(&mut lines)) }).unwrap();
+    for _ in 0..2 {
+        solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..])).unwrap();
+    }
+    solver.solve_from_zero(&a.rhs("rand"));
+    // SAFETY: the one before is not called again.
+    outcome(unsafe { common::rrbsolver_set_log(None, null_mut()) }).unwrap();
+    // Other tests of this program may have lines of their own.
+    let own: Vec<&String> = lines.iter().filter(|l| l.contains("7 x 5 x 6") || l.contains("top has 1 entry")).collect();
+    assert_eq!(own.len(), 2, "{lines:?}");
+    assert!(own[0].starts_with("dpcg: top has 1 entry that point out of the grid"), "{}", own[0]);
+    assert!(own[1].starts_with("dpcg: 7 x 5 x 6, cpu jacobi levelset, "), "{}", own[1]);
+}
+
+/// Times apart, and eigenvalues of what CG saw.
+#[test]
+fn results() {
+    let [a, _] = systems();
+    let solver = Solver::of(&a, "preconditioner=neumann deflation=subdomain");
+    solver.solve_from_zero(&a.rhs("rand"));
+    let [deflation, coarse, iterations] =
+        [key::INFO_SECONDS_DEFLATION, key::INFO_SECONDS_COARSE, key::INFO_SECONDS_ITERATIONS].map(|k| solver.real(k));
+    assert!(deflation > 0.0 && deflation <= solver.real(common_key::INFO_SECONDS_SETUP));
+    assert!(coarse >= 0.0 && iterations > 0.0);
+    assert!(coarse + iterations <= solver.real(common_key::INFO_SECONDS_SOLVE));
+    let row_sum = solver.real(key::INFO_NEUMANN_ROW_SUM);
+    assert!(row_sum > 0.5 && row_sum < 1.5, "{row_sum}: 1 in a phase, more beside a bubble of few cells");
+    let (least, largest) = (solver.real(common_key::INFO_LAMBDA_MIN), solver.real(common_key::INFO_LAMBDA_MAX));
+    assert!(0.0 < least && least < largest && largest < 4.0, "{least} {largest}");
+    assert_eq!(solver.int(key::INFO_DEFLATION), 2);
+    assert_eq!(solver.int(key::INFO_COARSE_SOLVER), 1);
+    assert!(solver.int(key::INFO_REGIONS) > solver.int(key::INFO_DEFLATION_VECTORS));
+}
+
+/// New matrices on a handle that has one.
+#[test]
+fn a_handle_for_many_matrices() {
+    let solver = Solver::new([17, 12, 15], "rel_tol=1e-8");
+    for (set, contrast) in [("9", 1e-3), ("1", 1e-6), ("spray", 1e-2), ("9;dir=top", 1e-3), ("surf;obs=box", 1e-3)] {
+        let a = TwoPhase::new(set, [17, 12, 15], contrast);
+        solver.factorize(&a).unwrap();
+        let b = a.rhs("rand");
+        let (x, result) = solver.solve_from_zero(&b);
+        assert_eq!(result, status::OK, "{set}");
+        assert!(a.relative_residual(&b, &x) <= 1.001e-8, "{set}");
+        let fresh = Solver::of(&a, "rel_tol=1e-8");
+        assert_eq!(bits(&fresh.solve_from_zero(&b).0), bits(&x), "{set}: as by a new handle");
+    }
+}
+
+/// The one-line replacement does what a handle does.
+#[test]
+fn in_one_call() {
+    let [a, _] = systems();
+    let b = a.rhs("rand");
+    let solver = Solver::of(&a, "rel_tol=1e-7");
+    let expected = solver.solve_from_zero(&b).0;
+    let (mut x, mut iterations) = (vec![0.0; a.cells()], -1);
+    let [nx, ny, nz] = a.size.map(|n| n as i64);
+    let [e, n, t] = a.forward.each_ref().map(Vec::as_ptr);
+    let mut once = |max_iter| {
+        // SAFETY: arrays of the size named.
+        outcome(unsafe {
+            dpcg_solve_once(
+                nx,
+                ny,
+                nz,
+                a.center.as_ptr(),
+                e,
+                n,
+                t,
+                b.as_ptr(),
+                x.as_mut_ptr(),
+                1e-7,
+                max_iter,
+                &mut iterations,
+            )
+        })
+    };
+    assert_eq!(once(1000), Ok(status::OK));
+    assert_eq!(iterations, solver.int(common_key::INFO_ITERATIONS));
+    assert_eq!(bits(&x), bits(&expected));
+}

@@ -1,0 +1,402 @@
+//! The `cuda` backend of deflated PCG against `reference`, and what only a device has. tests/emulator makes a device of
+//! the host.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/device.rs"]
+mod device;
+
+use common::{bits, devices, max_abs, max_difference, outcome, status};
+use cudarc::driver::sys;
+use device::{Queue, Rows};
+use rrbsolver::ffi::{
+    dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_handle, dpcg_multiply, dpcg_set_monitor,
+    dpcg_set_options, dpcg_set_regions, dpcg_set_stream, dpcg_solve,
+};
+use rrbsolver::options::info;
+use rrbsolver_problems::two_phase::TwoPhase;
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+
+/// A handle.
+struct Solver {
+    h: *mut dpcg_handle,
+}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // SAFETY: a live handle.
+        outcome(unsafe { dpcg_destroy(&mut self.h) }).unwrap();
+    }
+}
+
+impl Solver {
+    fn new(size: [usize; 3], options: &str) -> Self {
+        let mut h = null_mut();
+        let [nx, ny, nz] = size.map(|n| n as i64);
+        // SAFETY: a place for the handle.
+        outcome(unsafe { dpcg_create(nx, ny, nz, &mut h) }).unwrap();
+        let solver = Self { h };
+        solver.options(options).unwrap();
+        solver
+    }
+
+    fn of(a: &TwoPhase, options: &str) -> Self {
+        let solver = Self::new(a.size, options);
+        solver.factorize(a).unwrap();
+        solver
+    }
+
+    fn options(&self, options: &str) -> Result<i32, common::Failure> {
+        let text = CString::new(options).unwrap();
+        // SAFETY: a live handle and text.
+        outcome(unsafe { dpcg_set_options(self.h, text.as_ptr()) })
+    }
+
+    fn factorize(&self, a: &TwoPhase) -> Result<i32, common::Failure> {
+        self.factorize_at([a.center.as_ptr(), a.forward[0].as_ptr(), a.forward[1].as_ptr(), a.forward[2].as_ptr()])
+    }
+
+    fn factorize_at(&self, [center, east, north, top]: [*const f64; 4]) -> Result<i32, common::Failure> {
+        // SAFETY: a live handle; arrays of its size.
+        outcome(unsafe { dpcg_factorize(self.h, center, east, north, top) })
+    }
+
+    fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, common::Failure> {
+        // SAFETY: a live handle; arrays of its size.
+        outcome(unsafe { dpcg_solve(self.h, b.as_ptr(), x.as_mut_ptr()) })
+    }
+
+    fn apply(&self, r: &[f64]) -> Vec<f64> {
+        let mut z = vec![0.0; r.len()];
+        // SAFETY: as above.
+        outcome(unsafe { dpcg_apply(self.h, r.as_ptr(), z.as_mut_ptr()) }).unwrap();
+        z
+    }
+
+    fn multiply(&self, x: &[f64]) -> Vec<f64> {
+        let mut y = vec![0.0; x.len()];
+        // SAFETY: as above.
+        outcome(unsafe { dpcg_multiply(self.h, x.as_ptr(), y.as_mut_ptr()) }).unwrap();
+        y
+    }
+
+    fn int(&self, key: i32) -> i64 {
+        let mut value = 0;
+        // SAFETY: a live handle; a place for the value.
+        outcome(unsafe { dpcg_get_int(self.h, key, &mut value) }).unwrap();
+        value
+    }
+}
+
+/// Sizes with whole and partial rows, planes and blocks; what is one cell thick.
+const SIZES: [[usize; 3]; 5] = [[24, 20, 22], [13, 9, 17], [1, 12, 9], [40, 1, 1], [2, 2, 2]];
+
+/// Preconditioners, with what f32 may change.
+const PRECONDITIONERS: [(&str, f64); 11] = [
+    ("none", 1e-12),
+    ("jacobi", 1e-12),
+    ("neumann order=1", 1e-12),
+    ("neumann order=2", 1e-12),
+    ("neumann order=5", 1e-12),
+    ("multigrid coarsening=vertex sweeps=1 precision=f64", 1e-10),
+    ("multigrid coarsening=vertex sweeps=2 precision=f64", 1e-10),
+    ("multigrid coarsening=vertex sweeps=2 precision=f32", 1e-3),
+    ("multigrid coarsening=cell sweeps=1 precision=f64", 1e-10),
+    ("multigrid coarsening=cell sweeps=2 precision=f64", 1e-10),
+    ("multigrid coarsening=cell sweeps=2 precision=f32", 1e-3),
+];
+
+const DEFLATIONS: [&str; 4] = [
+    "none",
+    "subdomain subdomains_x=2 subdomains_y=2 subdomains_z=2",
+    "levelset",
+    "levelset_subdomain subdomains_x=2 subdomains_y=2 subdomains_z=2",
+];
+
+/// The same system on two backends.
+fn compare(a: &TwoPhase, options: &str, off: f64) {
+    let b = a.rhs("rand");
+    let of = |backend: &str| Solver::of(a, &format!("backend={backend} max_iter=2000 {options}"));
+    let (reference, cuda) = (of("reference"), of("cuda"));
+    assert_eq!(cuda.int(info::DEVICE), 0);
+    let near = |what: &str, found: &[f64], expected: &[f64], off: f64| {
+        let error = max_difference(found, expected) / max_abs(expected).max(f64::MIN_POSITIVE);
+        assert!(error <= off, "{what}: {error:e} off");
+    };
+    // Sums of seven products.
+    near("A x", &cuda.multiply(&b), &reference.multiply(&b), 1e-14);
+    near("M^-1 r", &cuda.apply(&b), &reference.apply(&b), off);
+    let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
+    assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
+    let [found, wanted] = [&cuda, &reference].map(|solver| solver.int(info::ITERATIONS));
+    // Rounding has its way after many iterations.
+    assert!((found - wanted).abs() <= 1 + wanted / 50, "{found} iterations instead of {wanted}");
+    let residual = a.relative_residual(&b, &x);
+    assert!(residual <= 1.001e-6, "residual {residual:e}");
+    // From there, with another scale.
+    let far: Vec<f64> = b.iter().map(|b| 1e-3 * b).collect();
+    x.iter_mut().for_each(|x| *x *= 1e-3);
+    cuda.solve(&far, &mut x).unwrap();
+    assert_eq!(cuda.int(info::ITERATIONS), 0);
+}
+
+fn as_the_reference() {
+    let mut rows = Rows::default();
+    for size in SIZES {
+        for set in ["9", "9;dir=top", "surf;obs=box"] {
+            let a = TwoPhase::new(set, size, 1e-3);
+            for (preconditioner, off) in PRECONDITIONERS {
+                for (k, deflation) in DEFLATIONS.iter().enumerate() {
+                    // All combinations on one set, the others once.
+                    if set != "9" && k != 3 || size[0] * size[1] * size[2] < 1000 && k > 1 {
+                        continue;
+                    }
+                    if k > 0 && size.contains(&1) {
+                        continue;
+                    }
+                    let options = format!("preconditioner={preconditioner} deflation={deflation}");
+                    rows.row(&format!("{set} {size:?} {options}"), || compare(&a, &options, off));
+                }
+            }
+        }
+    }
+    rows.end();
+}
+
+/// All vectors kept, E by its factor, labels of the caller, obstacles.
+fn deflation_of_every_kind() {
+    let size = [20, 18, 16];
+    let a = TwoPhase::new("9", size, 1e-3);
+    let mut rows = Rows::default();
+    for options in [
+        "deflation=subdomain subdomains_x=3 subdomains_y=2 subdomains_z=2 keep_all=1",
+        "deflation=subdomain coarse_solver=cholesky",
+        "deflation=levelset_subdomain coarse_solver=cholesky keep_all=1",
+        "",
+        "preconditioner=multigrid",
+    ] {
+        rows.row(options, || compare(&a, &format!("preconditioner=neumann {options}"), 1e-3));
+    }
+    rows.end();
+    let b = a.rhs("rand");
+    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 7 } else { -1 }).collect();
+    let counts = ["reference", "cuda"].map(|backend| {
+        let solver = Solver::new(size, &format!("backend={backend} preconditioner=neumann deflation=levelset"));
+        // SAFETY: a live handle; a label for each cell.
+        outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
+        solver.factorize(&a).unwrap();
+        let mut x = vec![0.0; b.len()];
+        solver.solve(&b, &mut x).unwrap();
+        assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+        solver.int(info::ITERATIONS)
+    });
+    assert!((counts[0] - counts[1]).abs() <= 1, "{counts:?}");
+}
+
+/// An array on the device.
+struct There(u64);
+
+impl There {
+    fn new(values: &[f64]) -> Self {
+        let mut address = 0;
+        in_context(|| {
+            // SAFETY: the context is current; the array has as many values.
+            unsafe {
+                ok(sys::cuMemAlloc_v2(&mut address, size_of_val(values)));
+                ok(sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), size_of_val(values), null_mut()));
+                ok(sys::cuStreamSynchronize(null_mut()));
+            }
+        });
+        Self(address)
+    }
+
+    fn read(&self, len: usize) -> Vec<f64> {
+        let mut values = vec![0.0; len];
+        in_context(|| {
+            // SAFETY: as above.
+            unsafe {
+                ok(sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), self.0, 8 * len, null_mut()));
+                ok(sys::cuStreamSynchronize(null_mut()));
+            }
+        });
+        values
+    }
+}
+
+impl Drop for There {
+    fn drop(&mut self) {
+        // SAFETY: allocated above.
+        in_context(|| ok(unsafe { sys::cuMemFree_v2(self.0) }));
+    }
+}
+
+fn ok(result: sys::CUresult) {
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
+}
+
+fn in_context(f: impl FnOnce()) {
+    let mut context = null_mut();
+    // SAFETY: a device is there, and the driver was started by the library; the pointers outlive the calls.
+    unsafe {
+        ok(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
+        ok(sys::cuCtxPushCurrent_v2(context));
+        f();
+        ok(sys::cuCtxPopCurrent_v2(&mut context));
+    }
+}
+
+/// With rows and planes further apart than their values.
+fn padded(values: &[f64], [nx, ny, nz]: [usize; 3], ld: usize, plane: usize) -> Vec<f64> {
+    let mut wide = vec![f64::NAN; (nz - 1) * plane + (ny - 1) * ld + nx];
+    for k in 0..nz {
+        for j in 0..ny {
+            wide[k * plane + j * ld..][..nx].copy_from_slice(&values[(k * ny + j) * nx..][..nx]);
+        }
+    }
+    wide
+}
+
+/// Arrays of the host and of the device, with padding or without: the same bits.
+fn arrays_here_and_there() {
+    let size = [12, 10, 9];
+    let a = TwoPhase::new("9", size, 1e-3);
+    let b = a.rhs("cos");
+    let mut expected = vec![0.0; b.len()];
+    Solver::of(&a, "backend=cuda preconditioner=neumann").solve(&b, &mut expected).unwrap();
+    for (ld, plane) in [(12, 120), (15, 150), (13, 137)] {
+        let wide = |values: &[f64]| padded(values, size, ld, plane);
+        let matrix = [&a.center, &a.forward[0], &a.forward[1], &a.forward[2]].map(|values| wide(values));
+        let there = matrix.each_ref().map(|values| There::new(values));
+        let solver = Solver::new(
+            size,
+            &format!("backend=cuda preconditioner=neumann leading_dimension={ld} leading_plane={plane}"),
+        );
+        for (from_device, b_there, x_there) in
+            [(false, false, false), (true, true, true), (true, true, false), (true, false, true)]
+        {
+            let at = |k: usize| if from_device { there[k].0 as *const f64 } else { matrix[k].as_ptr() };
+            solver.factorize_at([at(0), at(1), at(2), at(3)]).unwrap();
+            let (here, mut x) = (wide(&b), wide(&vec![0.0; b.len()]));
+            let (b_device, x_device) = (There::new(&here), There::new(&x));
+            let b_at = if b_there { b_device.0 as *const f64 } else { here.as_ptr() };
+            let x_at = if x_there { x_device.0 as *mut f64 } else { x.as_mut_ptr() };
+            // SAFETY: a live handle; arrays of its layout.
+            outcome(unsafe { dpcg_solve(solver.h, b_at, x_at) }).unwrap();
+            if x_there {
+                x = x_device.read(x.len());
+            }
+            assert_eq!(bits(&x).len(), x.len());
+            let wanted = wide(&expected);
+            assert!(x.iter().zip(&wanted).all(|(x, w)| x.to_bits() == w.to_bits()), "{ld} {plane} {from_device}");
+        }
+    }
+}
+
+/// Other densities: the memory stays, and so does what a handle of its own finds.
+fn second_factorizations() {
+    let size = [16, 15, 14];
+    for options in [
+        "preconditioner=neumann",
+        "preconditioner=multigrid coarsening=vertex",
+        "preconditioner=multigrid coarsening=cell",
+    ] {
+        let text = format!("backend=cuda {options}");
+        let solver = Solver::new(size, &text);
+        let b = TwoPhase::new("1", size, 1.0).rhs("rand");
+        let mut bytes = 0;
+        for (set, contrast) in [("9", 1e-3), ("1", 1e-2), ("9", 1e-3)] {
+            let a = TwoPhase::new(set, size, contrast);
+            let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
+            solver.factorize(&a).unwrap();
+            solver.solve(&b, &mut x).unwrap();
+            Solver::of(&a, &text).solve(&b, &mut expected).unwrap();
+            assert_eq!(bits(&x), bits(&expected), "{text} {set}");
+            if set == "9" {
+                assert!(bytes == 0 || bytes == solver.int(info::BYTES_DEVICE));
+                bytes = solver.int(info::BYTES_DEVICE);
+            }
+        }
+        assert!(bytes > 0);
+    }
+}
+
+/// What runs on the CPU alone is said to.
+fn not_on_a_device() {
+    let a = TwoPhase::new("9", [8; 3], 1e-3);
+    for (options, words) in [
+        ("preconditioner=ic0", ["neumann", "multigrid"]),
+        ("preconditioner=ric", ["neumann", "multigrid"]),
+        ("coarse_solver=cg", ["inverse", "cholesky"]),
+    ] {
+        let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();
+        failure.expect(status::UNSUPPORTED, &words);
+    }
+}
+
+/// `auto` takes a device for large grids.
+fn automatic_backend() {
+    let backend =
+        |size, options: &str| Solver::of(&TwoPhase::new("1", size, 1e-2), options).int(common::key::INFO_BACKEND);
+    assert_eq!([backend([27; 3], ""), backend([28; 3], "")], [1, 2]);
+    assert_eq!([backend([28; 3], "backend=cpu"), backend([28; 3], "preconditioner=ic0")], [1, 1]);
+}
+
+/// The first value that is not finite, and x as given.
+fn bad_values() {
+    let a = TwoPhase::new("9", [8; 3], 1e-3);
+    let solver = Solver::of(&a, "backend=cuda");
+    let (mut b, mut x) = (a.rhs("rand"), vec![0.5; 512]);
+    x[100] = f64::NAN;
+    b[300] = f64::INFINITY;
+    let before = bits(&x);
+    solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x", "(4, 4, 1)"]);
+    assert_eq!(bits(&x), before);
+    x[100] = 0.0;
+    solver.solve(&b, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b", "(4, 5, 4)"]);
+    // The handle lives, and nothing of that stays.
+    b[300] = 0.0;
+    x.fill(0.0);
+    solver.solve(&a.rhs("rand"), &mut x).unwrap();
+    solver.solve(&vec![0.0; 512], &mut x).unwrap();
+    assert!(x.iter().all(|&x| x == 0.0));
+}
+
+unsafe extern "C-unwind" fn stop(user: *mut c_void, iteration: i64, _residual: f64) -> i32 {
+    // SAFETY: the test passes a list that outlives the calls.
+    unsafe { (*user.cast::<Vec<i64>>()).push(iteration) };
+    i32::from(iteration == 3)
+}
+
+/// Every iteration is told, and a monitor may stop; on a stream of the caller.
+fn monitors_and_streams() {
+    let a = TwoPhase::new("9", [10, 9, 8], 1e-3);
+    let solver = Solver::of(&a, "backend=cuda preconditioner=jacobi");
+    let (b, mut x, mut seen) = (a.rhs("rand"), vec![0.0; 720], Vec::<i64>::new());
+    let queue = Queue::new();
+    // SAFETY: a live handle and stream; the list outlives the calls.
+    unsafe {
+        outcome(dpcg_set_stream(solver.h, queue.0.cast())).unwrap();
+        outcome(dpcg_set_monitor(solver.h, Some(stop), (&raw mut seen).cast())).unwrap();
+    }
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::STOPPED);
+    assert!(seen.starts_with(&[0, 1, 2, 3]), "{seen:?}");
+    // SAFETY: a live handle.
+    unsafe {
+        outcome(dpcg_set_monitor(solver.h, None, null_mut())).unwrap();
+        outcome(dpcg_set_stream(solver.h, null_mut())).unwrap();
+    }
+    drop(queue);
+    assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
+}
+
+device::device_tests! { devices();
+    as_the_reference
+    deflation_of_every_kind
+    arrays_here_and_there
+    second_factorizations
+    not_on_a_device
+    automatic_backend
+    bad_values
+    monitors_and_streams
+}

@@ -1,0 +1,452 @@
+//! Wrong calls of the `dpcg_` family: each has its status and its sentence, leaves outputs and handle as documented,
+//! and the host lives.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dpcg::*;
+use common::{Failure, outcome, status};
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+
+const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
+const SIZE: [usize; 3] = [8, 6, 7];
+const CELLS: usize = 8 * 6 * 7;
+
+/// A handle with its matrix: a bubble in a closed box.
+fn good(options: &str) -> (Solver, TwoPhase) {
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    (Solver::of(&a, options), a)
+}
+
+/// The handle still solves.
+#[track_caller]
+fn assert_alive(solver: &Solver, a: &TwoPhase) {
+    let b = a.rhs("rand");
+    solver.factorize(a).expect("factorize");
+    let (x, result) = solver.solve_from_zero(&b);
+    assert_eq!(result, status::OK);
+    assert!(a.relative_residual(&b, &x) <= 1.001e-6);
+}
+
+#[test]
+fn null_pointers() {
+    let (solver, a) = good("");
+    let h = solver.handle;
+    let c = a.center.as_ptr();
+    let [e, n, t] = a.forward.each_ref().map(Vec::as_ptr);
+    let b = a.rhs("rand");
+    let (mut x, mut count, mut real, mut iterations) = (vec![7.0; CELLS], 5i64, 5.0, 5i64);
+    let text = CString::new("order=2").unwrap();
+    let labels = [0; CELLS];
+    let none: *mut Handle = null_mut();
+    let refused = |status: i32, name: &str| {
+        outcome(status).unwrap_err().expect(status::NULL, &[name, "NULL"]);
+    };
+    // SAFETY: pointers are live or NULL, which is what is tested.
+    unsafe {
+        refused(dpcg_create(3, 3, 3, null_mut()), "out");
+        refused(dpcg_set_regions(none, labels.as_ptr()), "handle");
+        refused(dpcg_set_regions(none, null()), "handle");
+        refused(dpcg_factorize(none, c, e, n, t), "handle");
+        refused(dpcg_factorize(h, null(), e, n, t), "center");
+        refused(dpcg_factorize(h, c, null(), n, t), "east");
+        refused(dpcg_factorize(h, c, e, null(), t), "north");
+        refused(dpcg_factorize(h, c, e, n, null()), "top");
+        solver.factorize(&a).expect("a call with NULL changes nothing");
+        refused(dpcg_solve(none, b.as_ptr(), x.as_mut_ptr()), "handle");
+        refused(dpcg_solve(h, null(), x.as_mut_ptr()), "b");
+        refused(dpcg_solve(h, b.as_ptr(), null_mut()), "x");
+        refused(dpcg_apply(h, null(), x.as_mut_ptr()), "r");
+        refused(dpcg_apply(h, b.as_ptr(), null_mut()), "z");
+        refused(dpcg_multiply(h, null(), x.as_mut_ptr()), "x");
+        refused(dpcg_multiply(h, b.as_ptr(), null_mut()), "y");
+        refused(dpcg_set_options(none, text.as_ptr()), "handle");
+        refused(dpcg_set_options(h, null()), "text");
+        refused(dpcg_set_stream(none, null_mut()), "handle");
+        refused(dpcg_get_int(h, key::ORDER, null_mut()), "value");
+        refused(dpcg_get_int(none, key::ORDER, &mut count), "handle");
+        refused(dpcg_get_real(none, key::RIC_OMEGA, &mut real), "handle");
+        refused(dpcg_get_history(h, null_mut(), 4, &mut count), "residuals");
+        let mut once = |c, t, b, x| dpcg_solve_once(8, 6, 7, c, e, n, t, b, x, 1e-6, 10, &mut iterations);
+        refused(once(null(), t, b.as_ptr(), x.as_mut_ptr()), "center");
+        refused(once(c, null(), b.as_ptr(), x.as_mut_ptr()), "top");
+        refused(once(c, t, null(), x.as_mut_ptr()), "b");
+        refused(once(c, t, b.as_ptr(), null_mut()), "x");
+        assert_eq!(dpcg_destroy(null_mut()), status::OK);
+    }
+    assert_eq!((count, real, iterations), (5, 5.0, 5), "outputs of failed calls are untouched");
+    assert!(x.iter().all(|&v| v == 7.0));
+    assert_alive(&solver, &a);
+}
+
+/// An address between two values: by name; nothing is read or written.
+#[test]
+fn unaligned_arrays() {
+    let (solver, a) = good("");
+    let h = solver.handle;
+    let c = a.center.as_ptr();
+    let [e, n, t] = a.forward.each_ref().map(Vec::as_ptr);
+    let (b, mut x) = (a.rhs("rand"), vec![7.0; CELLS]);
+    let labels = [0i32; CELLS + 1];
+    let refused = |status: i32, name: &str, bytes: usize| {
+        let sentence = format!("{name} must lie at a multiple of {bytes} bytes");
+        outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
+    };
+    for byte in [1, 2, 4] {
+        let astray_mut = x.as_mut_ptr().wrapping_byte_add(byte);
+        let astray = astray_mut.cast_const();
+        // SAFETY: arrays of the handle's size; those astray are not read.
+        unsafe {
+            refused(dpcg_factorize(h, astray, e, n, t), "center", 8);
+            refused(dpcg_factorize(h, c, e, n, astray), "top", 8);
+            solver.factorize(&a).unwrap();
+            refused(dpcg_solve(h, b.as_ptr(), astray_mut), "x", 8);
+            refused(dpcg_multiply(h, astray, x.as_mut_ptr()), "x", 8);
+            // Labels have four bytes.
+            let astray = labels.as_ptr().wrapping_byte_add(byte);
+            let answer = dpcg_set_regions(h, astray);
+            if byte == 4 { assert_eq!(answer, status::OK) } else { refused(answer, "labels", 4) }
+        }
+    }
+    assert!(x.iter().all(|&v| v == 7.0));
+    assert_alive(&solver, &a);
+}
+
+#[test]
+fn extents() {
+    let refused = |size: [i64; 3], words: &[&str]| match Solver::try_new(size) {
+        Err(failure) => failure.expect(status::DIMENSION, words),
+        Ok(_) => panic!("{size:?} was accepted"),
+    };
+    refused([0, 5, 5], &["nx must be at least 1, got 0"]);
+    refused([5, -1, 5], &["ny must be at least 1, got -1"]);
+    refused([5, 5, i64::MIN], &["nz"]);
+    refused([1 << 11, 1 << 11, 1 << 10], &["nx * ny * nz must be at most 4294967295, got 2048 * 2048 * 1024"]);
+    refused([i64::MAX; 3], &["nx * ny * nz"]);
+    refused([1, 1, 1 << 32], &["nx * ny * nz"]);
+    assert!(Solver::try_new([(1 << 32) - 1, 1, 1]).is_ok(), "memory is taken at factorize");
+    let mut handle = std::ptr::dangling_mut::<Handle>();
+    // SAFETY: `handle` outlives the call, which fails before it looks at what is in it.
+    assert_eq!(unsafe { dpcg_create(5, 5, 0, &mut handle) }, status::DIMENSION);
+    assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
+}
+
+/// Rows and planes must not overlap, nor arrays end beyond the address space.
+#[test]
+fn layouts() {
+    let solver = Solver::new([5, 4, 3], "");
+    let refused = |text: &str, words: &[&str]| solver.options(text).unwrap_err().expect(status::ARGUMENT, words);
+    refused("leading_dimension=4", &["leading_dimension must be 0 or at least nx = 5, got 4"]);
+    refused("leading_plane=19", &["leading_plane must be 0 or at least ny * leading_dimension = 20, got 19"]);
+    refused("leading_dimension=7 leading_plane=27", &["leading_plane", "= 28, got 27"]);
+    solver.options("leading_dimension=7 leading_plane=28").unwrap();
+    refused("leading_dimension=8", &["leading_plane", "= 32, got 28"]);
+    refused("leading_plane=-1", &["leading_plane must be >= 0"]);
+    solver.set_int(key::LEADING_PLANE, i64::MAX).expect("what is too long depends on the planes");
+    let short = [1.0; 4];
+    let failure = solver.factorize_arrays(&short, [&short; 3]).unwrap_err();
+    failure.expect(status::DIMENSION, &["(nz - 1) * leading_plane", "nz = 3", "leading_plane = 9223372036854775807"]);
+    solver.regions(Some(&[0; 4])).unwrap_err().expect(status::DIMENSION, &["leading_plane"]);
+}
+
+/// Calls out of order, and what acts at the next factorize.
+#[test]
+fn wrong_order() {
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    let b = a.rhs("rand");
+    for backend in BACKENDS {
+        let solver = Solver::new(SIZE, backend);
+        let mut x = vec![2.0; CELLS];
+        let state = |result: Result<i32, Failure>| result.unwrap_err().expect(status::STATE, &["dpcg_factorize"]);
+        state(solver.solve(&b, &mut x));
+        // SAFETY: a live handle and arrays of its size.
+        unsafe {
+            state(outcome(dpcg_apply(solver.handle, b.as_ptr(), x.as_mut_ptr())));
+            state(outcome(dpcg_multiply(solver.handle, b.as_ptr(), x.as_mut_ptr())));
+        }
+        assert!(x.iter().all(|&v| v == 2.0));
+        assert_eq!(solver.int(key::INFO_DEFLATION_VECTORS), 0);
+        solver.factorize(&a).unwrap();
+        let later = [
+            "preconditioner=neumann",
+            "order=3",
+            "ric_omega=0.9",
+            "deflation=subdomain",
+            "subdomains_x=2",
+            "keep_all=1",
+            "coarse_solver=cholesky",
+            "coarse_tol=1e-8",
+            "coarsening=cell",
+            "sweeps=1",
+            "dilation=1",
+            "precision=f64",
+            "fusion=off",
+            "leading_dimension=8",
+            "leading_plane=48",
+            "null_space=constant",
+            "threads=3",
+        ];
+        for option in later {
+            solver.options(option).unwrap();
+            x.fill(2.0);
+            solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["an option", "dpcg_factorize"]);
+            assert!(x.iter().all(|&v| v == 2.0), "{option}");
+            solver.factorize(&a).unwrap_or_else(|f| panic!("{option}: {f:?}"));
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option}");
+        }
+        for option in ["rel_tol=1e-4", "max_iter=400", "norm=preconditioned", "verbosity=1", "check_input=0"] {
+            solver.options(option).unwrap();
+            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option} acts at once");
+        }
+    }
+}
+
+/// Regions act at the next factorize, whether they are given or taken back.
+#[test]
+fn regions_before_factorize() {
+    let (solver, a) = good("preconditioner=jacobi deflation=levelset");
+    let b = a.rhs("rand");
+    let mut x = vec![2.0; CELLS];
+    let labels: Vec<i32> = a.air.iter().map(|&air| if air { 0 } else { -1 }).collect();
+    for given in [Some(&labels[..]), None] {
+        solver.regions(given).unwrap();
+        let failure = solver.solve(&b, &mut x).unwrap_err();
+        failure.expect(status::STATE, &["regions came after the last dpcg_factorize: dpcg_factorize must come before"]);
+        assert!(x.iter().all(|&v| v == 2.0));
+        assert_alive(&solver, &a);
+    }
+    // Where there is no matrix the sentence says that.
+    let solver = Solver::new(SIZE, "");
+    solver.regions(Some(&labels)).unwrap();
+    solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["dpcg_factorize must come before this call"]);
+    assert_alive(&solver, &a);
+}
+
+/// Labels below -1, and too many different ones.
+#[test]
+fn labels_that_are_none() {
+    let (solver, a) = good("preconditioner=jacobi deflation=levelset");
+    for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
+        let mut labels = vec![-1; CELLS];
+        labels[(k * 6 + j) * 8 + i] = label;
+        let failure = solver.regions(Some(&labels)).unwrap_err();
+        failure.expect(status::ARGUMENT, &["labels", &format!("got {label} at ({i}, {j}, {k})")]);
+        // The handle is as it was.
+        assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
+    }
+    // Gaps are legal, and the largest label is.
+    let mut labels = vec![5; CELLS];
+    labels[..8].fill(i32::MAX);
+    solver.regions(Some(&labels)).unwrap();
+    assert_alive(&solver, &a);
+    // One label a cell: 65,536 of them.
+    let a = TwoPhase::new("1", [64, 32, 32], 1e-3);
+    let solver = Solver::new(a.size, "preconditioner=jacobi deflation=levelset");
+    let labels: Vec<i32> = (0..a.cells() as i32).collect();
+    solver.regions(Some(&labels)).unwrap();
+    solver.factorize(&a).unwrap_err().expect(status::ARGUMENT, &["65535"]);
+    solver.regions(None).unwrap();
+    assert_alive(&solver, &a);
+}
+
+#[test]
+fn options_that_are_refused() {
+    let (solver, a) = good("");
+    let refused = |text: &str, status: i32, words: &[&str]| {
+        solver.options(text).unwrap_err().expect(status, words);
+    };
+    refused("levels=3", status::OPTION, &["dpcg_ has no option levels: it is one of rrb_"]);
+    refused("omega=1", status::OPTION, &["dpcg_ has no option omega: it is one of smoother_"]);
+    refused("preconditoner=ric", status::OPTION, &["did you mean 'preconditioner'"]);
+    for (number, name) in [(7, "amg"), (8, "ssor"), (9, "ilu0"), (10, "chebyshev")] {
+        refused(&format!("preconditioner={name}"), status::OPTION, &["multigrid, got", name]);
+        let failure = solver.set_int(key::PRECONDITIONER, number).unwrap_err();
+        failure.expect(status::ARGUMENT, &["6 (multigrid)", &format!("got {number}")]);
+    }
+    refused("precision=bf16", status::OPTION, &["auto, f64, f32, got 'bf16'"]);
+    refused("order=9", status::ARGUMENT, &["order must lie in [0, 8], got 9"]);
+    refused("ric_omega=1.5", status::ARGUMENT, &["ric_omega must lie in [0, 1], got 1.5"]);
+    refused("coarse_tol=1", status::ARGUMENT, &["coarse_tol must lie in (0, 1), got 1"]);
+    refused("sweeps=3", status::ARGUMENT, &["sweeps must lie in [0, 2], got 3"]);
+    refused("dilation=2", status::ARGUMENT, &["dilation must lie in [-1, 1], got 2"]);
+    refused("subdomains_x=-1", status::ARGUMENT, &["subdomains_x"]);
+    assert_alive(&solver, &a);
+}
+
+/// More boxes than cells in a direction.
+#[test]
+fn more_boxes_than_cells() {
+    for backend in BACKENDS {
+        for kind in ["subdomain", "levelset_subdomain"] {
+            let (solver, a) = good(backend);
+            for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
+                let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
+                solver.options(&boxes(n + 1)).unwrap();
+                let failure = solver.factorize(&a).unwrap_err();
+                failure.expect(status::ARGUMENT, &[&format!("subdomains_{d}"), &format!("{n}"), &format!("{}", n + 1)]);
+                let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]).unwrap_err();
+                state.expect(status::STATE, &["dpcg_factorize", "failed"]);
+                solver.options(&boxes(n)).unwrap();
+                assert_alive(&solver, &a);
+                solver.options(&boxes(0)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_no_definite_matrix_has() {
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        for (center, [i, j, k]) in [(0.0, [3, 2, 1]), (-0.0, [0, 0, 0]), (-4.0, [7, 5, 6]), (1e-310, [1, 4, 2])] {
+            let mut bad = a.clone();
+            bad.center[(k * 6 + j) * 8 + i] = center;
+            let failure = solver.factorize(&bad).unwrap_err();
+            failure.expect(status::MATRIX, &["center", &format!("({i}, {j}, {k})")]);
+        }
+        // A code that stores -A and -b.
+        let mut negative = a.clone();
+        negative.center.iter_mut().chain(negative.forward.iter_mut().flatten()).for_each(|v| *v = -*v);
+        let failure = solver.factorize(&negative).unwrap_err();
+        failure.expect(status::MATRIX, &["every center is negative: do your arrays hold -A and -b?", "(0, 0, 0)"]);
+        assert_alive(&solver, &a);
+    }
+}
+
+#[test]
+fn not_a_number_and_infinity() {
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for (array, name) in ["center", "east", "north", "top"].into_iter().enumerate() {
+                let [i, j, k] = [5, 3, 2];
+                let mut broken = a.clone();
+                let values = if array == 0 { &mut broken.center } else { &mut broken.forward[array - 1] };
+                values[(k * 6 + j) * 8 + i] = bad;
+                let failure = solver.factorize(&broken).unwrap_err();
+                failure.expect(status::NOT_FINITE, &[name, &format!("({i}, {j}, {k})")]);
+            }
+            solver.factorize(&a).unwrap();
+            let at = (4 * 6 + 1) * 8 + 6;
+            let mut vector = random(CELLS, 1);
+            vector[at] = bad;
+            vector[CELLS - 1] = bad;
+            let fine = random(CELLS, 2);
+            let mut x = fine.clone();
+            solver.solve(&vector, &mut x).unwrap_err().expect(status::NOT_FINITE, &["b ", "(6, 1, 4)"]);
+            assert_eq!(x, fine, "x is untouched");
+            let mut x = vector.clone();
+            solver.solve(&fine, &mut x).unwrap_err().expect(status::NOT_FINITE, &["x ", "(6, 1, 4)"]);
+            assert_eq!(common::bits(&x), common::bits(&vector), "x is untouched");
+            let mut z = vec![5.0; CELLS];
+            // SAFETY: a live handle and arrays of its size.
+            let applied = outcome(unsafe { dpcg_apply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) });
+            applied.unwrap_err().expect(status::NOT_FINITE, &["r ", "(6, 1, 4)"]);
+            // SAFETY: as above.
+            let multiplied = outcome(unsafe { dpcg_multiply(solver.handle, vector.as_ptr(), z.as_mut_ptr()) });
+            multiplied.unwrap_err().expect(status::NOT_FINITE, &["x ", "(6, 1, 4)"]);
+            assert!(z.iter().all(|&v| v == 5.0));
+            // Unchecked, they must still not be called a success.
+            solver.options("check_input=0").unwrap();
+            assert_ne!(solver.solve(&vector, &mut [0.0; CELLS]), Ok(status::OK), "{backend}: {bad}");
+            solver.options("check_input=1").unwrap();
+        }
+        assert_alive(&solver, &a);
+    }
+}
+
+/// b and x, r and z, x and y may not share a value.
+#[test]
+fn overlapping_arrays() {
+    let (solver, a) = good("");
+    let mut both = vec![1.0; 3 * CELLS];
+    let base = both.as_mut_ptr();
+    type Call = unsafe extern "C" fn(*mut Handle, *const f64, *mut f64) -> i32;
+    for (call, names) in
+        [(dpcg_solve as Call, ["b", "x"]), (dpcg_apply as Call, ["r", "z"]), (dpcg_multiply as Call, ["x", "y"])]
+    {
+        for (from, to) in [(CELLS, CELLS), (CELLS, CELLS + 1), (CELLS, 2 * CELLS - 1), (CELLS, 1)] {
+            // SAFETY: both ranges lie in `both`.
+            let failure = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) }).unwrap_err();
+            failure.expect(status::ARGUMENT, &["overlap", names[0], names[1]]);
+        }
+        assert!(both.iter().all(|&v| v == 1.0));
+        // SAFETY: as above, and disjoint.
+        assert_eq!(unsafe { call(solver.handle, base, base.add(2 * CELLS)) }, status::OK);
+        both.fill(1.0);
+    }
+    let mut arrays =
+        [a.center.clone(), a.forward[0].clone(), a.forward[1].clone(), a.forward[2].clone(), a.rhs("rand")];
+    for k in 0..5 {
+        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
+        // SAFETY: arrays of the size named.
+        let result = unsafe { dpcg_solve_once(8, 6, 7, p[0], p[1], p[2], p[3], p[4], p[k], 1e-6, 100, null_mut()) };
+        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
+    }
+}
+
+/// Couplings out of the box, of a code with periodic edges.
+#[test]
+fn couplings_that_leave_the_box() {
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    let b = a.rhs("rand");
+    for backend in BACKENDS {
+        let solver = Solver::new(SIZE, backend);
+        let expected = Solver::of(&a, backend).solve_from_zero(&b).0;
+        for (array, [i, j, k]) in [(0, [7, 2, 3]), (1, [3, 5, 1]), (2, [4, 0, 6]), (0, [7, 5, 6])] {
+            for value in [-1.0, f64::INFINITY] {
+                let mut forward = a.forward.clone();
+                forward[array][(k * 6 + j) * 8 + i] = value;
+                let factorize = || solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..]));
+                solver.options("check_input=2").unwrap();
+                let name = ["east", "north", "top"][array];
+                let words = [name, "periodic", &format!("({i}, {j}, {k})"), &format!("{value}")];
+                factorize().unwrap_err().expect(status::ARGUMENT, &words);
+                let state = solver.solve(&b, &mut [0.0; CELLS]).unwrap_err();
+                state.expect(status::STATE, &["dpcg_factorize"]);
+                for check in 0..=1 {
+                    solver.options(&format!("check_input={check}")).unwrap();
+                    factorize().unwrap();
+                    assert_eq!(common::bits(&solver.solve_from_zero(&b).0), common::bits(&expected));
+                }
+            }
+        }
+        solver.options("check_input=2").unwrap();
+        assert!(solver.factorize(&a).is_ok(), "NaN marks what is not set");
+    }
+}
+
+/// A right-hand side with a part in the null space is projected, or refused where that is asked for.
+#[test]
+fn incompatible_right_hand_sides() {
+    for backend in BACKENDS {
+        let (solver, a) = good(backend);
+        let ones = vec![1000.0; CELLS];
+        let mut x = vec![3.0; CELLS];
+        solver.options("check_compatibility=1").unwrap();
+        solver.solve(&ones, &mut x).unwrap_err().expect(status::INCOMPATIBLE, &[]);
+        assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
+        assert_alive(&solver, &a);
+    }
+}
+
+/// The last pivot of modified incomplete Cholesky is zero where A is singular.
+#[test]
+fn modified_incomplete_cholesky_of_a_singular_matrix() {
+    let (solver, a) = good("backend=cpu");
+    solver.options("preconditioner=ric ric_omega=1 deflation=none").unwrap();
+    solver.factorize(&a).unwrap_err().expect(status::MATRIX, &["ric_omega"]);
+    solver.options("ric_omega=0.97").unwrap();
+    assert_alive(&solver, &a);
+}
+
+/// No driver, no such device, or no kernels: said with the status; `auto` does without.
+#[test]
+fn a_device_that_is_not_there() {
+    let a = TwoPhase::new("1", SIZE, 1e-3);
+    let device = common::devices();
+    let failure = Solver::new(SIZE, &format!("backend=cuda device={device}")).factorize(&a).unwrap_err();
+    assert!([status::NO_DEVICE, status::UNSUPPORTED].contains(&failure.status), "{failure:?}");
+    assert_alive(&Solver::new(SIZE, ""), &a);
+}

@@ -1,0 +1,20 @@
+/* What the C programs beside this file end with where something is not as documented. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <rrbsolver.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            char sentence_[256];                                                                                       \
+            rrbsolver_last_error(sentence_, (int64_t)sizeof sentence_);                                                \
+            fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, sentence_);        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#endif
