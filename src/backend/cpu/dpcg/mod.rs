@@ -11,7 +11,7 @@ mod loops;
 mod member;
 mod pieces;
 mod regions;
-mod setup;
+pub mod setup;
 mod state;
 mod vertex;
 

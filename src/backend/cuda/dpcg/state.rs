@@ -14,6 +14,8 @@ use crate::error::Result;
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::Regions;
+use crate::runtime::reduce::max_abs;
+use crate::runtime::team::Team;
 use std::mem::offset_of;
 
 /// Multigrid.
@@ -85,6 +87,15 @@ impl Vectors {
     }
 }
 
+/// What a factorization is made of: the matrix here and on the device, and what is known of it.
+pub struct Made<'a> {
+    pub a: SevenPoints<'a>,
+    pub source: &'a Source,
+    pub setup: &'a Setup,
+    pub components: &'a CellComponents,
+    pub regions: Option<&'a Regions>,
+}
+
 /// A matrix with what was made of it.
 pub struct State {
     pub vectors: Vectors,
@@ -100,20 +111,18 @@ pub struct State {
 
 impl State {
     /// `vectors`: those of the factorization before, for as many cells.
-    pub fn new(
-        stream: &Stream,
-        a: &SevenPoints,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-        vectors: Option<Vectors>,
-    ) -> Result<Self> {
+    pub fn new(stream: &Stream, of: &Made, team: &mut Team, vectors: Option<Vectors>) -> Result<Self> {
+        let vectors = vectors.map_or_else(|| Vectors::new(stream, of.a.cells), Ok)?;
+        let deflation = match of.regions {
+            Some(regions) => Some(Deflation::new(stream, &of.a, of.setup, of.components, regions, team)?),
+            None => None,
+        };
         Ok(Self {
-            preconditioner: setup.preconditioner,
-            multigrid: multigrid(stream, a, setup.preconditioner)?,
-            singular: singular(stream, a.cells, components)?,
-            deflation: regions.map(|r| Deflation::new(stream, a, setup, components, r)).transpose()?,
-            vectors: vectors.map_or_else(|| Vectors::new(stream, a.cells), Ok)?,
+            preconditioner: of.setup.preconditioner,
+            multigrid: multigrid(stream, &of.a, of.source, vectors.scalars_at, of.setup.preconditioner)?,
+            singular: singular(stream, of.a.cells, of.components)?,
+            deflation,
+            vectors,
             looping: Looping::ByHost,
             seconds_coarse: 0.0,
         })
@@ -153,11 +162,18 @@ impl State {
     }
 }
 
-fn multigrid(stream: &Stream, a: &SevenPoints, preconditioner: Preconditioner) -> Result<Option<Multigrid>> {
+fn multigrid(
+    stream: &Stream,
+    a: &SevenPoints,
+    source: &Source,
+    scalars: Address,
+    preconditioner: Preconditioner,
+) -> Result<Option<Multigrid>> {
     let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = preconditioner else { return Ok(None) };
+    let center_max = if vertex { max_abs(a.center) } else { 0.0 };
     Ok(Some(match (vertex, single) {
-        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(stream, a, sweeps)?),
-        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(stream, a, sweeps)?),
+        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(stream, source, scalars, center_max, sweeps)?),
+        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(stream, source, scalars, center_max, sweeps)?),
         (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, a, sweeps, coarsest)?),
         (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, a, sweeps, coarsest)?),
     }))
