@@ -8,7 +8,7 @@ use crate::backend::steps::dpcg::DpcgBackend;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, reserve};
 use crate::ffi::handle::{Handle, create, with_ok};
 use crate::ffi::spaces::{check_array, check_on_host};
-use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, once, solve, solve_once};
+use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
 use crate::ffi::watch::Words;
 use crate::ffi::{environment, rrb_status};
 use crate::grid::cells::{CellView, Cells, Values};
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn dpcg_solve(h: *mut dpcg_handle, b: *const f64, x: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { once(h, ("r", r), ("z", z), Dpcg::apply) }
+    unsafe { run(h, ("r", r), ("z", z), Dpcg::apply) }
 }
 
 /// y = A x with the matrix of the last `dpcg_factorize`, not deflated. Errors as for `dpcg_apply`.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn dpcg_apply(h: *mut dpcg_handle, r: *const f64, z: *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_multiply(h: *mut dpcg_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { once(h, ("x", x), ("y", y), Dpcg::multiply) }
+    unsafe { run(h, ("x", x), ("y", y), Dpcg::multiply) }
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,

@@ -7,7 +7,7 @@ use crate::backend;
 use crate::backend::steps::rrb::RrbBackend;
 use crate::error::Result;
 use crate::ffi::handle::{Handle, create, with_ok};
-use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, once, solve, solve_once};
+use crate::ffi::system::{Layout, Located, System, SystemHandle, Task, run, solve, solve_once};
 use crate::ffi::watch::Words;
 use crate::ffi::{environment, rrb_status};
 use crate::grid::levels::Grid;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { once(h, ("r", r), ("z", z), Rrb::apply) }
+    unsafe { run(h, ("r", r), ("z", z), Rrb::apply) }
 }
 
 /// y = A x with the matrix of the last `rrb_factorize`. Errors as for `rrb_apply`.
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: as our caller promised; the size is that of the doc.
-    unsafe { once(h, ("x", x), ("y", y), Rrb::multiply) }
+    unsafe { run(h, ("x", x), ("y", y), Rrb::multiply) }
 }
 
 /// The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`

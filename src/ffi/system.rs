@@ -321,14 +321,14 @@ pub unsafe fn solve<H: SystemHandle>(h: *mut H, b: Input, x: Output, call: Call<
 ///
 /// # Safety
 /// As for `solve`.
-pub unsafe fn once<H: SystemHandle>(h: *mut H, input: Input, output: Output, call: Call<H::Core, ()>) -> rrb_status {
-    let run = |h: &mut H| {
+pub unsafe fn run<H: SystemHandle>(h: *mut H, input: Input, output: Output, call: Call<H::Core, ()>) -> rrb_status {
+    let work = |h: &mut H| {
         // SAFETY: as our caller promised.
         let arrays = unsafe { h.system().arrays(input, output)? };
         h.base_mut().run(|core, options, _| call(core, arrays, options, &mut Nobody))
     };
     // SAFETY: as our caller promised.
-    unsafe { with_ok(h, run) }
+    unsafe { with_ok(h, work) }
 }
 
 /// What `solve_once` is given beside the matrix.

@@ -75,9 +75,10 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     row_sums(a, row, excess);
     let center = along(a.center, a.cells.nx, row);
     for (run, component) in components.runs(row) {
-        for i in run {
-            if !is_regular(component) || excess[i].abs() <= ROUNDING * center[i] {
-                excess[i] = 0.0;
+        let regular = is_regular(component);
+        for (excess, center) in excess[run.clone()].iter_mut().zip(&center[run]) {
+            if !regular || excess.abs() <= ROUNDING * center {
+                *excess = 0.0;
             }
         }
     }

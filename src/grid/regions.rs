@@ -315,8 +315,9 @@ fn check(cells: Cells, choice: &Choice) -> Result<()> {
     }
     let low = choice.labels.and_then(|labels| labels.iter().position(|&label| label < -1).map(|at| (at, labels[at])));
     low.map_or(Ok(()), |(at, label)| {
-        let before = format!("labels holds {label} at entry ");
-        Err(Error::at(RRB_ERR_ARGUMENT, before, Place::entry(at), "; a label is 0 or more, or -1 for no region"))
+        let before = format!("labels holds {label} at ");
+        let [i, j, k] = cells.place(at);
+        Err(Error::at(RRB_ERR_ARGUMENT, before, Place::point(i, j, k), "; a label is 0 or more, or -1 for no region"))
     })
 }
 

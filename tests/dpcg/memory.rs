@@ -9,6 +9,7 @@ const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdom
 
 /// On a box that one member does, and on one for a team; the very first solve counts too.
 pub fn solving_takes_no_memory() {
+    let mut wrong = Vec::new();
     for size in [[9, 8, 7], [40, 31, 29]] {
         let a = TwoPhase::new("9", size, 1e-3);
         let b = a.rhs("rand");
@@ -34,11 +35,14 @@ pub fn solving_takes_no_memory() {
                         };
                     });
                     assert!(results.iter().all(|&status| status >= status::OK), "{options}: {results:?}");
-                    assert_eq!(taken, 0, "{size:?} {options}: memory was taken");
+                    if taken > 0 {
+                        wrong.push(format!("{size:?} {options}: {taken} times"));
+                    }
                 }
             }
         }
     }
+    assert!(wrong.is_empty(), "memory was taken:\n{}", wrong.join("\n"));
 }
 
 /// `bytes_host` is the memory of the handle, the matrix included; and a second matrix takes no more.

@@ -152,7 +152,7 @@ fn what_cannot_be_is_refused() {
     labels[17] = -5;
     let error = a.regions(&levelset(Some(&labels))).unwrap_err();
     assert_eq!(error.status(), RRB_ERR_ARGUMENT);
-    assert_eq!(error.to_string(), "labels holds -5 at entry 17; a label is 0 or more, or -1 for no region");
+    assert_eq!(error.to_string(), "labels holds -5 at (5, 2, 0); a label is 0 or more, or -1 for no region");
 
     let many = Arrays::of_tanks([64, 64, 17], &[]);
     // 65,536 distinct labels, then one less.

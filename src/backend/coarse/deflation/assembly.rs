@@ -14,7 +14,7 @@ pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
 pub const BLOCKS: usize = 64;
 
 /// Rows j + ny k of a block.
-pub fn block_rows(cells: Cells, block: usize) -> Range<usize> {
+fn block_rows(cells: Cells, block: usize) -> Range<usize> {
     let rows = cells.ny * cells.nz;
     rows * block / BLOCKS..rows * (block + 1) / BLOCKS
 }

@@ -20,6 +20,10 @@ pub struct Envelope {
     inverse_diagonal: Vec<f64>,
 }
 
+/// A pivot below this part of its diagonal is rounding: its vector adds nothing to those before it, as where the row
+/// sums of a component are hardly more than none, and is left out.
+const NEGLIGIBLE: f64 = 1e-14;
+
 /// Right-hand sides that are solved for together: vectors enough, and those of a thousand rows stay in the cache.
 const TOGETHER: usize = 32;
 
@@ -117,11 +121,13 @@ impl Envelope {
                     values[start[k] + (place[s] - first[k]) as usize] = value;
                 }
             }
-            let square = matrix.diagonal(r) - factorize_row(&mut values, &start, &first, &inverse_diagonal, k);
-            if !(square > 0.0 && square.is_finite()) {
-                return Err(not_positive(square, matrix.diagonal(r), r));
-            }
-            inverse_diagonal[k] = 1.0 / square.sqrt();
+            let diagonal = matrix.diagonal(r);
+            let square = diagonal - factorize_row(&mut values, &start, &first, &inverse_diagonal, k);
+            inverse_diagonal[k] = match square {
+                square if square.abs() <= NEGLIGIBLE * diagonal => 0.0,
+                square if square > 0.0 && square.is_finite() => 1.0 / square.sqrt(),
+                _ => return Err(not_positive(square, diagonal, r)),
+            };
         }
         Ok(Self { n, vector, first, start, values, inverse_diagonal })
     }

@@ -23,14 +23,19 @@ use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
 use crate::isa::for_each_isa;
-use crate::runtime::reduce::dot;
+use crate::runtime::reduce::{dot, max_abs};
 use assembly::{COARSE_MATRIX, Sparse};
 use envelope::Envelope;
+
+/// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
+/// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
+/// have sums, and by bubbles in pieces at contrasts below 1e-6.
+const LARGEST_CONDITION: f64 = 1e8;
 
 /// How systems with E are solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// By its inverse, k^2 numbers for k vectors.
+    /// By its inverse, k^2 numbers for k vectors, where that is accurate enough; else by its factor.
     Inverse,
     /// By its factor, within its envelope.
     Cholesky,
@@ -103,12 +108,16 @@ impl CoarseMatrix {
         Ok(columns)
     }
 
-    /// Makes the inverse of the parts of all members, in order, in place of the factor.
+    /// Makes the inverse of the parts of all members, in order, in place of the factor; where E is so ill-conditioned
+    /// that the product with its inverse would lose too much, the factor stays.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let Method::Cholesky(envelope) = &self.method {
             let mut inverse = envelope.inverse(columns)?;
             self.shift.complete(&mut inverse)?;
-            self.method = Method::Inverse(inverse);
+            let most = (0..self.count()).map(|r| self.shift.diagonal(&self.matrix, r)).fold(0.0, f64::max);
+            if most * max_abs(&inverse) <= LARGEST_CONDITION {
+                self.method = Method::Inverse(inverse);
+            }
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
 
+use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
-use super::state::{Field, Vectors};
+use super::state::Vectors;
 use crate::backend::steps::solve::{Inputs, SolveSteps};
 use std::sync::PoisonError;
 

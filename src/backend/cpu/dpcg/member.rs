@@ -3,9 +3,11 @@
 //! A step writes cells of its own and reads arrays that no member writes in it; a barrier stands between a step and the
 //! next that reads its neighbours' cells. That is what the unsafe blocks rest on.
 
+use super::field::Field;
 use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
 use super::regions::Projection;
-use super::state::{Field, State, Vectors};
+use super::state::{State, Vectors};
+use super::whole::Turns;
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::Arrays;
@@ -15,7 +17,6 @@ use crate::runtime::team::Me;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -57,11 +58,12 @@ pub struct Member<'a> {
     pub(super) rho: f64,
     /// <r, r>, where stages are not fused.
     norm2: f64,
+    turns: Turns<'a>,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0 }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -245,24 +247,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// z = M^-1 r by the team, or by one member.
-    fn apply_whole(&self) {
-        if let Some(multigrid) = &self.k.multigrid {
-            let Vectors { r, z, .. } = self.vectors();
-            let all = 0..self.k.pieces.cells.count();
-            // SAFETY: nobody writes r in this step; a member asks for cells of z of its own.
-            unsafe { multigrid.apply(self.me, r.range(&all), self.norm2.sqrt(), |cells| z.range_mut(&cells)) };
-            return;
-        }
+    /// z = M^-1 r, where M is applied as a whole.
+    fn apply_whole(&mut self) {
+        let Some(whole) = &self.k.whole else { return };
+        let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
-        if let (0, Some(applied)) = (self.me.index, &self.k.applied) {
-            let all = 0..self.k.pieces.cells.count();
-            let mut applied = applied.lock().unwrap_or_else(PoisonError::into_inner);
-            let Vectors { r, z, .. } = self.vectors();
-            // SAFETY: the others wait between two barriers.
-            unsafe { applied.apply(&self.k.matrix.matrix(), r.range(&all), z.range_mut(&all)) };
-        }
-        self.me.barrier();
+        // SAFETY: in this step nobody writes r or uses z but this call.
+        unsafe { whole.apply(&mut self.turns, self.me, &a, r, z, self.norm2.sqrt()) };
     }
 }
 

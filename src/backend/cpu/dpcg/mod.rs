@@ -1,21 +1,26 @@
 //! Boxes of cells in natural order, by a team of threads.
 //!
 //! Each may use those before it: `pieces` (what members share), `labelled` (sums over singular components), `regions`
-//! (deflation), `setup` (components and E by a team), `vertex` (multigrid), `loops` (over consecutive cells), `state` (the data of a
-//! factorization), `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
+//! (deflation), `setup` (components and E by a team), `loops` (over consecutive cells), `field` and `rows` (vectors),
+//! `incomplete`, `cell` and `vertex` (preconditioners; `whole`: one of them), `state` (the data of a factorization),
+//! `member` (the steps of PCG), `fused` (in two passes), `ends` (a solve around them).
 
+mod cell;
 mod ends;
+mod field;
 mod fused;
+mod incomplete;
 mod labelled;
 mod loops;
 mod member;
 mod pieces;
 mod regions;
+mod rows;
 pub mod setup;
 mod state;
 mod vertex;
+mod whole;
 
-use crate::backend::reference::dpcg::Applied;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
@@ -31,9 +36,10 @@ use member::{Caller, Member};
 use pieces::Pieces;
 use regions::Projection;
 use setup::coarse_matrix;
-use state::{Multigrid, State, Vectors};
+use state::{State, Vectors};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use whole::Whole;
 
 /// Below this many cells a box is left to member 0: a barrier costs more than the work.
 const WORTH_A_TEAM: usize = 16_384;
@@ -85,8 +91,8 @@ impl DpcgBackend for Cpu {
     }
 
     fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
-        let (matrix, vectors, multigrid) = match self.state.take() {
-            Some(state) => (state.matrix, Some(state.vectors), state.multigrid),
+        let (matrix, vectors, whole) = match self.state.take() {
+            Some(state) => (state.matrix, Some(state.vectors), state.whole),
             None => (std::mem::take(&mut self.matrix), None, None),
         };
         let pieces = Pieces::new(matrix.cells());
@@ -105,8 +111,7 @@ impl DpcgBackend for Cpu {
                 Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
             }
         };
-        let multigrid = Multigrid::make(multigrid, setup.preconditioner, &a, team)?;
-        let applied = if multigrid.is_some() { None } else { Applied::new(setup.preconditioner, &a)? };
+        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         self.state = Some(State {
@@ -115,8 +120,7 @@ impl DpcgBackend for Cpu {
             preconditioner: setup.preconditioner,
             fused: setup.fused,
             rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
-            multigrid,
-            applied: applied.map(Mutex::new),
+            whole,
             kept_means: Shared::zeroed(singular.labels().max(1))?,
             singular,
             deflation,

@@ -57,26 +57,31 @@ impl Incomplete {
         Ok(Self { inverse })
     }
 
-    /// z = M^-1 r: (D + L) y = r, then (D + L^T) z = D y.
+    /// z = M^-1 r: (D + L) y = r, then (D + L^T) z = D y. What the other row of cells and the other plane contribute
+    /// comes first, so that from a cell to the next one in x there is but one product to wait for.
     pub fn apply(&self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
-        let (size, steps) = (a.cells.size(), a.cells.steps());
+        let [nx, ny, nz] = a.cells.size();
+        let [east, north, top] = a.forward;
+        let [_, row, plane] = a.cells.steps();
         for cell in 0..r.len() {
-            let mut value = r[cell];
-            for (coupling, m) in before(a, cell) {
-                value -= coupling * z[m];
-            }
-            z[cell] = value * self.inverse[cell];
+            let ([i, j, k], inverse) = (a.cells.place(cell), self.inverse[cell]);
+            let south = if j > 0 { north[cell - row] * z[cell - row] } else { 0.0 };
+            let bottom = if k > 0 { top[cell - plane] * z[cell - plane] } else { 0.0 };
+            let west = if i > 0 { (east[cell - 1] * inverse) * z[cell - 1] } else { 0.0 };
+            z[cell] = (r[cell] - (south + bottom)) * inverse - west;
         }
         for cell in (0..r.len()).rev() {
-            let place = a.cells.place(cell);
-            let mut value = 0.0;
-            for d in 0..3 {
-                if place[d] + 1 < size[d] {
-                    value += a.forward[d][cell] * z[cell + steps[d]];
-                }
-            }
-            z[cell] -= value * self.inverse[cell];
+            let ([i, j, k], inverse) = (a.cells.place(cell), self.inverse[cell]);
+            let north = if j + 1 < ny { north[cell] * z[cell + row] } else { 0.0 };
+            let top = if k + 1 < nz { top[cell] * z[cell + plane] } else { 0.0 };
+            let east = if i + 1 < nx { (east[cell] * inverse) * z[cell + 1] } else { 0.0 };
+            z[cell] = (z[cell] - (north + top) * inverse) - east;
         }
+    }
+
+    /// 1 / d of all cells.
+    pub fn inverse(&self) -> &[f64] {
+        &self.inverse
     }
 
     /// Bytes of the factors.

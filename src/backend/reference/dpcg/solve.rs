@@ -33,6 +33,8 @@ struct State {
     p: Vec<f64>,
     q: Vec<f64>,
     z: Vec<f64>,
+    /// Of a step, for itself.
+    u: Vec<f64>,
     seconds_coarse: f64,
 }
 
@@ -42,6 +44,9 @@ struct Singular {
     label: Vec<u32>,
     count: Vec<f64>,
     kept_mean: Vec<f64>,
+    /// Of a step, for itself.
+    sums: Vec<f64>,
+    magnitudes: Vec<f64>,
 }
 
 struct Deflation {
@@ -77,30 +82,40 @@ impl Singular {
                 label[row * cells.nx..][columns].fill(n as u32);
             }
         }
-        Ok(Self { label, count, kept_mean: zeroed(m, VECTORS)? })
+        let [kept_mean, sums, magnitudes] = [zeroed(m, VECTORS)?, zeroed(m, VECTORS)?, zeroed(m, VECTORS)?];
+        Ok(Self { label, count, kept_mean, sums, magnitudes })
     }
 
-    /// Sum of `of` v per component.
-    fn sums(&self, v: &[f64], of: impl Fn(f64) -> f64) -> Vec<f64> {
-        let mut sums = vec![0.0; self.count.len()];
+    /// `sums` become those of v per component, `magnitudes` those of |v|.
+    fn sum(&mut self, v: &[f64]) {
+        self.sums.fill(0.0);
+        self.magnitudes.fill(0.0);
         for (&label, &v) in self.label.iter().zip(v) {
-            if label > 0 {
-                sums[label as usize - 1] += of(v);
+            if let Some(k) = (label as usize).checked_sub(1) {
+                self.sums[k] += v;
+                self.magnitudes[k] += v.abs();
             }
         }
-        sums
     }
 
-    fn means(&self, v: &[f64]) -> Vec<f64> {
-        self.sums(v, |v| v).iter().zip(&self.count).map(|(sum, count)| sum / count).collect()
+    /// `sums` become the means of v per component.
+    fn means(&mut self, v: &[f64]) {
+        self.sum(v);
+        self.sums.iter_mut().zip(&self.count).for_each(|(sum, count)| *sum /= count);
+    }
+
+    /// Remembers the means.
+    fn keep_means(&mut self, v: &[f64]) {
+        self.means(v);
+        self.kept_mean.copy_from_slice(&self.sums);
     }
 
     /// v = v - mean(v) + kept mean (`restore`) or + 0.
-    fn shift(&self, v: &mut [f64], restore: bool) {
-        let means = self.means(v);
+    fn shift(&mut self, v: &mut [f64], restore: bool) {
+        self.means(v);
         for (&label, v) in self.label.iter().zip(v) {
             if let Some(k) = (label as usize).checked_sub(1) {
-                *v += if restore { self.kept_mean[k] } else { 0.0 } - means[k];
+                *v += if restore { self.kept_mean[k] } else { 0.0 } - self.sums[k];
             }
         }
     }
@@ -189,17 +204,17 @@ impl State {
             p: vector()?,
             q: vector()?,
             z: vector()?,
+            u: vector()?,
             seconds_coarse: 0.0,
         })
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); z is spent.
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); z and u are spent.
     fn project(&mut self, a: &SevenPoints, of: fn(&mut Self) -> &mut Vec<f64>) {
         let Some(mut deflation) = self.deflation.take() else { return };
         let mut v = std::mem::take(of(self));
-        let mut y = vec![0.0; v.len()];
-        self.seconds_coarse += deflation.part_of(&v, &mut y);
-        multiply(a, &y, &mut self.z);
+        self.seconds_coarse += deflation.part_of(&v, &mut self.u);
+        multiply(a, &self.u, &mut self.z);
         add_scaled(&mut v, -1.0, &self.z);
         *of(self) = v;
         self.deflation = Some(deflation);
@@ -207,24 +222,24 @@ impl State {
 
     /// z = K^T D^-1 K r, K = sum over m = 0 .. order of (-L D^-1)^m (van der Vorst 1982), by Horner's rule.
     fn neumann(&mut self, a: &SevenPoints, order: usize) {
-        let n = self.r.len();
+        let Self { r, z, u, .. } = self;
         // u = r - L D^-1 u, `order` times from u = r; cells downwards, so that those before a cell are still old.
-        let mut u = self.r.clone();
+        u.copy_from_slice(r);
         for _ in 0..order {
-            for c in (0..n).rev() {
+            for c in (0..r.len()).rev() {
                 let (couplings, cells) = neighbours(a, c);
                 let lower = [0, 2, 4].map(|k| couplings[k] * u[cells[k]] / a.center[cells[k]]);
-                u[c] = self.r[c] - lower.iter().sum::<f64>();
+                u[c] = r[c] - lower.iter().sum::<f64>();
             }
         }
-        let v: Vec<f64> = u.iter().zip(a.center).map(|(u, center)| u / center).collect();
-        // z = v - D^-1 L^T z.
-        self.z.copy_from_slice(&v);
+        // z = D^-1 u - D^-1 L^T z.
+        u.iter_mut().zip(a.center).for_each(|(u, center)| *u /= center);
+        z.copy_from_slice(u);
         for _ in 0..order {
-            for (c, v) in v.iter().enumerate() {
+            for (c, u) in u.iter().enumerate() {
                 let (couplings, cells) = neighbours(a, c);
-                let upper: f64 = [1, 3, 5].map(|k| couplings[k] * self.z[cells[k]]).iter().sum();
-                self.z[c] = v - upper / a.center[c];
+                let upper: f64 = [1, 3, 5].map(|k| couplings[k] * z[cells[k]]).iter().sum();
+                z[c] = u - upper / a.center[c];
             }
         }
     }
@@ -252,7 +267,7 @@ impl DpcgBackend for Reference {
         s.seconds_coarse = 0.0;
         let result = program(&mut Run { a: self.matrix.matrix(), s, arrays, observer });
         if Outcome::went_astray(&result) {
-            for vector in [&mut s.b, &mut s.x, &mut s.r, &mut s.p, &mut s.q, &mut s.z] {
+            for vector in [&mut s.b, &mut s.x, &mut s.r, &mut s.p, &mut s.q, &mut s.z, &mut s.u] {
                 let len = vector.len();
                 reset(vector, len, VECTORS)?;
             }
@@ -261,8 +276,11 @@ impl DpcgBackend for Reference {
     }
 
     fn bytes(&self) -> usize {
-        let vectors = self.state.as_ref().map_or(0, |s| 6 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len());
-        self.matrix.bytes() + vectors
+        let of_state = |s: &State| {
+            let vectors = 7 * size_of::<f64>() * s.b.len() + 4 * s.singular.label.len();
+            vectors + s.applied.as_ref().map_or(0, Applied::bytes)
+        };
+        self.matrix.bytes() + self.state.as_ref().map_or(0, of_state)
     }
 
     fn seconds_coarse(&self) -> f64 {
@@ -397,8 +415,9 @@ impl SolveSteps for Run<'_, '_> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        let (singular, b) = (&self.s.singular, &self.s.b);
-        let (sums, magnitudes) = (singular.sums(b, |b| b), singular.sums(b, f64::abs));
+        let singular = &mut self.s.singular;
+        singular.sum(&self.s.b);
+        let Singular { sums, magnitudes, .. } = singular;
         let ratio = |k: usize| sums[k].abs() / magnitudes[k].max(f64::MIN_POSITIVE);
         let worst = (0..sums.len()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
         (worst, sums[worst], magnitudes[worst])
@@ -409,7 +428,7 @@ impl SolveSteps for Run<'_, '_> {
     }
 
     fn keep_means(&mut self) {
-        self.s.singular.kept_mean = self.s.singular.means(&self.s.x);
+        self.s.singular.keep_means(&self.s.x);
     }
 
     fn rhs_norm2(&mut self) -> f64 {
@@ -422,11 +441,13 @@ impl SolveSteps for Run<'_, '_> {
     }
 
     fn constant_square(&mut self) -> f64 {
-        let means = self.s.singular.means(&self.s.r);
+        let singular = &mut self.s.singular;
+        singular.means(&self.s.r);
+        let Singular { label, sums: means, .. } = singular;
         let of = |(&label, center): (&u32, &f64)| {
             (label as usize).checked_sub(1).map_or(0.0, |k| means[k] * means[k] / center)
         };
-        self.s.singular.label.iter().zip(self.a.center).map(of).sum()
+        label.iter().zip(self.a.center).map(of).sum()
     }
 
     fn take_z(&mut self) {

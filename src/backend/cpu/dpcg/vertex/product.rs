@@ -23,7 +23,7 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Weights of interpolation within `NEAR_ONE` of one sum to one before they were rounded.
+/// Weights in single precision whose sum is so close to one summed to one before they were rounded.
 const NEAR_ONE: f64 = 2e-6;
 
 /// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z, and the corners that differ between them.
@@ -165,7 +165,7 @@ impl<T: Real> Cubes<'_, T> {
             of[*t as usize] = weight;
             add_lane(&mut sum, &weight);
         }
-        if corners.len > 1 {
+        if size_of::<T>() < size_of::<f64>() && corners.len > 1 {
             let mut factor = [1.0; LANES];
             for l in 0..LANES {
                 // 1 / sum to second order.

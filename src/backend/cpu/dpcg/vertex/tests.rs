@@ -77,9 +77,18 @@ fn as_the_reference_on_two_phases() {
             let double = difference::<f64>(&system, sweeps, bounds, 500);
             let single = difference::<f32>(&system, sweeps, bounds, 500);
             assert!(double <= 1e-11, "{set}: {double:e}");
-            assert!(single <= 1e-3, "{set}, single: {single:e}");
+            // Row sums of coarse matrices around obstacles are at the bound where they count as zero.
+            assert!(single <= 1e-2, "{set}, single: {single:e}");
         }
     }
+}
+
+/// Seconds of this thread.
+fn seconds() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes `time`.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
 #[test]
@@ -88,29 +97,84 @@ fn speed() {
     let problem = TwoPhase::new("P3", [n; 3], 1e-3);
     let system = System::of(&problem);
     let r = problem.rhs("rand");
-    for members in [1, 2] {
-        let mut team = Team::new(members).unwrap();
-        for sweeps in [1, 2] {
-            let of = Vertex::<f32>::new(system.cells, sweeps, members).unwrap();
-            let z = Shared::<f64>::zeroed(r.len()).unwrap();
-            let setup = |me: Me| of.setup(me, &system.view());
-            // SAFETY: members ask for cells of their own.
-            let apply = |me: Me| of.apply(me, &r, 1.0, |cells| unsafe { z.slice_mut(cells.start, cells.len()) });
-            let mut best = [f64::MAX; 2];
-            for _ in 0..9 {
-                let start = std::time::Instant::now();
-                team.run(|me| setup(me).unwrap(), setup).unwrap().unwrap();
-                best[0] = best[0].min(start.elapsed().as_secs_f64());
-                let start = std::time::Instant::now();
-                team.run(apply, apply).unwrap();
-                best[1] = best[1].min(start.elapsed().as_secs_f64());
+    let mut team = Team::new(1).unwrap();
+    for sweeps in [1, 2] {
+        let of = Vertex::<f32>::new(system.cells, sweeps, 1).unwrap();
+        let z = Shared::<f64>::zeroed(r.len()).unwrap();
+        let mut best: Vec<(&str, f64)> = Vec::new();
+        for _ in 0..5 {
+            let run = |me: Me| {
+                let mut times = Vec::new();
+                let mut start = seconds();
+                let mut mark = |name| {
+                    let now = seconds();
+                    times.push((name, now - start));
+                    start = now;
+                };
+                of.setup(me, &system.view()).unwrap();
+                mark("setup");
+                let a = system.view();
+                let sums = &of.rooms[0].1;
+                let scale = of.rest().plan.scale;
+                for k in 0..n {
+                    // SAFETY: one member.
+                    unsafe { load::load(&of.finest, &a, k, scale, sums.room()) };
+                }
+                mark("  load");
+                for order in 1..=3 {
+                    weights::make(me, &of.finest.a, &of.finest.weights, order);
+                }
+                mark("  weights 0");
+                product::make(me, &of.cubes[0], &of.finest.a, &of.finest.weights, sums, &of.grids[0].a, false);
+                mark("  product 0");
+                for k in 0..of.grids[0].a.split.cells.nz {
+                    // SAFETY: one member.
+                    unsafe { load::finish(&of.grids[0], k) };
+                }
+                mark("  finish 1");
+                for order in 1..=3 {
+                    weights::make(me, &of.grids[0].a, &of.grids[0].weights, order);
+                }
+                mark("  weights 1");
+                product::make(me, &of.cubes[1], &of.grids[0].a, &of.grids[0].weights, sums, &of.grids[1].a, false);
+                mark("  product 1");
+                of.setup(me, &system.view()).unwrap();
+                mark("  ...");
+                of.setup_rest(&mut of.rest(), &a).unwrap();
+                mark("  rest");
+                // SAFETY: members ask for cells of their own.
+                of.apply(me, &r, 1.0, |cells| unsafe { z.slice_mut(cells.start, cells.len()) });
+                mark("cycle");
+                let room = &of.rooms[0].0;
+                let passes = Passes { finest: &of.finest, room, sweeps, r: &r, scale: 1.0 };
+                let below = |l: usize| Below { split: &of.grids[l].a.split, r: &of.grids[l].r };
+                passes.descend(me, &below(0));
+                mark("  descend 0");
+                // SAFETY: one member.
+                of.grids[0].descend(me, sweeps, &below(1), unsafe { room.row() });
+                mark("  descend 1");
+                of.grids[1].descend(me, sweeps, &below(2), unsafe { room.row() });
+                mark("  descend 2");
+                let plan = of.rest().plan;
+                of.solve_rest(plan);
+                mark("  rest");
+                of.grids[1].ascend(me, sweeps, of.correction(1));
+                mark("  ascend 2");
+                of.grids[0].ascend(me, sweeps, of.correction(0));
+                mark("  ascend 1");
+                // SAFETY: members ask for cells of their own.
+                passes.ascend(me, 1.0, |cells| unsafe { z.slice_mut(cells.start, cells.len()) });
+                mark("  ascend 0");
+                times
+            };
+            let times = team.run(|_| {}, run).unwrap();
+            if best.is_empty() {
+                best = times;
+            } else {
+                best.iter_mut().zip(times).for_each(|(best, time)| best.1 = best.1.min(time.1));
             }
-            let bytes = of.bytes() as f64 / r.len() as f64;
-            eprintln!(
-                "{n}, {members} members, V({sweeps},{sweeps}): setup {:.1} ms, cycle {:.2} ms, {bytes:.1} bytes a cell",
-                1e3 * best[0],
-                1e3 * best[1]
-            );
         }
+        eprintln!("V({sweeps},{sweeps}), {:.1} bytes a cell", of.bytes() as f64 / r.len() as f64);
+        best.iter().for_each(|(name, time)| eprintln!("{name:14} {:8.2} ms", 1e3 * time));
     }
 }

@@ -1,0 +1,118 @@
+//! Preconditioners that are applied as a whole, by the team.
+
+use super::cell::{CellCentred, Walker};
+use super::field::Field;
+use super::incomplete::Incomplete;
+use super::vertex::Vertex;
+use crate::backend::steps::dpcg::Preconditioner;
+use crate::error::Result;
+use crate::grid::cells::{Cells, SevenPoints};
+use crate::runtime::team::{Me, Team};
+
+/// One of them.
+pub enum Whole {
+    /// An incomplete factorization.
+    Incomplete(Incomplete),
+    /// Multigrid on every second cell.
+    Vertex32(Vertex<f32>),
+    /// The same in double precision.
+    Vertex64(Vertex<f64>),
+    /// Multigrid on pairs of cells.
+    Cell32(CellCentred<f32>),
+    /// The same in double precision.
+    Cell64(CellCentred<f64>),
+}
+
+/// What a member of a run counts from one application to the next.
+pub struct Turns<'a> {
+    walker: Walker<'a>,
+    turn: usize,
+}
+
+impl<'a> Turns<'a> {
+    /// At the beginning of a run.
+    pub fn new(me: Me<'a>) -> Self {
+        Self { walker: Walker::new(me), turn: 0 }
+    }
+}
+
+impl Whole {
+    /// That of a matrix, where one is asked for; in the memory of `previous` where that fits.
+    pub fn make(
+        previous: Option<Self>,
+        preconditioner: Preconditioner,
+        a: &SevenPoints,
+        team: &mut Team,
+    ) -> Result<Option<Self>> {
+        Ok(Some(match preconditioner {
+            Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
+            Preconditioner::Multigrid { vertex: true, sweeps, single, .. } => {
+                vertex(previous, (a.cells, sweeps), single, a, team)?
+            }
+            Preconditioner::Multigrid { sweeps, coarsest, single: true, .. } => {
+                Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
+            }
+            Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// z = M^-1 r, by all members. `norm`: |r|.
+    ///
+    /// # Safety
+    /// No member writes r, or uses z otherwise, between the barrier before this call and its end.
+    pub unsafe fn apply(&self, turns: &mut Turns, me: Me, a: &SevenPoints, r: &Field, z: &Field, norm: f64) {
+        let all = 0..a.cells.count();
+        // SAFETY: as the caller promised; members ask for cells of z of their own.
+        unsafe {
+            match self {
+                Self::Incomplete(incomplete) => incomplete.apply(me, turns.turn, a, r, z),
+                Self::Vertex32(grids) => grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)),
+                Self::Vertex64(grids) => grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)),
+                Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
+                Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
+            }
+        }
+        turns.turn += 1;
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Incomplete(incomplete) => incomplete.bytes(),
+            Self::Vertex32(grids) => grids.bytes(),
+            Self::Vertex64(grids) => grids.bytes(),
+            Self::Cell32(grids) => grids.bytes(),
+            Self::Cell64(grids) => grids.bytes(),
+        }
+    }
+}
+
+fn vertex(
+    previous: Option<Whole>,
+    (cells, sweeps): (Cells, usize),
+    single: bool,
+    a: &SevenPoints,
+    team: &mut Team,
+) -> Result<Whole> {
+    let members = team.members();
+    let made = match previous {
+        Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
+        Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
+        other => {
+            // Its memory first.
+            drop(other);
+            match single {
+                true => Whole::Vertex32(Vertex::new(cells, sweeps, members)?),
+                false => Whole::Vertex64(Vertex::new(cells, sweeps, members)?),
+            }
+        }
+    };
+    let setup = |me: Me| match &made {
+        Whole::Vertex32(grids) => grids.setup(me, a),
+        Whole::Vertex64(grids) => grids.setup(me, a),
+        _ => Ok(()),
+    };
+    team.run(|me| drop(setup(me)), setup)??;
+    Ok(made)
+}
