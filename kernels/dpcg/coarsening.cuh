@@ -62,7 +62,8 @@ __device__ inline int64_t step_of_offset(const Box &box, const Offset &o) {
 }
 
 // Calls f(offset, conductance) with the neighbours of p.
-template <class T, bool FINEST, class F> __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
+template <class T, bool FINEST, class F>
+__device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     const T *c = static_cast<const T *>(a.c) + p;
     for (int k = 0; k < (FINEST ? 3 : 13); ++k, c += a.c_stride) {
         const Offset o = offset_of_number<FINEST>(k);

@@ -77,6 +77,9 @@ impl Dpcg {
         self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
         self.backend.load(a)?;
+        if let Some(fetched) = fetched {
+            self.backend.take_back(fetched);
+        }
         let started = Instant::now();
         let strong;
         (self.components, strong) = self.backend.find_components(plan::zero_row_sum(options))?;

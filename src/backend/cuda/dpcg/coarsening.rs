@@ -1,8 +1,9 @@
 //! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh) but for the inverse of
 //! the coarsest one. The host chooses the directions that are coarsened, from their strengths.
 
-use super::arrays::{Padded, box_of, lists};
+use super::arrays::{Padded, Pool, box_of, lists};
 use super::source::Source;
+use crate::backend::cpu::dpcg::setup::by_members;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, MOST_CELL_BLOCKS};
@@ -12,6 +13,7 @@ use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, dire
 use crate::error::{Result, collected, push, zeroed};
 use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
+use crate::runtime::team::Team;
 use bytemuck::Pod;
 
 /// For errors.
@@ -43,14 +45,14 @@ struct Matrix {
 }
 
 impl Matrix {
-    fn zeroed(stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
+    fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
         let guard = of.plane() + of.nx + 1;
-        let padded = |arrays: usize| Padded::zeroed(stream, arrays, of.count(), guard, value, GRIDS);
+        let mut padded = |arrays: usize| Padded::zeroed_in(pool, stream, arrays, of.count(), guard, value, GRIDS);
         Ok(Self { of, couplings: padded(offsets)?, rows: padded(2)? })
     }
 
     /// With room for the way to the next grid.
-    fn grid(self, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
+    fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
         let (of, n) = (self.of, self.of.count());
         let guard = of.plane() + of.nx + 1;
         Ok(Grid {
@@ -59,13 +61,19 @@ impl Matrix {
             coarsened: coarsened.map(i32::from),
             couplings: self.couplings,
             rows: self.rows,
-            weights: Memory::zeroed(stream.device(), stream, 8 * n * value, GRIDS)?,
-            vectors: Padded::zeroed(stream, 3, n, guard, value, GRIDS)?,
+            weights: pool.zeroed(stream, 8 * n * value, GRIDS)?,
+            vectors: Padded::zeroed_in(pool, stream, 3, n, guard, value, GRIDS)?,
         })
     }
 }
 
 impl Grid {
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        pool.give(self.weights)?;
+        [self.couplings, self.rows, self.vectors].into_iter().try_for_each(|arrays| pool.give(arrays.into_memory()))
+    }
+
     pub fn bytes(&self) -> usize {
         self.couplings.bytes() + self.rows.bytes() + self.weights.bytes + self.vectors.bytes()
     }
@@ -112,20 +120,28 @@ struct Maker<'a> {
     scratch: Scratch,
 }
 
-/// All grids of a matrix; `T`: the numbers of the cycle.
-pub fn make<T: Real + Pod>(stream: &Stream, source: &Source, scalars: Address, scale: f64) -> Result<Made> {
+/// All grids of a matrix; `T`: the numbers of the cycle. `team`: of the host, for the inverse.
+pub fn make<T: Real + Pod + Sync>(
+    stream: &Stream,
+    source: &Source,
+    scalars: Address,
+    scale: f64,
+    pool: &mut Pool,
+    team: &mut Team,
+) -> Result<Made> {
     let scratch = Scratch::new(stream, source.of)?;
     let maker = Maker { stream, source, scalars, scale, single: size_of::<T>() == 4, scratch };
-    let mut matrix = Matrix::zeroed(stream, source.of, FACES.len(), size_of::<T>())?;
+    let mut matrix = Matrix::zeroed(pool, stream, source.of, FACES.len(), size_of::<T>())?;
     launch::take_conductances(stream, maker.single, &maker.arguments(&matrix, 0))?;
     let mut grids = Vec::new();
     while grids.is_empty() || matrix.of.count() > vertex::COARSEST {
-        let (grid, next) = maker.coarsen(matrix, grids.len(), size_of::<T>())?;
+        let (grid, next) = maker.coarsen(pool, matrix, grids.len(), size_of::<T>())?;
         push(&mut grids, grid, GRIDS)?;
         matrix = next;
     }
     let coarsest: Stencil<T> = maker.fetch(&matrix, grids.len())?;
-    Ok(Made { grids, inverse: vertex::inverse(&coarsest)? })
+    let rows = by_members(team, |me| vertex::inverse_rows(&coarsest, me.share(coarsest.cells.count())))?;
+    Ok(Made { grids, inverse: collected(rows.iter().flatten().copied(), GRIDS)? })
 }
 
 impl Maker<'_> {
@@ -149,13 +165,13 @@ impl Maker<'_> {
     }
 
     /// Grid l, and the matrix of the next one.
-    fn coarsen(&self, matrix: Matrix, l: usize, value: usize) -> Result<(Grid, Matrix)> {
+    fn coarsen(&self, pool: &mut Pool, matrix: Matrix, l: usize, value: usize) -> Result<(Grid, Matrix)> {
         let (stream, single, finest) = (self.stream, self.single, l == 0);
         let a = self.arguments(&matrix, l);
         let coarsened = self.directions(matrix.of, &a, finest)?;
         let coarse = coarse_cells(matrix.of, coarsened);
-        let grid = matrix.grid(stream, coarse, coarsened, value)?;
-        let next = Matrix::zeroed(stream, coarse, CUBE.len(), value)?;
+        let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
+        let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
         let guard = coarse.plane() + coarse.nx + 1;
         let stride = coarse.count() + guard;
         stream.fill(self.scratch.exact, 0, 8 * (14 * stride + guard))?;

@@ -21,10 +21,11 @@ use super::driver::Memory;
 use super::launch;
 use super::launch::CellArray;
 use super::session::Session;
+use super::staging::Job;
 use crate::backend::cpu::dpcg::setup::find_components;
 use crate::backend::steps::dpcg::{DpcgBackend, Fetched, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result, collected, zeroed};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
 use crate::grid::regions::Regions;
@@ -44,6 +45,8 @@ pub struct Cuda {
     /// The host's copy of the matrix, and who looks at it.
     kept: Kept,
     team: Option<Team>,
+    /// Room for copies of a matrix that is on the device.
+    fetched: Fetched,
     threads: usize,
     session: Session,
 }
@@ -58,7 +61,16 @@ impl Cuda {
     }
 
     fn with(session: Session, threads: usize) -> Self {
-        Self { state: None, source: None, staging: None, kept: Kept::default(), team: None, threads, session }
+        Self {
+            state: None,
+            source: None,
+            staging: None,
+            kept: Kept::default(),
+            team: None,
+            fetched: Fetched::default(),
+            threads,
+            session,
+        }
     }
 
     fn make_team(&mut self) -> Result<()> {
@@ -96,15 +108,25 @@ impl DpcgBackend for Cuda {
             *self = Self::with(session, self.threads);
         }
         let _entered = self.session.device.clone().enter()?;
-        let (stream, mut fetched) = (self.session.stream(), Fetched::default());
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let (stream, copies, _) = self.session.parts();
         for (values, copy) in views.iter().zip(&mut fetched.arrays) {
-            if let Some(address) = values.device() {
-                *copy = zeroed(values.count(), "a copy of the matrix")?;
-                stream.fetch(copy, address)?;
+            match values.device() {
+                Some(_) if copy.len() == values.count() => {}
+                Some(_) => *copy = zeroed(values.count(), "a copy of the matrix")?,
+                None => *copy = Vec::new(),
             }
         }
+        let on_device = views.iter().zip(&mut fetched.arrays).filter_map(|(v, copy)| Some((v.device()?, copy)));
+        let jobs = collected(on_device.map(|(address, copy)| Job::all_to(copy, address)), "a list of arrays")?;
+        copies.fetch(stream, &jobs)?;
+        drop(jobs);
         stream.wait()?;
         Ok(Some(fetched))
+    }
+
+    fn take_back(&mut self, fetched: Fetched) {
+        self.fetched = fetched;
     }
 
     fn load(&mut self, a: &CellView) -> Result<()> {
@@ -136,12 +158,12 @@ impl DpcgBackend for Cuda {
 
     fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
         let _entered = self.session.device.clone().enter()?;
-        let vectors = self.state.take().map(|state| state.vectors);
+        let previous = self.state.take();
         let a = self.kept.matrix();
         let (Some(source), Some(team)) = (&self.source, &mut self.team) else { return Err(nothing_loaded()) };
         let stream = self.session.stream();
         let made = Made { a, source, setup, components, regions };
-        let mut state = State::new(stream, &made, team, vectors)?;
+        let mut state = State::new(stream, &made, team, previous)?;
         state.record(&self.session.device, source)?;
         self.state = Some(state);
         Ok(())
@@ -191,7 +213,8 @@ impl DpcgBackend for Cuda {
 
     fn bytes(&self) -> usize {
         let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        self.kept.bytes() + self.session.bytes() + coarse
+        let fetched = self.fetched.arrays.iter().map(|copy| 8 * copy.len()).sum::<usize>();
+        self.kept.bytes() + fetched + self.session.bytes() + coarse
     }
 
     fn device_bytes(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Multigrid with vertex coarsening on the device: the V-cycle (kernels/dpcg/vertex.cuh) on grids of `coarsening`.
 
-use super::arrays::lists;
+use super::arrays::{Pool, lists};
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
 use super::multigrid::Scale;
 use super::source::Source;
@@ -10,6 +10,7 @@ use crate::backend::cuda::launch::{Address, DenseArgs, GridArgs, InterpolationAr
 use crate::backend::reference::dpcg::vertex;
 use crate::error::Result;
 use crate::runtime::number::Real;
+use crate::runtime::team::Team;
 use bytemuck::Pod;
 
 /// For errors.
@@ -61,16 +62,22 @@ fn other(x: usize) -> usize {
 }
 
 impl Vertex {
-    /// For a matrix with such a largest center; `T`: the numbers of the cycle.
-    pub fn new<T: Real + Pod>(
+    /// For a matrix with such a largest center; `T`: the numbers of the cycle. `previous`: one whose memory is free;
+    /// `team`: of the host.
+    pub fn new<T: Real + Pod + Sync>(
         stream: &Stream,
         source: &Source,
         scalars: Address,
         center_max: f64,
         sweeps: usize,
+        (previous, team): (Option<Self>, &mut Team),
     ) -> Result<Self> {
+        let mut pool = Pool::default();
+        for grid in previous.into_iter().flat_map(|previous| previous.grids) {
+            grid.give(&mut pool)?;
+        }
         let scale = vertex::inverse_power(center_max);
-        let Made { grids, inverse } = make::<T>(stream, source, scalars, scale)?;
+        let Made { grids, inverse } = make::<T>(stream, source, scalars, scale, &mut pool, team)?;
         let n = inverse.len().isqrt();
         let (memory, [at, r, x]) = lists(stream, [size_of_val(&*inverse), 8 * n, 8 * n], GRIDS)?;
         stream.send(at, &inverse)?;

@@ -24,6 +24,7 @@ use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use coarsest::Coarsest;
+use std::ops::Range;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
@@ -272,12 +273,12 @@ impl<T: Real> Vertex<T> {
     }
 }
 
-/// The inverse of a coarsest grid, by rows, as a cycle applies it.
-pub fn inverse<T: Real>(a: &Stencil<T>) -> Result<Vec<f64>> {
+/// Rows of the inverse of a coarsest grid, as a cycle applies it.
+pub fn inverse_rows<T: Real>(a: &Stencil<T>, rows: Range<usize>) -> Result<Vec<f64>> {
     let n = a.cells.count();
-    let (mut coarsest, mut inverse) = (Coarsest::new(a)?, zeroed(n * n, HIERARCHY)?);
+    let (mut coarsest, mut inverse) = (Coarsest::new(a)?, zeroed(n * rows.len(), HIERARCHY)?);
     // It is symmetric.
-    for (k, row) in inverse.chunks_exact_mut(n).enumerate() {
+    for (row, k) in inverse.chunks_exact_mut(n).zip(rows) {
         row[k] = 1.0;
         coarsest.solve(row);
     }
