@@ -88,6 +88,8 @@ pub trait DpcgBackend: Send {
     fn fetch(&mut self, _a: &CellView) -> Result<Option<Fetched>> {
         Ok(None)
     }
+    /// Takes such copies back when they were read: their memory serves the next ones.
+    fn take_back(&mut self, _fetched: Fetched) {}
     /// Copies the caller's matrix, which is in host memory.
     fn load(&mut self, a: &CellView) -> Result<()>;
     /// The copy.

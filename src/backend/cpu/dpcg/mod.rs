@@ -16,7 +16,7 @@ mod member;
 mod pieces;
 mod regions;
 mod rows;
-mod setup;
+pub mod setup;
 mod state;
 mod vertex;
 mod whole;
