@@ -275,7 +275,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         // SAFETY: as the caller promised.
         let (row, x, coarse) =
             unsafe { (self.row(j, k), self.x.row(&self.cells(j, k)), coarse.row_mut(&coarse_row(grid, j, k))) };
-        if j % grid.ratio[1] == 0 && k % grid.ratio[2] == 0 {
+        if j.is_multiple_of(grid.ratio[1]) && k.is_multiple_of(grid.ratio[2]) {
             coarse.fill(T::default());
         }
         let mut residual = [F::default(); CHUNK];
@@ -314,10 +314,10 @@ impl<F: Real> Row<'_, F> {
     fn without_center(&self, x: &[F], i: usize) -> F {
         let mut value = self.r[i];
         if i > 0 {
-            value = value - self.east[i - 1] * x[i - 1];
+            value -= self.east[i - 1] * x[i - 1];
         }
         if i + 1 < x.len() {
-            value = value - self.east[i] * x[i + 1];
+            value -= self.east[i] * x[i + 1];
         }
         self.near.iter().zip(self.values).fold(value, |value, (a, x)| value - a[i] * x[i])
     }
@@ -385,7 +385,7 @@ for_each_isa! {
         let n = out.len();
         let (x, center) = (&x[start..][..n], &row.center[start..][..n]);
         for i in 0..n {
-            out[i] = out[i] - center[i] * x[i];
+            out[i] -= center[i] * x[i];
         }
     }
 }
@@ -401,8 +401,9 @@ fn prolong_row<F: Real, T: Real>(x: &mut [F], e: &[T], ratio: usize, scale: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::reference::dpcg::cell::{CellCentred as Plain, PUBLISHED};
+    use crate::backend::reference::dpcg::cell::CellCentred as Plain;
     use crate::backend::reference::dpcg::incomplete::tests::System;
+    use crate::backend::steps::dpcg::PUBLISHED;
     use crate::runtime::reduce::max_abs;
     use crate::runtime::team::Team;
 

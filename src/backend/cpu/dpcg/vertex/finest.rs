@@ -211,7 +211,7 @@ impl<T: Real + Number> Passes<'_, T> {
     ///
     /// # Safety
     /// Not while those are written.
-    unsafe fn near<'v>(values: &'v Planes<T>, half: usize, j: usize, k: isize, n: usize) -> [&'v [T]; 6] {
+    unsafe fn near(values: &Planes<T>, half: usize, j: usize, k: isize, n: usize) -> [&[T]; 6] {
         let (other, j) = (1 - half, j as isize);
         // SAFETY: as the caller promised.
         unsafe {
