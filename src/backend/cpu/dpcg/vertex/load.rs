@@ -64,7 +64,8 @@ for_each_isa! {
         let mut lanes = [[0.0; LANES]; 5];
         for at in (0..len).step_by(LANES) {
             let n = LANES.min(len - at);
-            let (d, x, y, z) = (lane(center, at, n), lane(parts[0], at, n), lane(parts[1], at, n), lane(parts[2], at, n));
+            let d = lane(center, at, n);
+            let (x, y, z) = (lane(parts[0], at, n), lane(parts[1], at, n), lane(parts[2], at, n));
             let (mut inverse, mut excess) = ([0.0; LANES], [0.0; LANES]);
             for l in 0..LANES {
                 let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;

@@ -1,11 +1,13 @@
-//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used here.
+//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used
+//! here.
 //!
-//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer` (interpolation), `grid`
-//! (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load` (the setup). Members have planes of
-//! their own; they write those, and read others only behind a barrier. All numbers are the same for any number of members.
+//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer`
+//! (interpolation), `grid` (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load`
+//! (the setup). Members have planes of their own; they write those, and read others only behind a barrier. All numbers
+//! are the same for any number of members.
 //!
-//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points that a
-//! barrier costs more than the work, member 0 alone uses the reference.
+//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points
+//! that a barrier costs more than the work, member 0 alone uses the reference.
 
 mod finest;
 mod grid;
@@ -37,7 +39,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weights::Types;
 
 /// Grids of at most so many points are member 0's alone.
-const ALONE: usize = 8192;
+const ALONE: usize = 2048;
 
 /// What does not depend on the numbers of a stencil.
 struct Shape {
@@ -89,8 +91,8 @@ pub struct Vertex<T: Real + Number> {
 }
 
 impl<T: Real + Number> Vertex<T> {
-    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse grid: 1
-    /// or 2.
+    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse
+    /// grid: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
         Self::with(cells, sweeps, members, Bounds::default(), ALONE)
     }
@@ -105,7 +107,7 @@ impl<T: Real + Number> Vertex<T> {
         }
         let mut rooms = Vec::new();
         for _ in 0..members {
-            let sums = Sums::new(Natural::new(coarse(cells)).plane)?;
+            let sums = Sums::new(&Natural::new(coarse(cells)))?;
             push(&mut rooms, (Room::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
         Ok(Self {
@@ -249,8 +251,8 @@ impl<T: Real + Number> Vertex<T> {
         }
     }
 
-    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives it
-    /// cells of its own to write. Begins and ends with a barrier.
+    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives
+    /// it cells of its own to write. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
         me.barrier();
         let plan = self.rest().plan;

@@ -1,14 +1,14 @@
 //! The Galerkin product by rows of cubes, eight cubes at a time (see the reference for the formula).
 //!
-//! A coarse plane gets from the cubes above it all that couples it to the next plane, and half of what is within it; the other
-//! half comes from the cubes below, which a member computes again where those are not its own: so every number is the same sum
-//! of two, whoever makes it.
+//! A coarse plane gets from the cubes above it all that couples it to the next plane, and half of what is within it;
+//! the other half comes from the cubes below, which a member computes again where those are not its own: so every
+//! number is the same sum of two, whoever makes it.
 
 use super::grid::Stencil;
-use super::layout::Offset;
-use super::loops::{add, split};
+use super::layout::{Natural, Offset};
+use super::loops::{add, split as split_row};
 use super::transfer::Weights;
-use super::weights::{LANES, Lane, add_lane, add_product, lane};
+use super::weights::{LANES, Lane, add_lane, add_product, difference, lane, minus_product};
 use crate::backend::reference::dpcg::vertex::transfer::upper;
 use crate::error::{Result, push};
 use crate::isa::for_each_isa;
@@ -135,21 +135,35 @@ impl Cube {
     }
 }
 
-/// A member's sums of two coarse planes: `ENTRIES` of the lower one, those within it and row sums of the upper one.
+/// Rows of sums: of the coarse rows at the lower and the upper side of a row of cubes, in the lower and the upper
+/// plane.
+const ROWS: usize = 4 * ENTRIES;
+
+/// A member's sums: of a row of cubes, which are complete in a coarse row when the next one is done; and what the cubes
+/// below a coarse plane have added to the entries within it.
 pub struct Sums {
     values: Shared,
+    row: usize,
     plane: usize,
 }
 
 impl Sums {
-    /// Room for planes of so many points.
-    pub fn new(plane: usize) -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(3 * ENTRIES * plane)?, plane })
+    /// Room for such a coarse grid, and for those below.
+    pub fn new(coarse: &Natural) -> Result<Self> {
+        let (row, plane) = (coarse.row, coarse.plane);
+        // For other work three rows of cells, and one value more.
+        let len = ROWS * row + (BESIDE + 1) * plane;
+        Ok(Self { values: Shared::zeroed(len)?, row, plane })
     }
 
-    /// A plane of an entry: `which` is 0 for the lower coarse plane, 1 for the upper, 2 for what the cubes below have left.
-    fn place(&self, which: usize, entry: usize) -> usize {
-        (which * ENTRIES + entry) * self.plane
+    /// Place of an entry of coarse row j in the lower (0) or the upper (1) plane.
+    fn row(&self, which: usize, entry: usize, j: usize) -> usize {
+        ((2 * which + j % 2) * ENTRIES + entry) * self.row
+    }
+
+    /// The same of what the cubes below have added.
+    fn below(&self, entry: usize, j: usize) -> usize {
+        ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
     }
 
     /// All of it, for other work.
@@ -226,8 +240,8 @@ for_each_isa! {
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// Weights of a point, and their sum. That of a point whose weights sum to one is one, and rounded weights are brought
-    /// back to it: the rows of strong couplings would not sum to zero otherwise.
+    /// Weights of a point, and their sum. That of a point whose weights sum to one is one, and rounded weights are
+    /// brought back to it: the rows of strong couplings would not sum to zero otherwise.
     #[inline(always)]
     fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
@@ -275,9 +289,7 @@ impl<T: Real> Cubes<'_, T> {
                     added.c[count] = lane(c, at, n);
                     let v = &mut added.differences[count];
                     for (v, &t) in v.iter_mut().zip(&corners) {
-                        for l in 0..LANES {
-                            v[l] = added.weights[p][t][l] - added.weights[q][t][l];
-                        }
+                        *v = difference(&added.weights[p][t], &added.weights[q][t]);
                     }
                     let total = [&added.totals[p], &added.totals[q]];
                     if total[0] != total[1] {
@@ -289,17 +301,14 @@ impl<T: Real> Cubes<'_, T> {
             for a in 0..N {
                 let mut row = [[0.0; LANES]; N];
                 for edge in 0..count {
-                    let mut scaled = [0.0; LANES];
-                    for l in 0..LANES {
-                        scaled[l] = -added.c[edge][l] * added.differences[edge][a][l];
-                    }
-                    for b in 0..N {
-                        add_product(&mut row[b], &scaled, &added.differences[edge][b]);
+                    let scaled = minus_product(&added.c[edge], &added.differences[edge][a]);
+                    for (sum, v) in row.iter_mut().zip(&added.differences[edge]) {
+                        add_product(sum, &scaled, v);
                     }
                 }
                 // The lower triangle is spent: the loop above has a fixed shape.
-                for b in a + 1..N {
-                    add_lane(&mut added.pairs[corners[a]][corners[b]], &row[b]);
+                for (&t, sum) in corners.iter().zip(&row).skip(a + 1) {
+                    add_lane(&mut added.pairs[corners[a]][t], sum);
                 }
             }
             first = last;
@@ -336,12 +345,9 @@ fn add_row_sums<const N: usize>(
     c: &Lane,
     total: [&Lane; 2],
 ) {
-    let mut scaled = [0.0; LANES];
-    for l in 0..LANES {
-        scaled[l] = c[l] * (total[0][l] - total[1][l]);
-    }
-    for q in 0..N {
-        add_product(&mut rows[corners[q]], &scaled, &v[q]);
+    let scaled = minus_product(c, &difference(total[1], total[0]));
+    for (&t, v) in corners.iter().zip(v) {
+        add_product(&mut rows[t], &scaled, v);
     }
 }
 
@@ -377,14 +383,11 @@ impl<T: Real> Work for Cubes<'_, T> {
 #[inline(always)]
 fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
     let (weights, total) = (&added.weights[p], &added.totals[p]);
-    for a in 0..8 {
-        let mut scaled = [0.0; LANES];
-        add_product(&mut scaled, excess, &weights[a]);
-        add_product(&mut added.rows[a], &scaled, total);
-        for b in a + 1..8 {
-            for l in 0..LANES {
-                added.pairs[a][b][l] -= scaled[l] * weights[b][l];
-            }
+    for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
+        let minus = minus_product(excess, &weights[a]);
+        add_lane(row, &minus_product(&minus, total));
+        for (pair, weight) in pairs.iter_mut().zip(weights).skip(a + 1) {
+            add_product(pair, &minus, weight);
         }
     }
 }
@@ -408,20 +411,37 @@ pub fn make<T: Real + Number>(
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
             add_row(cube, fine, weights, sums, [j, k], has_excess);
+            finish_row(sums, to, [j, k], k >= share.start);
         }
-        if k >= share.start {
-            store(sums, to, weights, k);
+        // Behind the last row of the grid are zeros.
+        // SAFETY: of this member.
+        unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
+    }
+}
+
+/// Rounds a coarse row, of whose plane `store` says whether it is wanted, and leaves what the plane above it gets.
+fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2], store: bool) {
+    let split = &to.split;
+    for entry in 0..ENTRIES {
+        let nx = split.cells.nx;
+        // SAFETY: of this member; three different rows.
+        let (here, above, below) = unsafe {
+            let row = |start| sums.values.slice_mut(start, nx);
+            (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
+        };
+        if entry < BESIDE || entry == ROW_SUM {
+            add(here, below);
+            below.copy_from_slice(above);
         }
-        for entry in 0..ENTRIES {
-            // SAFETY: of this member.
-            unsafe {
-                let n = weights.coarse.plane;
-                let up = sums.values.slice_mut(sums.place(1, entry), n);
-                sums.values.slice_mut(sums.place(2, entry), n).copy_from_slice(up);
-                up.fill(0.0);
-                sums.values.slice_mut(sums.place(0, entry), n).fill(0.0);
-            }
+        if store {
+            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
+            // SAFETY: a plane of this member.
+            let half =
+                |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
+            split_row(half(0), half(1), here, 1.0);
         }
+        here.fill(0.0);
+        above.fill(0.0);
     }
 }
 
@@ -440,7 +460,7 @@ fn add_row<T: Real + Number>(
     let places = std::array::from_fn(|a| {
         std::array::from_fn(|b| {
             let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
-            sums.place(a >> 2, entry) + (j + bit(a, 1)) * coarse.row + bit(a, 0)
+            sums.row(a >> 2, entry, j + bit(a, 1)) + bit(a, 0)
         })
     });
     let to = &sums.values;
@@ -471,30 +491,5 @@ fn add_row<T: Real + Number>(
     let mut added = Added::new();
     for at in (0..n).step_by(LANES) {
         add_cubes(&of, &mut added, at, LANES.min(n - at));
-    }
-}
-
-/// Rounds a plane.
-fn store<T: Real + Number>(sums: &Sums, to: &Stencil<T>, weights: &Weights<T>, k: usize) {
-    let nx = to.split.cells.nx;
-    for entry in 0..ENTRIES {
-        let beside = entry < BESIDE || entry == ROW_SUM;
-        for j in 0..to.split.cells.ny {
-            let start = j * weights.coarse.row;
-            // SAFETY: of this member.
-            let row = unsafe {
-                let above = sums.values.slice_mut(sums.place(0, entry) + start, nx);
-                if beside {
-                    add(above, sums.values.slice(sums.place(2, entry) + start, nx));
-                }
-                above
-            };
-            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * to.split.len()) };
-            // SAFETY: a plane of this member.
-            let half = |half| unsafe {
-                array.slice_mut(first + to.split.at(half, j as isize, k as isize), to.split.points(half))
-            };
-            split(half(0), half(1), row, 1.0);
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! Interpolation and restriction by rows. Weights stand at the coarse points: that of offset o at coarse point I is the part
-//! that I has in the interpolation to point 2 I + o.
+//! Interpolation and restriction by rows. Weights stand at the coarse points: that of offset o at coarse point I is the
+//! part that I has in the interpolation to point 2 I + o.
 
 use super::layout::{Natural, Offset, Split};
 use super::loops::{add, add_products, add_two_products};
@@ -77,8 +77,8 @@ impl<T: Real + Number> Weights<T> {
         }
     }
 
-    /// Sets a coarse row to the restriction of fine values: of the half rows (j, k) that `fine` has, from one value before
-    /// the first on.
+    /// Sets a coarse row to the restriction of fine values: of the half rows (j, k) that `fine` has, from one value
+    /// before the first on.
     ///
     /// # Safety
     /// Nobody may write weights meanwhile.

@@ -1,9 +1,9 @@
-//! Operator-dependent interpolation by rows (see the reference for the formulas): all fine points of a row that have the same
-//! type, eight at a time, edges first, then faces, then centres of cubes.
+//! Operator-dependent interpolation by rows (see the reference for the formulas): all fine points of a row that have
+//! the same type, eight at a time, edges first, then faces, then centres of cubes.
 
 use super::grid::Stencil;
 use super::layout::Offset;
-use super::transfer::{Weights, number};
+use super::transfer::Weights;
 use crate::error::{Result, push};
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
@@ -57,6 +57,26 @@ pub fn add_product(sum: &mut Lane, a: &Lane, b: &Lane) {
     for l in 0..LANES {
         sum[l] += a[l] * b[l];
     }
+}
+
+/// a - b
+#[inline(always)]
+pub fn difference(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] -= b[l];
+    }
+    lane
+}
+
+/// -a b
+#[inline(always)]
+pub fn minus_product(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] *= -b[l];
+    }
+    lane
 }
 
 /// sum = sum + a.
@@ -215,8 +235,8 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
     [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// All weights of points of the types with so many odd indices, in planes 2 K and 2 K + 1 of the coarse planes that are this
-/// member's. Those of fewer must be there.
+/// All weights of points of the types with so many odd indices, in planes 2 K and 2 K + 1 of the coarse planes that are
+/// this member's. Those of fewer must be there.
 pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
