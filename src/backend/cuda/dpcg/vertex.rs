@@ -95,9 +95,9 @@ impl Vertex {
         launch::narrow_residual(stream, single, &to_cycle)?;
         // Which of the two arrays of each grid has x.
         let mut at = [X; MOST_GRIDS];
-        for l in 0..self.grids.len() {
-            at[l] = self.smooth(stream, l, X, [0, 1], true)?;
-            self.restrict(stream, l, at[l])?;
+        for (l, at) in at.iter_mut().enumerate().take(self.grids.len()) {
+            *at = self.smooth(stream, l, X, [0, 1], true)?;
+            self.restrict(stream, l, *at)?;
         }
         self.solve_coarsest(stream)?;
         let mut below = self.coarsest.x;
