@@ -99,8 +99,8 @@ impl<T: Real + Number> CellCentred<T> {
                 return self.solve_coarsest(walker.me, a.cells.count(), r, z);
             };
             finest.descend(walker, grid, first_r, scale);
-            for level in 1..grids.len() {
-                self.level(level - 1).descend(walker, &grids[level], &self.vectors[level][0], 1.0);
+            for (level, grid) in grids.iter().enumerate().skip(1) {
+                self.level(level - 1).descend(walker, grid, &self.vectors[level][0], 1.0);
             }
             if let (Some(grid), Some([r, x])) = (grids.last(), self.vectors.last()) {
                 self.solve_coarsest(walker.me, grid.cells.count(), r, x);
@@ -237,13 +237,9 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         let near = [or_zeros(to_south), &north[cells.clone()], or_zeros(to_bottom), &top[cells.clone()]];
         // SAFETY: as the caller promised.
         let values = [s, n, b, t].map(|at| at.map_or(zeros, |at| unsafe { self.x.row(&at) }));
-        Row {
-            r: unsafe { self.r.row(&cells) },
-            center: &self.a.center[cells.clone()],
-            east: &east[cells],
-            near,
-            values,
-        }
+        // SAFETY: as above.
+        let r = unsafe { self.r.row(&cells) };
+        Row { r, center: &self.a.center[cells.clone()], east: &east[cells], near, values }
     }
 
     /// x = D^-1 r in red cells, 0 in black ones.

@@ -73,19 +73,17 @@ impl RowCouplings {
 /// answers its center. Returns how strong the couplings of each direction are: the sum of their parts of the centers.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
-    let mut rows = [(); 3].map(|()| Vec::new());
-    for sums in &mut rows {
-        reset(sums, cells.rows(), WHAT)?;
-    }
+    let mut strength: [Vec<f64>; 3] =
+        [zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?];
     for row in 0..cells.rows() {
         let mut sums = [0.0; 3];
         for (i, cell) in couplings.look(cells, forward, row).enumerate() {
             let center = see(cell, couplings.sum(i), couplings.any(i));
             (0..3).for_each(|d| sums[d] += couplings.0[d][i] / center);
         }
-        rows.iter_mut().zip(sums).for_each(|(rows, sum)| rows[row] = sum);
+        strength.iter_mut().zip(sums).for_each(|(strength, sum)| strength[row] = sum);
     }
-    Ok(rows.map(|sums| pairwise(&sums)))
+    Ok(strength.map(|rows| pairwise(&rows)))
 }
 
 /// By how much rows of the caller's are more than their couplings, and the strength of the directions.
