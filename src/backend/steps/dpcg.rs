@@ -99,8 +99,15 @@ pub trait DpcgBackend: Send {
         let a = self.matrix();
         Ok((CellComponents::find_within(&a, zero_row_sum)?, Strong::find(&a)?))
     }
-    /// Makes M and E; `regions`: none where nothing is deflated.
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()>;
+    /// Makes M and E; `regions`: none where nothing is deflated. Returns how systems with E are solved.
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>>;
+    /// Seconds that E took in the last `factorize`.
+    fn seconds_of_e(&self) -> f64;
     /// Runs a text on the steps.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Bytes of all arrays in host memory.

@@ -105,7 +105,11 @@ impl Dpcg {
             seconds,
             ..plan.told(vectors)
         };
-        self.backend.factorize(&setup, &self.components, regions.as_ref())
+        if let Some(solver) = self.backend.factorize(&setup, &self.components, regions.as_ref())? {
+            self.done.coarse_solver = plan::coarse_solver_of(solver);
+        }
+        self.done.seconds.deflation += self.backend.seconds_of_e();
+        Ok(())
     }
 
     /// Couplings of the matrix that point out of the box.

@@ -3,7 +3,7 @@
 use super::arrays::{Padded, lists};
 use super::labelled::Labelled;
 use super::source::Source;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
 use crate::backend::cpu::dpcg::setup::coarse_matrix;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
@@ -41,6 +41,14 @@ pub struct Deflation {
 }
 
 impl Deflation {
+    /// How systems with E are solved.
+    pub fn solver(&self) -> Solver {
+        match &self.inverse {
+            Inverse::Dense(_) => Solver::Inverse,
+            Inverse::Host { coarse, .. } => coarse.solver(),
+        }
+    }
+
     pub fn new(
         stream: &Stream,
         a: &SevenPoints,

@@ -22,6 +22,7 @@ use super::launch;
 use super::launch::CellArray;
 use super::session::Session;
 use super::staging::Job;
+use crate::backend::coarse::deflation::Solver;
 use crate::backend::cpu::dpcg::setup::find_components;
 use crate::backend::steps::dpcg::{DpcgBackend, Fetched, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
@@ -31,6 +32,7 @@ use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
 use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
+use deflation::Deflation;
 use run::Run;
 use source::Source;
 use state::{Made, State};
@@ -156,7 +158,12 @@ impl DpcgBackend for Cuda {
         find_components(self.team.as_mut().ok_or_else(nothing_loaded)?, &self.kept.matrix(), zero_row_sum)
     }
 
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
         let previous = self.state.take();
         let a = self.kept.matrix();
@@ -165,8 +172,11 @@ impl DpcgBackend for Cuda {
         let made = Made { a, source, setup, components, regions };
         let mut state = State::new(stream, &made, team, previous)?;
         state.record(&self.session.device, source)?;
-        self.state = Some(state);
-        Ok(())
+        Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {

@@ -17,6 +17,7 @@ use crate::grid::regions::Regions;
 use crate::runtime::reduce::max_abs;
 use crate::runtime::team::Team;
 use std::mem::offset_of;
+use std::time::Instant;
 
 /// Multigrid.
 pub enum Multigrid {
@@ -109,6 +110,8 @@ pub struct State {
     pub looping: Looping,
     /// Of the last run, coarse solves by the host.
     pub seconds_coarse: f64,
+    /// What E took.
+    pub seconds_of_e: f64,
 }
 
 impl State {
@@ -126,10 +129,12 @@ impl State {
             Some(vectors) => vectors,
             None => Vectors::new(stream, of.a.cells, series)?,
         };
+        let started = Instant::now();
         let deflation = match of.regions {
             Some(regions) => Some(Deflation::new(stream, &of.a, of.setup, of.components, regions, team)?),
             None => None,
         };
+        let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
             multigrid: multigrid(stream, of, vectors.scalars_at, (before, team))?,
@@ -138,6 +143,7 @@ impl State {
             vectors,
             looping: Looping::ByHost,
             seconds_coarse: 0.0,
+            seconds_of_e,
         })
     }
 

@@ -1,13 +1,13 @@
 //! The cells of the matrix: red-black Gauss-Seidel and the transfer to the first coarse grid, each in one pass.
 //!
-//! Sweeps before the coarse grid start from zero and end with black cells: the residual is zero there, and at red cells it is
-//! what the last change of black ones makes, sum of c (change). Sweeps after it start with black cells, whose values before do
-//! not matter: only red ones are corrected. Red: (i + j + k) even, the colour of all coarse points.
+//! Sweeps before the coarse grid start from zero and end with black cells: the residual is zero there, and at red cells
+//! it is what the last change of black ones makes, sum of c (change). Sweeps after it start with black cells, whose
+//! values before do not matter: only red ones are corrected. Red: (i + j + k) even, the colour of all coarse points.
 //!
-//! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from a few
-//! planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for each other,
-//! and every cell gets the same bits whoever computes it. What the sweeps before the coarse grid have made is made again
-//! after it, which costs less than to store it.
+//! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from
+//! a few planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for
+//! each other, and every cell gets the same bits whoever computes it. What the sweeps before the coarse grid have made
+//! is made again after it, which costs less than to store it.
 //!
 //! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6; z 8.
 

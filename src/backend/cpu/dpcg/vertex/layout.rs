@@ -1,9 +1,10 @@
 //! Where the numbers of a grid lie: split by the parity of their column, with zeros around, or in natural order.
 //!
-//! *Split*: first all points of even column, then all of odd column, each half row by row. Red-black colours of a row, and the
-//! points of a row that are coarse or lie between coarse ones, are then consecutive, and so are the neighbours of points of one
-//! half. Behind each half row stands one zero at least: the neighbour of its last point, and, since rows follow each other, of
-//! the first point of the next row; a row of zeros stands between planes, a plane of zeros before and after all.
+//! *Split*: first all points of even column, then all of odd column, each half row by row. Red-black colours of a row,
+//! and the points of a row that are coarse or lie between coarse ones, are then consecutive, and so are the neighbours
+//! of points of one half. Behind each half row stands one zero at least: the neighbour of its last point, and, since
+//! rows follow each other, of the first point of the next row; a row of zeros stands between planes, a plane of zeros
+//! before and after all.
 
 use crate::grid::cells::{Cells, SevenPoints};
 

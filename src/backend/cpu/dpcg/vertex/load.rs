@@ -4,7 +4,7 @@ use super::finest::Finest;
 use super::grid::Grid;
 use super::layout::CallerRow;
 use super::loops::split;
-use super::weights::{LANES, Lane, lane};
+use super::weights::{LANES, Lane, lane, store};
 use crate::backend::reference::dpcg::vertex::DAMPING;
 use crate::backend::reference::dpcg::vertex::stencil::{CUBE, ZERO_ROW_SUM};
 use crate::grid::cells::SevenPoints;
@@ -60,18 +60,23 @@ for_each_isa! {
 
     /// 1/D and row sums of a row whose conductances in x, y and z sum to `parts`: in place of the first two of those.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> Seen {
-        let n = center.len();
-        let [x, y, z] = parts;
-        let (x, y, z) = (&mut x[..n], &mut y[..n], &z[..n]);
+        let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
-        for i in 0..n {
-            let of = [x[i], y[i], z[i]];
-            let coupled = of[0] != 0.0 || of[1] != 0.0 || of[2] != 0.0;
-            let sum = of[0] + of[1] + of[2];
-            let excess = if coupled { sound(center[i] - sum, center[i]) } else { 0.0 };
-            note(&mut lanes, i % LANES, of, if coupled { sum + excess } else { 0.0 }, excess);
-            x[i] = 1.0 / (scale * center[i]);
-            y[i] = scale * excess;
+        for at in (0..len).step_by(LANES) {
+            let n = LANES.min(len - at);
+            let d = lane(center, at, n);
+            let (x, y, z) = (lane(parts[0], at, n), lane(parts[1], at, n), lane(parts[2], at, n));
+            let (mut inverse, mut excess) = ([0.0; LANES], [0.0; LANES]);
+            for l in 0..LANES {
+                let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
+                let sum = x[l] + y[l] + z[l];
+                let g = if coupled { sound(d[l] - sum, d[l]) } else { 0.0 };
+                note(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
+                inverse[l] = 1.0 / (scale * d[l]);
+                excess[l] = scale * g;
+            }
+            store(parts[0], at, n, &inverse);
+            store(parts[1], at, n, &excess);
         }
         total(&lanes)
     }

@@ -114,8 +114,8 @@ for_each_isa! {
     fn gather<R: Real>(out: &mut [R], c: &[&[R]; 6], near: &[&[R]; 6]) {
         let n = out.len();
         let (c, near) = (cut(c, n), cut(near, n));
-        for i in 0..n {
-            out[i] = sum_at(&c, &near, i);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = sum_at(&c, &near, i);
         }
     }
 
@@ -141,8 +141,8 @@ for_each_isa! {
     fn add_two_products<R: Real>(out: &mut [R], w: &[&[R]; 2], v: &[&[R]; 2]) {
         let n = out.len();
         let (w, v) = (cut(w, n), cut(v, n));
-        for i in 0..n {
-            out[i] += sum_at(&w, &v, i);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out += sum_at(&w, &v, i);
         }
     }
 
@@ -159,8 +159,8 @@ for_each_isa! {
     fn out_of_plane<R: Real>(out: &mut [R], c: &[&[R]; 9], near: &[&[R]; 9]) {
         let n = out.len();
         let (c, near) = (cut(c, n), cut(near, n));
-        for i in 0..n {
-            out[i] += sum_at(&c, &near, i);
+        for (i, out) in out.iter_mut().enumerate() {
+            *out += sum_at(&c, &near, i);
         }
     }
 

@@ -1,11 +1,13 @@
-//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used here.
+//! Multigrid with vertex coarsening by a team of threads: the method of `reference::dpcg::vertex`, whose words are used
+//! here.
 //!
-//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer` (interpolation), `grid`
-//! (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load` (the setup). Members have planes of
-//! their own; they write those, and read others only behind a barrier. All numbers are the same for any number of members.
+//! Each file may use those before it: `layout` (where numbers lie), `loops` (over half rows), `transfer`
+//! (interpolation), `grid` (coarse grids), `finest` (the cells, in two passes a cycle), `weights`, `product`, `load`
+//! (the setup). Members have planes of their own; they write those, and read others only behind a barrier. All numbers
+//! are the same for any number of members.
 //!
-//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points that a
-//! barrier costs more than the work, member 0 alone uses the reference.
+//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points
+//! that a barrier costs more than the work, member 0 alone uses the reference.
 
 mod finest;
 mod grid;
@@ -34,9 +36,22 @@ use load::Seen;
 use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weights::Types;
 
 /// Grids of at most so many points are member 0's alone.
-const ALONE: usize = 8192;
+const ALONE: usize = 2048;
+
+/// What does not depend on the numbers of a stencil.
+struct Shape {
+    types: Types,
+    cube: Cube,
+}
+
+impl Shape {
+    fn new(offsets: &[layout::Offset]) -> Result<Self> {
+        Ok(Self { types: Types::new(offsets)?, cube: Cube::new(offsets)? })
+    }
+}
 
 /// What a setup has found.
 #[derive(Clone, Copy, Default)]
@@ -70,14 +85,14 @@ pub struct Vertex<T: Real + Number> {
     /// By member.
     rooms: Vec<(Room<T>, Sums)>,
     /// Of 7 and of 27 points.
-    cubes: [Cube; 2],
+    shapes: [Shape; 2],
     noted: Noted,
     rest: Mutex<Rest<T>>,
 }
 
 impl<T: Real + Number> Vertex<T> {
-    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse grid: 1
-    /// or 2.
+    /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse
+    /// grid: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
         Self::with(cells, sweeps, members, Bounds::default(), ALONE)
     }
@@ -92,7 +107,7 @@ impl<T: Real + Number> Vertex<T> {
         }
         let mut rooms = Vec::new();
         for _ in 0..members {
-            let sums = Sums::new(Natural::new(coarse(cells)).plane)?;
+            let sums = Sums::new(&Natural::new(coarse(cells)))?;
             push(&mut rooms, (Room::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
         Ok(Self {
@@ -103,7 +118,7 @@ impl<T: Real + Number> Vertex<T> {
             finest: Finest::new(cells)?,
             grids,
             rooms,
-            cubes: [Cube::new(&FACES)?, Cube::new(&CUBE)?],
+            shapes: [Shape::new(&FACES)?, Shape::new(&CUBE)?],
             noted: Noted::new(cells.nz, size_of::<Seen>() / 8)?,
             rest: Mutex::new(Rest { plan: Plan::default(), grids: None, whole: None, x: Vec::new(), failure: None }),
         })
@@ -131,7 +146,7 @@ impl<T: Real + Number> Vertex<T> {
         plan.whole = self.is_semicoarsened(a.cells, seen);
         if !plan.whole {
             let Finest { a, weights, .. } = &self.finest;
-            self.coarsen(me, &self.cubes[0], a, weights, &self.grids[0].a, seen[4] > 0.0);
+            self.coarsen(me, &self.shapes[0], a, weights, &self.grids[0].a, seen[4] > 0.0);
             while self.setup_grid(me, plan.grids) {
                 plan.grids += 1;
             }
@@ -155,7 +170,7 @@ impl<T: Real + Number> Vertex<T> {
             Some(next) if cells.count() > self.alone && !self.is_semicoarsened(cells, seen) => next,
             _ => return false,
         };
-        self.coarsen(me, &self.cubes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
+        self.coarsen(me, &self.shapes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
         true
     }
 
@@ -163,17 +178,17 @@ impl<T: Real + Number> Vertex<T> {
     fn coarsen(
         &self,
         me: Me,
-        cube: &Cube,
+        shape: &Shape,
         a: &grid::Stencil<T>,
         weights: &transfer::Weights<T>,
         next: &grid::Stencil<T>,
         has_excess: bool,
     ) {
         for order in 1..=3 {
-            weights::make(me, a, weights, order);
+            weights::make(me, &shape.types, a, weights, order);
             me.barrier();
         }
-        product::make(me, cube, a, weights, &self.rooms[me.index].1, next, has_excess);
+        product::make(me, &shape.cube, a, weights, &self.rooms[me.index].1, next, has_excess);
         me.barrier();
     }
 
@@ -236,8 +251,8 @@ impl<T: Real + Number> Vertex<T> {
         }
     }
 
-    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives it
-    /// cells of its own to write. Begins and ends with a barrier.
+    /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives
+    /// it cells of its own to write. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
         me.barrier();
         let plan = self.rest().plan;

@@ -1,19 +1,21 @@
 //! The Galerkin product by rows of cubes, eight cubes at a time (see the reference for the formula).
 //!
-//! A coarse plane gets from the cubes above it all that couples it to the next plane, and half of what is within it; the other
-//! half comes from the cubes below, which a member computes again where those are not its own: so every number is the same sum
-//! of two, whoever makes it.
+//! A coarse plane gets from the cubes above it all that couples it to the next plane, and half of what is within it;
+//! the other half comes from the cubes below, which a member computes again where those are not its own: so every
+//! number is the same sum of two, whoever makes it.
 
 use super::grid::Stencil;
-use super::layout::Offset;
+use super::layout::{Natural, Offset};
+use super::loops::{add, split as split_row};
 use super::transfer::Weights;
-use super::weights::{LANES, Lane, add_lane, add_product, lane};
+use super::weights::{LANES, Lane, add_lane, add_product, difference, lane, minus_product};
 use crate::backend::reference::dpcg::vertex::transfer::upper;
 use crate::error::{Result, push};
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
+use std::ops::Range;
 
 /// For errors.
 const CUBES: &str = "the cubes of a Galerkin product";
@@ -23,10 +25,10 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Weights in single precision whose sum is so close to one summed to one before they were rounded.
-const NEAR_ONE: f64 = 2e-6;
+/// Weights whose sum is so close to one summed to one before they were rounded, by bytes of a number.
+const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
-/// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z, and the corners that differ between them.
+/// A pair of fine neighbours in a cube: points by number, x + 3 y + 9 z.
 struct Edge {
     offset: usize,
     /// The lower point of the offset.
@@ -34,7 +36,45 @@ struct Edge {
     points: [usize; 2],
     /// The largest indices in y and z: absent where those are beyond the grid.
     last: [usize; 2],
-    corners: Corners,
+    /// The coarse edge, face or cube in which it lies: bits of a corner, and directions in which it extends.
+    within: [usize; 2],
+}
+
+impl Edge {
+    fn new(offset: usize, from: [usize; 3], to: [usize; 3]) -> Self {
+        let (mut lowest, mut extends) = (0, 0);
+        for d in 0..3 {
+            match (from[d], to[d]) {
+                (0, 0) => {}
+                (2, 2) => lowest |= 1 << d,
+                _ => extends |= 1 << d,
+            }
+        }
+        let last = [1, 2].map(|d| from[d].max(to[d]));
+        Self { offset, from, points: [point(from), point(to)], last, within: [lowest, extends] }
+    }
+}
+
+/// Edges within a coarse edge, face or cube: which of all.
+struct Group {
+    within: [usize; 2],
+    edges: Range<usize>,
+}
+
+impl Group {
+    /// Its N corners.
+    #[inline(always)]
+    fn corners<const N: usize>(&self) -> [usize; N] {
+        let [lowest, extends] = self.within;
+        let (mut corners, mut n) = ([0; N], 0);
+        for t in 0..8 {
+            if t & !extends == lowest && n < N {
+                corners[n] = t;
+                n += 1;
+            }
+        }
+        corners
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -46,6 +86,7 @@ struct Corners {
 /// A cube of 27 fine points, its corners the coarse ones.
 pub struct Cube {
     edges: Vec<Edge>,
+    groups: Vec<Group>,
     /// By point: corners with weights.
     corners: [Corners; 27],
 }
@@ -58,11 +99,11 @@ fn place(point: usize) -> [usize; 3] {
     [point % 3, point / 3 % 3, point / 9]
 }
 
-fn corners_of(points: &[usize]) -> Corners {
+/// Corners with weights in the interpolation to a point.
+fn corners_of(p: usize) -> Corners {
     let mut corners = Corners::default();
     for t in 0..8_usize {
-        let near = |p: usize| (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1);
-        if points.iter().any(|&p| near(p)) {
+        if (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
             corners.list[corners.len] = t as u8;
             corners.len += 1;
         }
@@ -73,36 +114,56 @@ fn corners_of(points: &[usize]) -> Corners {
 impl Cube {
     /// For a fine stencil.
     pub fn new(offsets: &[Offset]) -> Result<Self> {
-        let mut edges = Vec::new();
+        let mut edges: Vec<Edge> = Vec::new();
         for (number, offset) in offsets.iter().enumerate() {
             for lowest in 0..8_usize {
                 let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0);
                 let from = [0, 1, 2].map(|d| at(d, -offset[d]));
                 let to = [0, 1, 2].map(|d| at(d, offset[d]));
-                let points = [point(from), point(to)];
-                let last = [1, 2].map(|d| from[d].max(to[d]));
-                push(&mut edges, Edge { offset: number, from, points, last, corners: corners_of(&points) }, CUBES)?;
+                push(&mut edges, Edge::new(number, from, to), CUBES)?;
             }
         }
-        Ok(Self { edges, corners: std::array::from_fn(|p| corners_of(&[p])) })
+        edges.sort_unstable_by_key(|edge| (edge.within, edge.offset, edge.from));
+        let mut groups: Vec<Group> = Vec::new();
+        for (number, edge) in edges.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group) if group.within == edge.within => group.edges.end = number + 1,
+                _ => push(&mut groups, Group { within: edge.within, edges: number..number + 1 }, CUBES)?,
+            }
+        }
+        Ok(Self { edges, groups, corners: std::array::from_fn(corners_of) })
     }
 }
 
-/// A member's sums of two coarse planes: `ENTRIES` of the lower one, those within it and row sums of the upper one.
+/// Rows of sums: of the coarse rows at the lower and the upper side of a row of cubes, in the lower and the upper
+/// plane.
+const ROWS: usize = 4 * ENTRIES;
+
+/// A member's sums: of a row of cubes, which are complete in a coarse row when the next one is done; and what the cubes
+/// below a coarse plane have added to the entries within it.
 pub struct Sums {
     values: Shared,
+    row: usize,
     plane: usize,
 }
 
 impl Sums {
-    /// Room for planes of so many points.
-    pub fn new(plane: usize) -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(3 * ENTRIES * plane)?, plane })
+    /// Room for such a coarse grid, and for those below.
+    pub fn new(coarse: &Natural) -> Result<Self> {
+        let (row, plane) = (coarse.row, coarse.plane);
+        // For other work three rows of cells, and one value more.
+        let len = ROWS * row + (BESIDE + 1) * plane;
+        Ok(Self { values: Shared::zeroed(len)?, row, plane })
     }
 
-    /// A plane of an entry: `which` is 0 for the lower coarse plane, 1 for the upper, 2 for what the cubes below have left.
-    fn place(&self, which: usize, entry: usize) -> usize {
-        (which * ENTRIES + entry) * self.plane
+    /// Place of an entry of coarse row j in the lower (0) or the upper (1) plane.
+    fn row(&self, which: usize, entry: usize, j: usize) -> usize {
+        ((2 * which + j % 2) * ENTRIES + entry) * self.row
+    }
+
+    /// The same of what the cubes below have added.
+    fn below(&self, entry: usize, j: usize) -> usize {
+        ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
     }
 
     /// All of it, for other work.
@@ -128,14 +189,42 @@ struct Cubes<'a, T> {
     weights: [[Option<&'a [T]>; 8]; 27],
     /// By edge; none where it leaves the grid.
     c: [&'a [T]; 104],
-    /// By fine point at or above a corner in every direction.
+    /// By fine point at or above a corner in every direction; none at all: rows sum to zero.
     excess: [Option<&'a [T]>; 8],
+    /// Where it adds: sums, and places of the first cube's in them, by pair of corners, row sums on the diagonal.
+    to: &'a Shared,
+    places: [[usize; 8]; 8],
 }
 
-/// What eight cubes add: by pair of corners, and row sums.
+/// Edges whose differences are kept at once: little enough for the first cache.
+const TOGETHER: usize = 8;
+
+/// What eight cubes add, and what that is made of.
 pub struct Added {
+    /// By pair of corners, the lower one first.
     pairs: [[Lane; 8]; 8],
+    /// Row sums.
     rows: [Lane; 8],
+    /// By point and corner, zero where there are none; their sums by point.
+    weights: [[Lane; 8]; 27],
+    totals: [Lane; 27],
+    /// P_p - P_q by edge and corner, and -c.
+    differences: [[Lane; 8]; TOGETHER],
+    c: [Lane; TOGETHER],
+}
+
+impl Added {
+    fn new() -> Self {
+        let zeros = [[0.0; LANES]; 8];
+        Self {
+            pairs: [zeros; 8],
+            rows: zeros,
+            weights: [zeros; 27],
+            totals: [[0.0; LANES]; 27],
+            differences: [zeros; TOGETHER],
+            c: [[0.0; LANES]; TOGETHER],
+        }
+    }
 }
 
 /// What is compiled for several instruction sets.
@@ -151,10 +240,10 @@ for_each_isa! {
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// Weights of a point. Rounded ones of a point whose weights sum to one are brought back to that: the rows of strong
-    /// couplings would not sum to zero otherwise.
+    /// Weights of a point, and their sum. That of a point whose weights sum to one is one, and rounded weights are
+    /// brought back to it: the rows of strong couplings would not sum to zero otherwise.
     #[inline(always)]
-    fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8]) {
+    fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
         let mut sum = [0.0; LANES];
         for (t, row) in corners.list[..corners.len].iter().zip(&self.weights[p]) {
@@ -165,12 +254,15 @@ impl<T: Real> Cubes<'_, T> {
             of[*t as usize] = weight;
             add_lane(&mut sum, &weight);
         }
-        if size_of::<T>() < size_of::<f64>() && corners.len > 1 {
-            let mut factor = [1.0; LANES];
-            for l in 0..LANES {
-                // 1 / sum to second order.
-                factor[l] = if (sum[l] - 1.0).abs() <= NEAR_ONE { 2.0 - sum[l] } else { 1.0 };
-            }
+        let near_one = if size_of::<T>() == NEAR_ONE[0].0 { NEAR_ONE[0].1 } else { NEAR_ONE[1].1 };
+        let mut factor = [1.0; LANES];
+        for l in 0..LANES {
+            let near = (sum[l] - 1.0).abs() <= near_one;
+            // 1 / sum to second order.
+            factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
+            total[l] = if near { 1.0 } else { sum[l] };
+        }
+        if size_of::<T>() == NEAR_ONE[0].0 && corners.len > 1 {
             for t in &corners.list[..corners.len] {
                 let weight = &mut of[*t as usize];
                 for l in 0..LANES {
@@ -181,63 +273,121 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-impl<T: Real> Work for Cubes<'_, T> {
+impl<T: Real> Cubes<'_, T> {
+    /// sum of c (P_p - P_q)(P_p - P_q)' over the edges of a group, for its N corners.
     #[inline(always)]
-    fn add(&self, added: &mut Added, at: usize, n: usize) {
-        let mut weights = [[[0.0; LANES]; 8]; 27];
-        for p in 0..27 {
-            self.weights(p, at, n, &mut weights[p]);
-        }
-        *added = Added { pairs: [[[0.0; LANES]; 8]; 8], rows: [[0.0; LANES]; 8] };
-        for (edge, c) in self.cube.edges.iter().zip(&self.c) {
-            if c.is_empty() {
-                continue;
-            }
-            let c = lane(c, at, n);
-            let corners = &edge.corners.list[..edge.corners.len];
-            let (from, to) = (&weights[edge.points[0]], &weights[edge.points[1]]);
-            let (mut v, mut scaled, mut sum) = ([[0.0; LANES]; 8], [[0.0; LANES]; 8], [0.0; LANES]);
-            for (q, t) in corners.iter().enumerate() {
-                let t = *t as usize;
-                for l in 0..LANES {
-                    v[q][l] = from[t][l] - to[t][l];
-                    scaled[q][l] = -c[l] * v[q][l];
-                    sum[l] -= v[q][l];
+    fn add_group<const N: usize>(&self, group: &Group, added: &mut Added, at: usize, n: usize) {
+        let corners: [usize; N] = group.corners();
+        let mut first = group.edges.start;
+        while first < group.edges.end {
+            let last = group.edges.end.min(first + TOGETHER);
+            let mut count = 0;
+            for number in first..last {
+                let c = self.c[number];
+                if !c.is_empty() {
+                    let [p, q] = self.cube.edges[number].points;
+                    added.c[count] = lane(c, at, n);
+                    let v = &mut added.differences[count];
+                    for (v, &t) in v.iter_mut().zip(&corners) {
+                        *v = difference(&added.weights[p][t], &added.weights[q][t]);
+                    }
+                    let total = [&added.totals[p], &added.totals[q]];
+                    if total[0] != total[1] {
+                        add_row_sums(&mut added.rows, &corners, v, &added.c[count], total);
+                    }
+                    count += 1;
                 }
             }
-            for first in 0..corners.len() {
-                let t = corners[first] as usize;
-                add_product(&mut added.rows[t], &scaled[first], &sum);
-                let row = &mut added.pairs[t];
-                for second in first + 1..corners.len() {
-                    add_product(&mut row[corners[second] as usize], &scaled[first], &v[second]);
+            for a in 0..N {
+                let mut row = [[0.0; LANES]; N];
+                for edge in 0..count {
+                    let scaled = minus_product(&added.c[edge], &added.differences[edge][a]);
+                    for (sum, v) in row.iter_mut().zip(&added.differences[edge]) {
+                        add_product(sum, &scaled, v);
+                    }
+                }
+                // The lower triangle is spent: the loop above has a fixed shape.
+                for (&t, sum) in corners.iter().zip(&row).skip(a + 1) {
+                    add_lane(&mut added.pairs[corners[a]][t], sum);
                 }
             }
+            first = last;
         }
-        for (s, excess) in self.excess.iter().enumerate() {
-            if let Some(excess) = excess {
-                let of = &weights[point([s & 1, s >> 1 & 1, s >> 2])];
-                add_excess(added, of, &lane(excess, at, n));
+    }
+
+    /// Adds all to the sums.
+    #[inline(always)]
+    fn give(&self, added: &Added, at: usize, n: usize) {
+        for a in 0..8 {
+            for b in a..8 {
+                let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
+                // SAFETY: sums of this member.
+                let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
+                if n == LANES {
+                    let to = &mut to[..LANES];
+                    for l in 0..LANES {
+                        to[l] += from[l];
+                    }
+                } else {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+                }
             }
         }
     }
 }
 
-/// g P P'.
+/// Row sums of c v v', v = P_p - P_q, from the sums of both.
 #[inline(always)]
-fn add_excess(added: &mut Added, weights: &[Lane; 8], excess: &Lane) {
-    let mut sum = [0.0; LANES];
-    for weight in weights {
-        add_lane(&mut sum, weight);
+fn add_row_sums<const N: usize>(
+    rows: &mut [Lane; 8],
+    corners: &[usize; N],
+    v: &[Lane; 8],
+    c: &Lane,
+    total: [&Lane; 2],
+) {
+    let scaled = minus_product(c, &difference(total[1], total[0]));
+    for (&t, v) in corners.iter().zip(v) {
+        add_product(&mut rows[t], &scaled, v);
     }
-    for first in 0..8 {
-        let mut scaled = [0.0; LANES];
-        add_product(&mut scaled, excess, &weights[first]);
-        add_product(&mut added.rows[first], &scaled, &sum);
-        for second in first + 1..8 {
-            for l in 0..LANES {
-                added.pairs[first][second][l] -= scaled[l] * weights[second][l];
+}
+
+impl<T: Real> Work for Cubes<'_, T> {
+    #[inline(always)]
+    fn add(&self, added: &mut Added, at: usize, n: usize) {
+        for p in 0..27 {
+            self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
+        }
+        for a in 0..8 {
+            for b in a + 1..8 {
+                added.pairs[a][b] = [0.0; LANES];
             }
+        }
+        added.rows = [[0.0; LANES]; 8];
+        for group in &self.cube.groups {
+            match group.within[1].count_ones() {
+                1 => self.add_group::<2>(group, added, at, n),
+                2 => self.add_group::<4>(group, added, at, n),
+                _ => self.add_group::<8>(group, added, at, n),
+            }
+        }
+        for (s, excess) in self.excess.iter().enumerate() {
+            if let Some(excess) = excess {
+                add_excess(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(excess, at, n));
+            }
+        }
+        self.give(added, at, n);
+    }
+}
+
+/// g P P' of a point.
+#[inline(always)]
+fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
+    let (weights, total) = (&added.weights[p], &added.totals[p]);
+    for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
+        let minus = minus_product(excess, &weights[a]);
+        add_lane(row, &minus_product(&minus, total));
+        for (pair, weight) in pairs.iter_mut().zip(weights).skip(a + 1) {
+            add_product(pair, &minus, weight);
         }
     }
 }
@@ -261,20 +411,37 @@ pub fn make<T: Real + Number>(
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
             add_row(cube, fine, weights, sums, [j, k], has_excess);
+            finish_row(sums, to, [j, k], k >= share.start);
         }
-        if k >= share.start {
-            store(sums, to, weights, k);
+        // Behind the last row of the grid are zeros.
+        // SAFETY: of this member.
+        unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
+    }
+}
+
+/// Rounds a coarse row, of whose plane `store` says whether it is wanted, and leaves what the plane above it gets.
+fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2], store: bool) {
+    let split = &to.split;
+    for entry in 0..ENTRIES {
+        let nx = split.cells.nx;
+        // SAFETY: of this member; three different rows.
+        let (here, above, below) = unsafe {
+            let row = |start| sums.values.slice_mut(start, nx);
+            (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
+        };
+        if entry < BESIDE || entry == ROW_SUM {
+            add(here, below);
+            below.copy_from_slice(above);
         }
-        for entry in 0..ENTRIES {
-            // SAFETY: of this member.
-            unsafe {
-                let n = weights.coarse.plane;
-                let up = sums.values.slice_mut(sums.place(1, entry), n);
-                sums.values.slice_mut(sums.place(2, entry), n).copy_from_slice(up);
-                up.fill(0.0);
-                sums.values.slice_mut(sums.place(0, entry), n).fill(0.0);
-            }
+        if store {
+            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
+            // SAFETY: a plane of this member.
+            let half =
+                |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
+            split_row(half(0), half(1), here, 1.0);
         }
+        here.fill(0.0);
+        above.fill(0.0);
     }
 }
 
@@ -289,7 +456,15 @@ fn add_row<T: Real + Number>(
 ) {
     let (split, coarse) = (&fine.split, &weights.coarse);
     let n = coarse.cells.nx;
-    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8] };
+    let bit = |t: usize, d: usize| t >> d & 1;
+    let places = std::array::from_fn(|a| {
+        std::array::from_fn(|b| {
+            let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
+            sums.row(a >> 2, entry, j + bit(a, 1)) + bit(a, 0)
+        })
+    });
+    let to = &sums.values;
+    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8], to, places };
     for (p, corners) in cube.corners.iter().enumerate() {
         for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
             let t = *t as usize;
@@ -313,56 +488,8 @@ fn add_row<T: Real + Number>(
         // SAFETY: as above.
         *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
-    let mut added = Added { pairs: [[[0.0; LANES]; 8]; 8], rows: [[0.0; LANES]; 8] };
+    let mut added = Added::new();
     for at in (0..n).step_by(LANES) {
-        let lanes = LANES.min(n - at);
-        add_cubes(&of, &mut added, at, lanes);
-        for first in 0..8_usize {
-            let start = |t: usize| (j + (t >> 1 & 1)) * coarse.row + at + (t & 1);
-            let add = |which: usize, entry: usize, lane: &Lane| {
-                // SAFETY: of this member.
-                let sums = unsafe { sums.values.slice_mut(sums.place(which, entry) + start(first), lanes) };
-                sums.iter_mut().zip(lane).for_each(|(sum, added)| *sum += added);
-            };
-            let which = first >> 2;
-            add(which, ROW_SUM, &added.rows[first]);
-            for second in first + 1..8 {
-                let bit = |t: usize, d: usize| (t >> d & 1) as isize;
-                let entry = upper([0, 1, 2].map(|d| bit(second, d) - bit(first, d)));
-                add(which, entry, &added.pairs[first][second]);
-            }
-        }
-    }
-}
-
-/// Rounds a plane.
-fn store<T: Real + Number>(sums: &Sums, to: &Stencil<T>, weights: &Weights<T>, k: usize) {
-    let nx = to.split.cells.nx;
-    for entry in 0..ENTRIES {
-        let beside = entry < BESIDE || entry == ROW_SUM;
-        for j in 0..to.split.cells.ny {
-            let start = j * weights.coarse.row;
-            // SAFETY: of this member.
-            let (above, below) = unsafe {
-                let of = |which| sums.values.slice(sums.place(which, entry) + start, nx);
-                (of(0), of(2))
-            };
-            for half in 0..2 {
-                let place = to.split.at(half, j as isize, k as isize);
-                let n = to.split.points(half);
-                // SAFETY: a plane of this member.
-                let out = unsafe {
-                    if entry == ROW_SUM {
-                        to.excess.slice_mut(place, n)
-                    } else {
-                        to.c.slice_mut(entry * to.split.len() + place, n)
-                    }
-                };
-                for (m, out) in out.iter_mut().enumerate() {
-                    let i = 2 * m + half;
-                    *out = T::narrow(if beside { above[i] + below[i] } else { above[i] });
-                }
-            }
-        }
+        add_cubes(&of, &mut added, at, LANES.min(n - at));
     }
 }

@@ -76,7 +76,7 @@ fn as_the_reference_on_two_phases() {
             let bounds = Bounds { coarsest: 100, ..Bounds::default() };
             let double = difference::<f64>(&system, sweeps, bounds, 500);
             let single = difference::<f32>(&system, sweeps, bounds, 500);
-            assert!(double <= 1e-11, "{set}: {double:e}");
+            assert!(double <= 1e-10, "{set}: {double:e}");
             // Row sums of coarse matrices around obstacles are at the bound where they count as zero.
             assert!(single <= 1e-2, "{set}, single: {single:e}");
         }
@@ -122,10 +122,10 @@ fn speed() {
                 }
                 mark("  load");
                 for order in 1..=3 {
-                    weights::make(me, &of.finest.a, &of.finest.weights, order);
+                    weights::make(me, &of.shapes[0].types, &of.finest.a, &of.finest.weights, order);
                 }
                 mark("  weights 0");
-                product::make(me, &of.cubes[0], &of.finest.a, &of.finest.weights, sums, &of.grids[0].a, false);
+                product::make(me, &of.shapes[0].cube, &of.finest.a, &of.finest.weights, sums, &of.grids[0].a, false);
                 mark("  product 0");
                 for k in 0..of.grids[0].a.split.cells.nz {
                     // SAFETY: one member.
@@ -133,10 +133,18 @@ fn speed() {
                 }
                 mark("  finish 1");
                 for order in 1..=3 {
-                    weights::make(me, &of.grids[0].a, &of.grids[0].weights, order);
+                    weights::make(me, &of.shapes[1].types, &of.grids[0].a, &of.grids[0].weights, order);
                 }
                 mark("  weights 1");
-                product::make(me, &of.cubes[1], &of.grids[0].a, &of.grids[0].weights, sums, &of.grids[1].a, false);
+                product::make(
+                    me,
+                    &of.shapes[1].cube,
+                    &of.grids[0].a,
+                    &of.grids[0].weights,
+                    sums,
+                    &of.grids[1].a,
+                    false,
+                );
                 mark("  product 1");
                 of.setup(me, &system.view()).unwrap();
                 mark("  ...");

@@ -1,5 +1,5 @@
-//! Interpolation and restriction by rows. Weights stand at the coarse points: that of offset o at coarse point I is the part
-//! that I has in the interpolation to point 2 I + o.
+//! Interpolation and restriction by rows. Weights stand at the coarse points: that of offset o at coarse point I is the
+//! part that I has in the interpolation to point 2 I + o.
 
 use super::layout::{Natural, Offset, Split};
 use super::loops::{add, add_products, add_two_products};
@@ -40,14 +40,6 @@ impl<T: Real + Number> Weights<T> {
         &self.of[number(offset)]
     }
 
-    /// Gives those of points of the colour that a coarse point has not back: after red-black sweeps they are not needed.
-    pub fn keep_colour(&mut self) -> Result<()> {
-        for o in (0..CUBE).step_by(2) {
-            self.of[o] = Shared::zeroed(0)?;
-        }
-        Ok(())
-    }
-
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.of.iter().map(Shared::bytes).sum()
@@ -85,8 +77,8 @@ impl<T: Real + Number> Weights<T> {
         }
     }
 
-    /// Sets a coarse row to the restriction of fine values: of the half rows (j, k) that `fine` has, from one value before
-    /// the first on.
+    /// Sets a coarse row to the restriction of fine values: of the half rows (j, k) that `fine` has, from one value
+    /// before the first on.
     ///
     /// # Safety
     /// Nobody may write weights meanwhile.

@@ -1,13 +1,18 @@
-//! Operator-dependent interpolation by rows (see the reference for the formulas): all fine points of a row that have the same
-//! type, eight at a time, edges first, then faces, then centres of cubes.
+//! Operator-dependent interpolation by rows (see the reference for the formulas): all fine points of a row that have
+//! the same type, eight at a time, edges first, then faces, then centres of cubes.
 
 use super::grid::Stencil;
 use super::layout::Offset;
-use super::transfer::{Weights, number};
+use super::transfer::Weights;
+use crate::error::{Result, push};
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
+use std::ops::Range;
+
+/// For errors.
+const TYPES: &str = "types of fine points";
 
 /// Points that are done at once.
 pub const LANES: usize = 8;
@@ -31,12 +36,47 @@ pub fn lane<T: Real>(values: &[T], at: usize, n: usize) -> Lane {
     lane
 }
 
+/// Sets n values from `at` on.
+#[inline(always)]
+pub fn store<T: Real>(values: &mut [T], at: usize, n: usize, lane: &Lane) {
+    if n == LANES {
+        let values = &mut values[at..][..LANES];
+        for l in 0..LANES {
+            values[l] = T::narrow(lane[l]);
+        }
+    } else {
+        for l in 0..n {
+            values[at + l] = T::narrow(lane[l]);
+        }
+    }
+}
+
 /// sum = sum + a b.
 #[inline(always)]
 pub fn add_product(sum: &mut Lane, a: &Lane, b: &Lane) {
     for l in 0..LANES {
         sum[l] += a[l] * b[l];
     }
+}
+
+/// a - b
+#[inline(always)]
+pub fn difference(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] -= b[l];
+    }
+    lane
+}
+
+/// -a b
+#[inline(always)]
+pub fn minus_product(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] *= -b[l];
+    }
+    lane
 }
 
 /// sum = sum + a.
@@ -47,50 +87,115 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
     }
 }
 
-/// Conductances of a row towards points with fewer odd indices: their values, and the number of the part of their offset.
-struct Towards<'a, T> {
-    list: [(&'a [T], usize); 26],
-    len: usize,
+/// What rows of points of a type have in common.
+struct Type {
+    bits: usize,
+    /// Offsets that point towards coarse points, by number, and whether against them, in the order of their parts.
+    towards: Vec<(usize, bool)>,
+    /// Those of each part.
+    parts: Vec<Range<usize>>,
+    /// Parts, and from where on a corner the point at that part is, in the order of corners.
+    paths: Vec<(usize, Offset)>,
+    /// Those of each corner; none where it is no corner of the type.
+    corners: [Range<usize>; 8],
 }
 
-/// A part of an offset, a corner of the cube, and the weight of that corner in the interpolation to the point there; none: 1.
-type Path<'a, T> = (usize, usize, Option<&'a [T]>);
+/// Parts, and paths to corners, that a point has at most.
+const MOST_PARTS: usize = 26;
+const MOST_PATHS: usize = 56;
 
-/// Corners of a cube, and paths to them: 26 parts with at most four corners each.
-struct Paths<'a, T> {
-    list: [Path<'a, T>; 56],
-    len: usize,
+impl Type {
+    fn new(bits: usize, offsets: &[Offset]) -> Result<Self> {
+        let mut towards = Vec::new();
+        for (k, &offset) in offsets.iter().enumerate() {
+            for (against, offset) in [(false, offset), (true, offset.map(|o| -o))] {
+                let part = part_of(offset, bits);
+                if part != [0; 3] {
+                    push(&mut towards, (part, k, against), TYPES)?;
+                }
+            }
+        }
+        towards.sort_unstable();
+        let mut of =
+            Self { bits, towards: Vec::new(), parts: Vec::new(), paths: Vec::new(), corners: Default::default() };
+        let mut parts: Vec<Offset> = Vec::new();
+        for (number, &(part, k, against)) in towards.iter().enumerate() {
+            push(&mut of.towards, (k, against), TYPES)?;
+            match of.parts.last_mut() {
+                Some(range) if parts.last() == Some(&part) => range.end = number + 1,
+                _ => {
+                    push(&mut parts, part, TYPES)?;
+                    push(&mut of.parts, number..number + 1, TYPES)?;
+                }
+            }
+        }
+        for corner in (0..8).filter(|t| t & !bits == 0) {
+            let start = of.paths.len();
+            for (number, part) in parts.iter().enumerate() {
+                // None where that point is not interpolated from this corner.
+                let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
+                if from.iter().all(|o| o.abs() <= 1) {
+                    push(&mut of.paths, (number, from), TYPES)?;
+                }
+            }
+            of.corners[corner] = start..of.paths.len();
+        }
+        Ok(of)
+    }
+}
+
+/// All types of points that are not coarse.
+pub struct Types(Vec<Type>);
+
+impl Types {
+    /// For a stencil.
+    pub fn new(offsets: &[Offset]) -> Result<Self> {
+        let mut types = Vec::new();
+        for bits in 1..8 {
+            push(&mut types, Type::new(bits, offsets)?, TYPES)?;
+        }
+        Ok(Self(types))
+    }
 }
 
 for_each_isa! {
-    /// Weights of the corners for points `first..` of a row.
-    fn weights_of<R: Work>(row: &R, corners: &mut [Lane; 8], at: usize, n: usize) {
-        row.weights(corners, at, n);
+    /// Weights of all points of a row.
+    fn weights_of<R: Work>(row: &mut R, parts: &mut [Lane; MOST_PARTS]) {
+        row.work(parts);
     }
 }
 
 /// What is compiled for several instruction sets.
 pub trait Work {
-    /// Weights of the corners for n points from `at` on.
-    fn weights(&self, corners: &mut [Lane; 8], at: usize, n: usize);
+    /// All of a row.
+    fn work(&mut self, parts: &mut [Lane; MOST_PARTS]);
 }
 
 /// A row of points of one type.
 struct Points<'a, T> {
-    towards: Towards<'a, T>,
-    paths: Paths<'a, T>,
+    of: &'a Type,
+    len: usize,
+    /// As in the type.
+    towards: [&'a [T]; MOST_PARTS],
+    /// Weights of the paths' ends; none: a corner itself.
+    paths: [Option<&'a [T]>; MOST_PATHS],
     excess: &'a [T],
+    /// Weights of the corners.
+    to: [Option<&'a mut [T]>; 8],
 }
 
-impl<T: Real> Work for Points<'_, T> {
+impl<T: Real> Points<'_, T> {
+    /// n points from `at` on.
     #[inline(always)]
-    fn weights(&self, corners: &mut [Lane; 8], at: usize, n: usize) {
-        let mut parts = [[0.0; LANES]; 27];
+    fn some(&mut self, parts: &mut [Lane; MOST_PARTS], at: usize, n: usize) {
         let mut sum = [0.0; LANES];
-        for (c, part) in &self.towards.list[..self.towards.len] {
-            let c = lane(c, at, n);
-            add_lane(&mut parts[*part], &c);
-            add_lane(&mut sum, &c);
+        for (part, range) in parts.iter_mut().zip(&self.of.parts) {
+            let mut of_part = [0.0; LANES];
+            for c in &self.towards[range.clone()] {
+                add_lane(&mut of_part, &lane(c, at, n));
+            }
+            add_lane(&mut sum, &of_part);
+            *part = of_part;
         }
         let excess = lane(self.excess, at, n);
         let mut inverse = [0.0; LANES];
@@ -99,17 +204,28 @@ impl<T: Real> Work for Points<'_, T> {
             let quotient = 1.0 / if sound { sum[l] + excess[l] } else { 1.0 };
             inverse[l] = if sound { quotient } else { 0.0 };
         }
-        *corners = [[0.0; LANES]; 8];
-        for (part, corner, weight) in &self.paths.list[..self.paths.len] {
-            match weight {
-                Some(weight) => add_product(&mut corners[*corner], &parts[*part], &lane(weight, at, n)),
-                None => add_lane(&mut corners[*corner], &parts[*part]),
+        for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
+            let Some(to) = to else { continue };
+            let mut weight = [0.0; LANES];
+            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.paths[range.clone()]) {
+                match row {
+                    Some(row) => add_product(&mut weight, &parts[*part], &lane(row, at, n)),
+                    None => add_lane(&mut weight, &parts[*part]),
+                }
             }
-        }
-        for corner in corners {
             for l in 0..LANES {
-                corner[l] *= inverse[l];
+                weight[l] *= inverse[l];
             }
+            store(to, at, n, &weight);
+        }
+    }
+}
+
+impl<T: Real> Work for Points<'_, T> {
+    #[inline(always)]
+    fn work(&mut self, parts: &mut [Lane; MOST_PARTS]) {
+        for at in (0..self.len).step_by(LANES) {
+            self.some(parts, at, LANES.min(self.len - at));
         }
     }
 }
@@ -119,79 +235,52 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
     [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// All weights of points of the types with so many odd indices, in planes 2 K and 2 K + 1 of the coarse planes that are this
-/// member's. Those of fewer must be there.
-pub fn make<T: Real + Number>(me: Me, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
+/// All weights of points of the types with so many odd indices, in planes 2 K and 2 K + 1 of the coarse planes that are
+/// this member's. Those of fewer must be there.
+pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
-        for of_type in (1..8).filter(|t: &usize| t.count_ones() == order) {
-            let k = 2 * coarse_k + (of_type >> 2);
+        for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
+            let k = 2 * coarse_k + (of.bits >> 2);
             for coarse_j in 0..weights.coarse.cells.ny {
-                let j = 2 * coarse_j + (of_type >> 1 & 1);
+                let j = 2 * coarse_j + (of.bits >> 1 & 1);
                 if j < a.split.cells.ny && k < a.split.cells.nz {
-                    make_row(a, weights, of_type, j, k);
+                    make_row(of, a, weights, j, k);
                 }
             }
         }
     }
 }
 
-fn make_row<T: Real + Number>(a: &Stencil<T>, weights: &Weights<T>, of_type: usize, j: usize, k: usize) {
+fn make_row<T: Real + Number>(of: &Type, a: &Stencil<T>, weights: &Weights<T>, j: usize, k: usize) {
     let (split, coarse) = (&a.split, &weights.coarse);
-    let half = of_type & 1;
-    let start = split.at(half, j as isize, k as isize);
-    let range = start..start + split.points(half);
+    let half = of.bits & 1;
+    let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
+    let range = start..start + len;
     // The row of a corner's weights, from the corner at or below the point on.
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(j / 2 + (t >> 1 & 1), k / 2 + (t >> 2)) + (t & 1))
     };
-    let zeros: &[T] = &[];
-    let mut towards = Towards { list: [(zeros, 0); 26], len: 0 };
-    for (number_of, &offset) in a.offsets.iter().enumerate() {
-        for (against, offset) in [(false, offset), (true, offset.map(|o| -o))] {
-            let part = part_of(offset, of_type);
-            if part != [0; 3] {
-                // SAFETY: nobody writes the matrix in this step.
-                towards.list[towards.len] = (unsafe { a.c(half, &range, number_of, against) }, number(part));
-                towards.len += 1;
-            }
-        }
+    // SAFETY: nobody writes row sums in this step.
+    let excess = unsafe { a.excess.slice(start, len) };
+    let mut row =
+        Points { of, len, towards: [&[]; MOST_PARTS], paths: [None; MOST_PATHS], excess, to: [const { None }; 8] };
+    for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
+        // SAFETY: nobody writes the matrix in this step.
+        *to = unsafe { a.c(half, &range, k, against) };
     }
-    let mut paths = Paths { list: [(0, 0, None); 56], len: 0 };
-    for part in (0..27).filter(|&part| part != number([0; 3])) {
-        let offset = [part % 3, part / 3 % 3, part / 9].map(|o| o as isize - 1);
-        if part_of(offset, of_type) != offset {
-            continue;
+    for t in (0..8).filter(|t| t & !of.bits == 0) {
+        let paths = of.corners[t].clone();
+        for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
+            *path = (from != [0; 3]).then(|| {
+                let (array, place) = corner(from, t);
+                // SAFETY: of points with fewer odd indices, which nobody writes in this step.
+                unsafe { array.slice(place, len) }
+            });
         }
-        for t in (0..8).filter(|t| t & !of_type == 0) {
-            // From corner t to the point at that offset: none where it is not one of its corners.
-            let from =
-                [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { 1 + offset[d] - 2 * (t >> d & 1) as isize } else { 0 });
-            if from.iter().all(|o| o.abs() <= 1) {
-                let of_corner = (from != [0; 3]).then(|| {
-                    let (array, place) = corner(from, t);
-                    // SAFETY: of points with fewer odd indices, which nobody writes in this step.
-                    unsafe { array.slice(place, range.len()) }
-                });
-                paths.list[paths.len] = (part, t, of_corner);
-                paths.len += 1;
-            }
-        }
+        let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
+        let (array, place) = corner(to, t);
+        // SAFETY: weights of these points, which are this member's.
+        row.to[t] = Some(unsafe { array.slice_mut(place, len) });
     }
-    // SAFETY: nobody writes it in this step.
-    let excess = unsafe { a.excess.slice(range.start, range.len()) };
-    let points = Points { towards, paths, excess };
-    let mut of_corners = [[0.0; LANES]; 8];
-    for at in (0..range.len()).step_by(LANES) {
-        let n = LANES.min(range.len() - at);
-        weights_of(&points, &mut of_corners, at, n);
-        for t in (0..8).filter(|t| t & !of_type == 0) {
-            let to = [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
-            let (array, place) = corner(to, t);
-            // SAFETY: weights of these points, which are this member's.
-            let to = unsafe { array.slice_mut(place + at, n) };
-            for (to, weight) in to.iter_mut().zip(&of_corners[t]) {
-                *to = T::narrow(*weight);
-            }
-        }
-    }
+    weights_of(&mut row, &mut [[0.0; LANES]; MOST_PARTS]);
 }
