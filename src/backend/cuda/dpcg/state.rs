@@ -10,7 +10,7 @@ use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
 use crate::backend::steps::dpcg::{Preconditioner, Setup};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::Regions;
@@ -157,13 +157,13 @@ impl State {
         }
     }
 
-    /// z = M^-1 r of multigrid.
-    pub fn cycle(&self, stream: &Stream, source: &Source) -> Result<()> {
+    /// z = M^-1 r of multigrid. Whether <r, z> is on its way.
+    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
-            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z),
-            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z),
-            None => Ok(()),
+            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
+            None => Err(Error::Internal("there is no multigrid".to_owned())),
         }
     }
 

@@ -86,12 +86,13 @@ impl Vertex {
         Ok(Self { sweeps, single: size_of::<T>() == 4, scale, grids, coarsest })
     }
 
-    /// z = M^-1 r.
-    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address) -> Result<()> {
+    /// z = M^-1 r, and <r, z>.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address, sum: Sum) -> Result<()> {
         let Some(finest) = self.grids.first() else { return Ok(()) };
         let (count, single) = (finest.cells.count(), self.single);
         scale.find(stream, r, count)?;
-        let to_cycle = NarrowArgs { count, scales: scale.scales, wide: r, narrow: finest.vectors.at(R), factor: 1.0 };
+        let (wide, narrow) = (r, finest.vectors.at(R));
+        let to_cycle = NarrowArgs { count, scales: scale.scales, wide, narrow, factor: 1.0, r, sum };
         launch::narrow_residual(stream, single, &to_cycle)?;
         // Which of the two arrays of each grid has x.
         let mut at = [X; MOST_GRIDS];

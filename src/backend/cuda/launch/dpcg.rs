@@ -51,7 +51,7 @@ impl CellBox {
 structures! {
     CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
-    TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address }
+    TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64 }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
@@ -80,7 +80,7 @@ structures! {
         exact: Address, exact_stride: i64, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
         partial: Address, strengths: Address, scalars: Address
     }
-    NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64 }
+    NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64, r: Address, sum: Sum }
 }
 
 entries! {
@@ -158,7 +158,8 @@ plain_kernels! {
 /// Kernels of multigrid in f64, then in f32.
 macro_rules! real_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
-     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr;)*) => {
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident| $blocks:expr;)*) => {
         enum $numbers { $($number,)* }
 
         /// The kernels, in the order of their numbers.
