@@ -1,10 +1,10 @@
 //! The V-cycle of the cell-centred multigrid by a team, with the bits of one thread.
 //!
-//! All half-sweeps before the coarse grid are one pass over the planes, and so are those after it: in step t, half-sweep
-//! s is done on plane t - s, so that it finds its neighbours above done with half-sweep s - 1 and not yet with s, as
-//! after sweeps over the whole grid. The restriction follows as one more of them, the prolongation goes before. Memory
-//! sees r, A and x once a pass. Each member has rows j of its own, the same in every plane; in a step it needs of its
-//! neighbours' rows what they did in the step before.
+//! All half-sweeps before the coarse grid are one pass over the planes, and so are those after it: in step t,
+//! half-sweep s is done on plane t - s, so that it finds its neighbours above done with half-sweep s - 1 and not yet
+//! with s, as after sweeps over the whole grid. The restriction follows as one more of them, the prolongation goes
+//! before. Memory sees r, A and x once a pass. Each member has rows j of its own, the same in every plane; in a step it
+//! needs of its neighbours' rows what they did in the step before.
 
 use super::rows::Rows;
 use crate::backend::reference::dpcg::grids::{Grid, Hierarchy, power_of_two_below};
