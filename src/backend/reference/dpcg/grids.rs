@@ -79,7 +79,7 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
         let mut sums = [0.0; 3];
         for (i, cell) in couplings.look(cells, forward, row).enumerate() {
             let center = see(cell, couplings.sum(i), couplings.any(i));
-            (0..3).for_each(|d| sums[d] += couplings.0[d][i] / center);
+            (0..3).for_each(|d| sums[d] += couplings.0[d][i].abs() / center);
         }
         strength.iter_mut().zip(sums).for_each(|(strength, sum)| strength[row] = sum);
     }
@@ -100,7 +100,8 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
 fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
-    [0, 1, 2].map(|d| if size[d] > 1 && WEAK * strength[d] >= strongest { 2 } else { 1 })
+    // So that NaN, where inputs are not checked, leads to an end, too.
+    [0, 1, 2].map(|d| if size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
 }
 
 impl<T: Real> Grid<T> {
@@ -233,4 +234,27 @@ impl<T: Real> Hierarchy<T> {
 pub fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Positive couplings, none, and what is no number: each ends in a grid that is small enough.
+    #[test]
+    fn any_matrix_leads_to_a_coarsest_grid() {
+        let cells = Cells { nx: 9, ny: 7, nz: 12 };
+        for entry in [1.0, -1.0, 0.0, f64::NAN] {
+            let forward = [0, 1, 2].map(|d| -> Vec<f64> {
+                let inside = |cell: usize| cells.place(cell)[d] + 1 < cells.size()[d];
+                (0..cells.count()).map(|cell| if inside(cell) { entry } else { 0.0 }).collect()
+            });
+            let [x, y, z] = &forward;
+            let a = SevenPoints { cells, center: &vec![7.0; cells.count()], forward: [x, y, z] };
+            match Hierarchy::<f64>::new(&a, 20) {
+                Ok(made) => assert!(made.grids.last().unwrap().cells.count() <= 20 && !entry.is_nan()),
+                Err(error) => assert!(entry.is_nan(), "{error}"),
+            }
+        }
+    }
 }
