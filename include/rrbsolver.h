@@ -334,19 +334,20 @@ rrb_status dpcg_set_regions(dpcg_handle *h, const int32_t *labels);
 
 /**
  * Copies the coefficients, and makes the preconditioner M, the deflation vectors Z and E = Z^T A Z. The matrix has 7
- * points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored: where some are neither zero nor NaN, a log line says so, once a handle, and
- * `check_input=2` refuses them. Padding is not read. Cells that are no part of the problem (solid) are rows with zero
- * couplings and a positive center. Host arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and
- * ny * ld unless `leading_dimension` and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds
- * the new matrix or none. auto takes by the matrix what is the same for any backend and number of threads; results such
- * as `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
+ * points; couplings are usually negative, conductances between cells. Entries that point outside the grid are ignored:
+ * where some are neither zero nor NaN, a log line says so, once a handle, and `check_input=2` refuses them. Padding is
+ * not read. Cells that are no part of the problem (solid) are rows with zero couplings and a positive center. Host
+ * arrays of (nz - 1) * lp + (ny - 1) * ld + nx values, read; ld and lp are nx and ny * ld unless `leading_dimension`
+ * and `leading_plane` say otherwise. Afterwards, or after a failure, the handle holds the new matrix or none. auto
+ * takes by the matrix what is the same for any backend and number of threads; results such as
+ * `RRB_INFO_PRECONDITIONER`, `RRB_INFO_DEFLATION`, `RRB_INFO_COARSENING` and `RRB_INFO_AUTO_REASON` tell what is in
  * use, and why. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (an array at no multiple of 8 bytes, more boxes than cells,
- * more than 65,535 distinct labels, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`, or
- * `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not positive, a lost
- * pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second call
- * reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG; van der
- * Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J. Comput. Phys. 48 (1982),
- * 366-386, for multigrid.
+ * more than 65,535 distinct labels, couplings out of the grid), `RRB_ERR_UNSUPPORTED` (`preconditioner=ic0` or `ric`,
+ * or `coarse_solver=cg`, on a device, and what this build lacks), `RRB_ERR_MATRIX` (a center that is not positive, a
+ * lost pivot, such as that of `ric_omega=1` on a singular matrix), `RRB_ERR_NOT_FINITE`, `RRB_ERR_MEMORY`. A second
+ * call reuses memory. Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370, for deflated CG;
+ * van der Vorst, SIAM J. Sci. Stat. Comput. 3 (1982), 350-356, for truncated Neumann series; Dendy, J. Comput. Phys.
+ * 48 (1982), 366-386, for multigrid.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or have the size named.
@@ -358,29 +359,28 @@ rrb_status dpcg_factorize(dpcg_handle *h,
                           const double *top);
 
 /**
- * Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is not
- * written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the deflated
- * one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular components b is
- * projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`; errors: `RRB_ERR_NULL`,
- * `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE` (an input, or
- * x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`, `RRB_ERR_INCOMPATIBLE`, all with x as
- * given. x and the test are in double precision whatever `precision` is. Takes no memory, starts no thread; on a
- * device, pageable arrays of the host get buffers and threads with the first solve that has them (docs/gpu.md). Source:
- * Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
+ * Solves A x = b by deflated preconditioned CG. `x` is the initial guess on entry and the solution on return; `b` is
+ * not written. Stops when norm(b - A x) <= max(rel_tol * reference, abs_tol), of the caller's matrix, not of the
+ * deflated one. b = 0 gives x = 0 at once; a guess that meets the test is returned in 0 iterations. On singular
+ * components b is projected and x keeps the guess's mean. Returns `RRB_OK`, `RRB_NOT_CONVERGED`, `RRB_STOPPED`;
+ * errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (overlap; an array at no multiple of 8 bytes), `RRB_ERR_STATE`,
+ * `RRB_ERR_NOT_FINITE` (an input, or x too large for a double), `RRB_ERR_RANGE` (x too small), `RRB_ERR_BREAKDOWN`,
+ * `RRB_ERR_INCOMPATIBLE`, all with x as given. x and the test are in double precision whatever `precision` is. Takes
+ * no memory, starts no thread; on a device, pageable arrays of the host get buffers and threads with the first solve
+ * that has them (docs/gpu.md). Source: Tang, Nabben, Vuik and Erlangga, J. Sci. Comput. 39 (2009), 340-370.
  *
  * Required:
  * `h` must be NULL or come from `dpcg_create`; the arrays must be NULL or hold (nz - 1) * lp + (ny - 1) * ld + nx
  * values.
  */
-rrb_status dpcg_solve(dpcg_handle *h,
-                      const double *b,
-                      double *x);
+rrb_status dpcg_solve(dpcg_handle *h, const double *b, double *x);
 
 /**
- * z = M^-1 r with the preconditioner alone, without deflation, for a foreign Krylov loop; a fixed symmetric positive
- * definite matrix (on the complement of the null space where singular: r and z are projected), to the rounding of
- * `precision`. Errors: `RRB_ERR_NULL`, `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`,
- * `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a double).
+ * z = M^-1 r, for a foreign Krylov loop; with deflation z = (P^T M^-1 P + Z E^-1 Z^T) r, P = I - A Z E^-1 Z^T. A fixed
+ * symmetric positive definite matrix (on the complement of the null space where singular: r and z are projected), to
+ * the rounding of `precision` and, with `coarse_solver=cg`, to `coarse_tol`. Errors: `RRB_ERR_NULL`,
+ * `RRB_ERR_ARGUMENT` (as for `dpcg_solve`), `RRB_ERR_STATE`, `RRB_ERR_NOT_FINITE`, `RRB_ERR_RANGE` (z too small for a
+ * double).
  *
  * Required:
  * As for `dpcg_solve`.
@@ -396,9 +396,9 @@ rrb_status dpcg_apply(dpcg_handle *h, const double *r, double *z);
 rrb_status dpcg_multiply(dpcg_handle *h, const double *x, double *y);
 
 /**
- * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter`
- * iterations, frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be
- * NULL. Statuses and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
+ * The one-line replacement of an ICCG call: creates, factorizes, solves to `rel_tol` in at most `max_iter` iterations,
+ * frees. Arrays are dense, a[(k*ny + j)*nx + i]; x must overlap none of the others. `iterations` may be NULL. Statuses
+ * and errors of `dpcg_create`, `dpcg_factorize` and `dpcg_solve`.
  *
  * Required:
  * As for `dpcg_factorize` and `dpcg_solve`; `iterations` must be NULL or point to an `int64_t`.

@@ -5,3 +5,4 @@
 #include "labelled.cuh"
 #include "vertex.cuh"
 #include "cell.cuh"
+#include "coarsening.cuh"

@@ -87,11 +87,19 @@ struct TriangleArgs {
     Matrix m;
     const double *v, *from;
     double *to;
+    const double *r; // of the sum
+    Sum sum;
 };
 
-// to = D^-1 v.
+// to = D^-1 v; <r, to> where there is a sum.
 __device__ inline void over_center(const TriangleArgs &a) {
-    over_cells(a.box.count(), [&](int64_t c) { a.to[c] = a.v[c] / fixed(a.m.center[c]); });
+    double sum = 0.0;
+    over_cells(a.box.count(), [&](int64_t c) {
+        const double z = a.v[c] / fixed(a.m.center[c]);
+        a.to[c] = z;
+        if (a.sum.partial) sum += a.r[c] * z;
+    });
+    finish_sum(a.sum, sum);
 }
 
 // to = D^-1 (v - L from): a term more of the series K = sum of (-L D^-1)^m, by Horner's rule (van der Vorst 1982).
@@ -104,14 +112,18 @@ __device__ inline void lower(const TriangleArgs &a) {
     });
 }
 
-// to = v - D^-1 L^T from: the same of K^T.
+// to = v - D^-1 L^T from: the same of K^T; <r, to> where there is a sum.
 __device__ inline void upper(const TriangleArgs &a) {
     const int64_t n = a.box.north(), t = a.box.top();
+    double all = 0.0;
     over_cells(a.box.count(), [&](int64_t c) {
         const double sum = fixed(a.m.east[c]) * a.from[c + 1] + fixed(a.m.north[c]) * a.from[c + n] +
             fixed(a.m.top[c]) * a.from[c + t];
-        a.to[c] = a.v[c] - sum / fixed(a.m.center[c]);
+        const double z = a.v[c] - sum / fixed(a.m.center[c]);
+        a.to[c] = z;
+        if (a.sum.partial) all += a.r[c] * z;
     });
+    finish_sum(a.sum, all);
 }
 
 } // namespace dpcg

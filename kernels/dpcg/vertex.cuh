@@ -6,7 +6,7 @@
 // between the conductances of one offset and of the next: no kernel asks for an edge. Weights of the interpolation lie
 // in 8 arrays: bit d of the number says which of the two coarse points in direction d.
 //
-// Bytes a point, T of 4: relaxation of the finest grid 32, a sweep of Jacobi 72, residual 68, restriction and
+// Bytes a point, T of 4: relaxation of the finest grid 24, a sweep of Jacobi 72, residual 68, restriction and
 // interpolation 36 each.
 //
 // Races: a half-sweep of Gauss-Seidel writes points of one colour and reads their own value and those of the other
@@ -35,21 +35,27 @@ template <bool FINEST> __device__ inline int64_t step_of(const Box &box, int k) 
     return dx + dy * box.north() + dz * box.top();
 }
 
-// r - A x in a point.
-template <class T, bool FINEST> __device__ inline T residual_at(const GridArgs &a, int64_t p) {
+// `sum` - (A - D) x in a point.
+template <class T, bool FINEST> __device__ inline T with_neighbours(const GridArgs &a, int64_t p, T sum) {
     const T *x = static_cast<const T *>(a.x), *c = static_cast<const T *>(a.c) + p;
-    T sum = static_cast<const T *>(a.diagonal)[p] * x[p];
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
         const int64_t step = step_of<FINEST>(a.box, k);
-        sum -= c[-step] * x[p - step];
-        sum -= c[0] * x[p + step];
+        sum += c[-step] * x[p - step];
+        sum += c[0] * x[p + step];
         c += a.c_stride;
     }
-    return static_cast<const T *>(a.r)[p] - sum;
+    return sum;
 }
 
-// A half-sweep of Gauss-Seidel. From zero, the other colour is zero after it.
+// r - A x in a point.
+template <class T, bool FINEST> __device__ inline T residual_at(const GridArgs &a, int64_t p) {
+    const T *x = static_cast<const T *>(a.x), *diagonal = static_cast<const T *>(a.diagonal);
+    return static_cast<const T *>(a.r)[p] + with_neighbours<T, FINEST>(a, p, -diagonal[p] * x[p]);
+}
+
+// A half-sweep of Gauss-Seidel: x = D^-1 (r - (A - D) x) in the points of a colour. From zero, the other colour is zero
+// after it.
 template <class T> __device__ inline void relax_colour(const GridArgs &a) {
     const T *r = static_cast<const T *>(a.r), *inverse = static_cast<const T *>(a.inverse);
     T *x = static_cast<T *>(a.x);
@@ -58,7 +64,7 @@ template <class T> __device__ inline void relax_colour(const GridArgs &a) {
             x[p] = (i + j + k) % 2 == a.colour ? r[p] * inverse[p] : T(0);
         });
     } else {
-        over_colour(a.box, a.colour, [&](int64_t p) { x[p] += residual_at<T, true>(a, p) * inverse[p]; });
+        over_colour(a.box, a.colour, [&](int64_t p) { x[p] = with_neighbours<T, true>(a, p, r[p]) * inverse[p]; });
     }
 }
 
@@ -138,6 +144,8 @@ struct NarrowArgs {
     double *wide;
     void *narrow;
     double factor;
+    const double *r; // of the sum
+    Sum sum;
 };
 
 // narrow = wide / s.
@@ -146,10 +154,16 @@ template <class T> __device__ inline void narrow(const NarrowArgs &a) {
     over_cells(a.count, [&](int64_t c) { static_cast<T *>(a.narrow)[c] = T(factor * a.wide[c]); });
 }
 
-// wide = factor s narrow.
+// wide = factor s narrow, and <r, wide>.
 template <class T> __device__ inline void widen(const NarrowArgs &a) {
     const double factor = a.factor * a.scales[1];
-    over_cells(a.count, [&](int64_t c) { a.wide[c] = factor * double(static_cast<const T *>(a.narrow)[c]); });
+    double sum = 0.0;
+    over_cells(a.count, [&](int64_t c) {
+        const double z = factor * double(static_cast<const T *>(a.narrow)[c]);
+        a.wide[c] = z;
+        sum += a.r[c] * z;
+    });
+    finish_sum(a.sum, sum);
 }
 
 } // namespace dpcg

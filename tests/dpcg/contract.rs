@@ -381,14 +381,13 @@ fn lines_of_the_log() {
     forward[2][7 * 5 * 5 + 3] = -1.0;
     let solver = Solver::new(a.size, "verbosity=1 backend=cpu preconditioner=jacobi deflation=levelset");
     let mut lines: Vec<String> = Vec::new();
-    // SAFETY: the list outlives the calls.
-    outcome(unsafe { common::rrbsolver_set_log(Some(keep_line), user(&mut lines)) }).unwrap();
+    outcome(common::rrbsolver_set_log(Some(keep_line), user(&mut lines))).unwrap();
     for _ in 0..2 {
         solver.factorize_arrays(&a.center, forward.each_ref().map(|f| &f[..])).unwrap();
     }
     solver.solve_from_zero(&a.rhs("rand"));
-    // SAFETY: the one before is not called again.
-    outcome(unsafe { common::rrbsolver_set_log(None, null_mut()) }).unwrap();
+    // The list is told nothing more.
+    outcome(common::rrbsolver_set_log(None, null_mut())).unwrap();
     // Other tests of this program may have lines of their own.
     let own: Vec<&String> = lines.iter().filter(|l| l.contains("7 x 5 x 6") || l.contains("top has 1 entry")).collect();
     assert_eq!(own.len(), 2, "{lines:?}");

@@ -131,7 +131,7 @@ fn compare(a: &TwoPhase, options: &str, off: f64) {
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     let [found, wanted] = [&cuda, &reference].map(|solver| solver.int(info::ITERATIONS));
     // Rounding has its way after many iterations.
-    assert!((found - wanted).abs() <= 1 + wanted / 50, "{found} iterations instead of {wanted}");
+    assert!((found - wanted).abs() <= 1 + wanted / 10, "{found} iterations instead of {wanted}");
     let residual = a.relative_residual(&b, &x);
     assert!(residual <= 1.001e-6, "residual {residual:e}");
     // From there, with another scale.
@@ -141,18 +141,22 @@ fn compare(a: &TwoPhase, options: &str, off: f64) {
     assert_eq!(cuda.int(info::ITERATIONS), 0);
 }
 
-fn as_the_reference() {
+/// All combinations on one set, two sets more with one deflation, for some of the preconditioners.
+fn compare_all(wanted: impl Fn(&str) -> bool) {
     let mut rows = Rows::default();
     for size in SIZES {
         for set in ["9", "9;dir=top", "surf;obs=box"] {
             let a = TwoPhase::new(set, size, 1e-3);
-            for (preconditioner, off) in PRECONDITIONERS {
+            for (preconditioner, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| wanted(name)) {
                 for (k, deflation) in DEFLATIONS.iter().enumerate() {
-                    // All combinations on one set, the others once.
-                    if set != "9" && k != 3 || size[0] * size[1] * size[2] < 1000 && k > 1 {
-                        continue;
-                    }
-                    if k > 0 && size.contains(&1) {
+                    let small = size.contains(&1) || size[0] < 4;
+                    // Obstacles cut thin boxes in two, and b does not fit each.
+                    let left_out = match small {
+                        true => k > 0 || set.contains("obs"),
+                        false => set != "9" && k != 3,
+                    };
+                    // Hundreds of iterations of the largest box take an emulated device minutes, and tell no more.
+                    if left_out || size == SIZES[0] && !preconditioner.contains("multigrid") && k < 3 {
                         continue;
                     }
                     let options = format!("preconditioner={preconditioner} deflation={deflation}");
@@ -162,6 +166,18 @@ fn as_the_reference() {
         }
     }
     rows.end();
+}
+
+fn series_as_the_reference() {
+    compare_all(|name| !name.contains("multigrid"));
+}
+
+fn vertex_multigrid_as_the_reference() {
+    compare_all(|name| name.contains("vertex"));
+}
+
+fn cell_multigrid_as_the_reference() {
+    compare_all(|name| name.contains("cell"));
 }
 
 /// All vectors kept, E by its factor, labels of the caller, obstacles.
@@ -391,7 +407,9 @@ fn monitors_and_streams() {
 }
 
 device::device_tests! { devices();
-    as_the_reference
+    series_as_the_reference
+    vertex_multigrid_as_the_reference
+    cell_multigrid_as_the_reference
     deflation_of_every_kind
     arrays_here_and_there
     second_factorizations

@@ -1,5 +1,5 @@
-//! What a loop of PCG that the device runs by itself tells the host, for all families: its limits, its steps in the ring
-//! of scalars, and how it ended. The decisions are in kernels/common/scalars.cuh.
+//! What a loop of PCG that the device runs by itself tells the host, for all families: its limits, its steps in the
+//! ring of scalars, and how it ended. The decisions are in kernels/common/scalars.cuh.
 
 use super::launch::{Scalars, code};
 use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, SQUARE};

@@ -88,6 +88,8 @@ pub trait DpcgBackend: Send {
     fn fetch(&mut self, _a: &CellView) -> Result<Option<Fetched>> {
         Ok(None)
     }
+    /// Takes such copies back when they were read: their memory serves the next ones.
+    fn take_back(&mut self, _fetched: Fetched) {}
     /// Copies the caller's matrix, which is in host memory.
     fn load(&mut self, a: &CellView) -> Result<()>;
     /// The copy.
@@ -97,8 +99,15 @@ pub trait DpcgBackend: Send {
         let a = self.matrix();
         Ok((CellComponents::find_within(&a, zero_row_sum)?, Strong::find(&a)?))
     }
-    /// Makes M and E; `regions`: none where nothing is deflated.
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()>;
+    /// Makes M and E; `regions`: none where nothing is deflated. Returns how systems with E are solved.
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>>;
+    /// Seconds that E took in the last `factorize`.
+    fn seconds_of_e(&self) -> f64;
     /// Runs a text on the steps.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Bytes of all arrays in host memory.

@@ -173,3 +173,14 @@ fn one_phase_has_no_level_set() {
     let regions = a.regions(&levelset(None)).unwrap();
     assert_eq!((regions.found, regions.count), (1, 0));
 }
+
+#[test]
+fn the_region_dropped_is_of_the_heavy_phase() {
+    let problem = TwoPhase::new("drops", [9, 8, 7], 1e-3);
+    let labels: Vec<i32> = problem.air.iter().map(|&air| i32::from(!air)).collect();
+    assert!(problem.air[0] && labels.contains(&1));
+    let a = Arrays::of(problem);
+    let regions = a.regions(&levelset(Some(&labels))).unwrap();
+    assert_eq!((regions.found, regions.count), (2, 1));
+    assert!(regions.of.iter().zip(&labels).all(|(&of, &label)| (of == 0) == (label == 0)));
+}

@@ -28,6 +28,8 @@ pub struct Dpcg {
     /// What was seen of the matrix.
     inspection: CellInspection,
     components: CellComponents,
+    /// Of a matrix that was on a device, what points out of the box.
+    outward: Option<Outward>,
     /// What the last factorize did.
     pub done: Done,
 }
@@ -57,6 +59,7 @@ impl Dpcg {
                     cells: a.cells,
                     inspection: CellInspection::default(),
                     components: CellComponents::default(),
+                    outward: None,
                     done: Done::default(),
                 }
             }
@@ -69,10 +72,14 @@ impl Dpcg {
     fn factorize_as_asked(&mut self, a: &CellView, labels: Option<&[i32]>, options: &Options) -> Result<()> {
         let fetched = self.backend.fetch(a)?;
         let on_host = fetched.as_ref().map(|fetched| fetched.view(a));
+        self.outward = on_host.as_ref().map(Outward::of_cells);
         let a = on_host.as_ref().unwrap_or(a);
         self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
         self.backend.load(a)?;
+        if let Some(fetched) = fetched {
+            self.backend.take_back(fetched);
+        }
         let started = Instant::now();
         let strong;
         (self.components, strong) = self.backend.find_components(plan::zero_row_sum(options))?;
@@ -98,13 +105,16 @@ impl Dpcg {
             seconds,
             ..plan.told(vectors)
         };
-        self.backend.factorize(&setup, &self.components, regions.as_ref())
+        if let Some(solver) = self.backend.factorize(&setup, &self.components, regions.as_ref())? {
+            self.done.coarse_solver = plan::coarse_solver_of(solver);
+        }
+        self.done.seconds.deflation += self.backend.seconds_of_e();
+        Ok(())
     }
 
     /// Couplings of the matrix that point out of the box.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
-        let fetched = self.backend.fetch(a)?;
-        Ok(fetched.map_or_else(|| Outward::of_cells(a), |fetched| Outward::of_cells(&fetched.view(a))))
+        Ok(self.outward.unwrap_or_else(|| Outward::of_cells(a)))
     }
 
     /// Runs a text of a solve.

@@ -232,6 +232,15 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// As results tell it.
+pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
+    match solver {
+        Solver::Inverse => CoarseSolver::Inverse,
+        Solver::Cholesky => CoarseSolver::Cholesky,
+        Solver::Cg => CoarseSolver::Cg,
+    }
+}
+
 fn choose_coarsening(a: &SevenPoints, options: &Options) -> (Coarsening, AutoReason) {
     match options.choice(opt::COARSENING) {
         Coarsening::Auto => {

@@ -50,6 +50,7 @@ fn bubbles(set: &str) -> Vec<[f64; 3]> {
     };
     let middle = [0.5; 3];
     match set {
+        "0" => Vec::new(),
         "1" => vec![middle],
         "8" => corners(&[0.25, 0.75]),
         "9" => [corners(&[0.25, 0.75]), vec![middle]].concat(),

@@ -127,6 +127,15 @@ impl CoarseMatrix {
         self.matrix.n()
     }
 
+    /// How systems are solved: an inverse that would lose too many digits has given way to the factor.
+    pub fn solver(&self) -> Solver {
+        match self.method {
+            Method::Inverse(_) => Solver::Inverse,
+            Method::Cholesky(_) => Solver::Cholesky,
+            Method::Cg { .. } => Solver::Cg,
+        }
+    }
+
     /// The inverse row by row, where there is one.
     pub fn inverse(&self) -> Option<&[f64]> {
         if let Method::Inverse(inverse) = &self.method { Some(inverse) } else { None }

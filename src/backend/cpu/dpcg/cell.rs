@@ -1,10 +1,10 @@
 //! The V-cycle of the cell-centred multigrid by a team, with the bits of one thread.
 //!
-//! All half-sweeps before the coarse grid are one pass over the planes, and so are those after it: in step t, half-sweep
-//! s is done on plane t - s, so that it finds its neighbours above done with half-sweep s - 1 and not yet with s, as
-//! after sweeps over the whole grid. The restriction follows as one more of them, the prolongation goes before. Memory
-//! sees r, A and x once a pass. Each member has rows j of its own, the same in every plane; in a step it needs of its
-//! neighbours' rows what they did in the step before.
+//! All half-sweeps before the coarse grid are one pass over the planes, and so are those after it: in step t,
+//! half-sweep s is done on plane t - s, so that it finds its neighbours above done with half-sweep s - 1 and not yet
+//! with s, as after sweeps over the whole grid. The restriction follows as one more of them, the prolongation goes
+//! before. Memory sees r, A and x once a pass. Each member has rows j of its own, the same in every plane; in a step it
+//! needs of its neighbours' rows what they did in the step before.
 
 use super::rows::Rows;
 use crate::backend::reference::dpcg::grids::{Grid, Hierarchy, power_of_two_below};
@@ -99,8 +99,8 @@ impl<T: Real + Number> CellCentred<T> {
                 return self.solve_coarsest(walker.me, a.cells.count(), r, z);
             };
             finest.descend(walker, grid, first_r, scale);
-            for level in 1..grids.len() {
-                self.level(level - 1).descend(walker, &grids[level], &self.vectors[level][0], 1.0);
+            for (level, grid) in grids.iter().enumerate().skip(1) {
+                self.level(level - 1).descend(walker, grid, &self.vectors[level][0], 1.0);
             }
             if let (Some(grid), Some([r, x])) = (grids.last(), self.vectors.last()) {
                 self.solve_coarsest(walker.me, grid.cells.count(), r, x);
@@ -237,13 +237,9 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         let near = [or_zeros(to_south), &north[cells.clone()], or_zeros(to_bottom), &top[cells.clone()]];
         // SAFETY: as the caller promised.
         let values = [s, n, b, t].map(|at| at.map_or(zeros, |at| unsafe { self.x.row(&at) }));
-        Row {
-            r: unsafe { self.r.row(&cells) },
-            center: &self.a.center[cells.clone()],
-            east: &east[cells],
-            near,
-            values,
-        }
+        // SAFETY: as above.
+        let r = unsafe { self.r.row(&cells) };
+        Row { r, center: &self.a.center[cells.clone()], east: &east[cells], near, values }
     }
 
     /// x = D^-1 r in red cells, 0 in black ones.

@@ -16,11 +16,12 @@ mod member;
 mod pieces;
 mod regions;
 mod rows;
-mod setup;
+pub mod setup;
 mod state;
 mod vertex;
 mod whole;
 
+use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
@@ -39,6 +40,7 @@ use setup::coarse_matrix;
 use state::{State, Vectors};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use whole::Whole;
 
 /// Below this many cells a box is left to member 0: a barrier costs more than the work.
@@ -51,12 +53,13 @@ pub struct Cpu {
     /// Of a matrix that is not factorized yet; else it is in `state`.
     matrix: Kept,
     state: Option<State>,
+    seconds_of_e: f64,
 }
 
 impl Cpu {
     /// Uses at most `threads`; the team is made when a matrix is large enough for it.
     pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, matrix: Kept::default(), state: None }
+        Self { wanted_threads: threads, team: None, matrix: Kept::default(), state: None, seconds_of_e: 0.0 }
     }
 
     fn make_team(&mut self, pieces: Pieces) -> Result<()> {
@@ -90,7 +93,12 @@ impl DpcgBackend for Cpu {
         setup::find_components(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)
     }
 
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>> {
         let (matrix, vectors, whole) = match self.state.take() {
             Some(state) => (state.matrix, Some(state.vectors), state.whole),
             None => (std::mem::take(&mut self.matrix), None, None),
@@ -103,6 +111,7 @@ impl DpcgBackend for Cpu {
             components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
         })?;
         let team = self.team.as_mut().ok_or_else(no_team)?;
+        let started = Instant::now();
         let deflation = match regions {
             None => None,
             Some(regions) => {
@@ -111,6 +120,8 @@ impl DpcgBackend for Cpu {
                 Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
             }
         };
+        self.seconds_of_e = started.elapsed().as_secs_f64();
+        let solver = deflation.as_ref().map(Projection::solver);
         let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
@@ -130,7 +141,11 @@ impl DpcgBackend for Cpu {
             coarse_nanos: AtomicU64::new(0),
             matrix,
         });
-        Ok(())
+        Ok(solver)
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.seconds_of_e
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {

@@ -11,7 +11,7 @@
 //! each summed by its owner, and then over the pieces in order: the same bits for any number of members.
 
 use super::pieces::Pieces;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, multiply_rows};
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
 use crate::error::{Result, extend, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Couplings, SevenPoints};
@@ -287,6 +287,11 @@ impl Projection {
             slots,
             coarse,
         })
+    }
+
+    /// How systems with E are solved.
+    pub fn solver(&self) -> Solver {
+        self.coarse.solver()
     }
 
     /// Vectors.

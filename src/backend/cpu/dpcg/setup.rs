@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 const PARTS: &str = "the parts of a team";
 
 /// What each member makes, in order.
-fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
+pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
     reserve(&mut made, team.members(), PARTS)?;
     made.resize_with(team.members(), || Mutex::new(Ok(T::default())));

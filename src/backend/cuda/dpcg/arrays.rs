@@ -2,7 +2,7 @@
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::{Address, CellBox};
-use crate::error::Result;
+use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 
 /// Arrays of as many values, with zeros before and after each (kernels/dpcg/box.cuh).
@@ -23,8 +23,26 @@ impl Padded {
         value: usize,
         what: &str,
     ) -> Result<Self> {
+        Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
+    }
+
+    /// The same in memory of a pool.
+    pub fn zeroed_in(
+        pool: &mut Pool,
+        stream: &Stream,
+        arrays: usize,
+        count: usize,
+        guard: usize,
+        value: usize,
+        what: &str,
+    ) -> Result<Self> {
         let bytes = value * (guard + arrays * (count + guard));
-        Ok(Self { memory: Memory::zeroed(stream.device(), stream, bytes, what)?, value, count, guard })
+        Ok(Self { memory: pool.zeroed(stream, bytes, what)?, value, count, guard })
+    }
+
+    /// Its memory.
+    pub fn into_memory(self) -> Memory {
+        self.memory
     }
 
     /// The first value of an array.
@@ -44,6 +62,29 @@ impl Padded {
 
     pub fn bytes(&self) -> usize {
         self.memory.bytes
+    }
+}
+
+/// Memory of a factorization that goes, for the next one: it is taken again where it is as large as what is asked for.
+#[derive(Default)]
+pub struct Pool(Vec<Memory>);
+
+impl Pool {
+    /// Adds to it.
+    pub fn give(&mut self, memory: Memory) -> Result<()> {
+        push(&mut self.0, memory, "a list of memory")
+    }
+
+    /// `bytes` of zeros, for `what`.
+    pub fn zeroed(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
+        match self.0.iter().position(|memory| memory.bytes == bytes) {
+            Some(k) => {
+                let memory = self.0.swap_remove(k);
+                stream.fill(memory.address, 0, bytes)?;
+                Ok(memory)
+            }
+            None => Memory::zeroed(stream.device(), stream, bytes, what),
+        }
     }
 }
 

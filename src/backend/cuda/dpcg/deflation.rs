@@ -3,7 +3,8 @@
 use super::arrays::{Padded, lists};
 use super::labelled::Labelled;
 use super::source::Source;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
+use crate::backend::cpu::dpcg::setup::coarse_matrix;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, DeflatedArgs, DenseArgs, Sum};
@@ -12,12 +13,14 @@ use crate::error::{Result, collected, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::{NONE, Regions, region_runs};
+use crate::runtime::team::Team;
 use std::time::Instant;
 
 /// For errors.
 const DEFLATION: &str = "deflation vectors";
 
 /// What solves systems with E.
+#[expect(clippy::large_enum_variant, reason = "one a handle")]
 enum Inverse {
     /// E^-1, on the device.
     Dense(Memory),
@@ -39,15 +42,25 @@ pub struct Deflation {
 }
 
 impl Deflation {
+    /// How systems with E are solved.
+    pub fn solver(&self) -> Solver {
+        match &self.inverse {
+            Inverse::Dense(_) => Solver::Inverse,
+            Inverse::Host { coarse, .. } => coarse.solver(),
+        }
+    }
+
     pub fn new(
         stream: &Stream,
         a: &SevenPoints,
         setup: &Setup,
         components: &CellComponents,
         regions: &Regions,
+        team: &mut Team,
     ) -> Result<Self> {
         let (cells, count) = (a.cells, regions.count);
-        let coarse = CoarseMatrix::new(a, components, regions, setup.coarse_solver, setup.coarse_tolerance)?;
+        let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+        let coarse = coarse_matrix(team, a, components, regions, solver, tolerance)?;
         let (vectors, [g, t]) = lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
         let region = Padded::zeroed(stream, 1, cells.count(), cells.plane(), size_of::<u16>(), DEFLATION)?;
         let (guard, none) = (cells.plane(), count as u16);

@@ -1,5 +1,5 @@
-//! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions. The lists are
-//! made on the host at `factorize`.
+//! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions. The lists
+//! are made on the host at `factorize`.
 
 use super::arrays::lists;
 use crate::backend::cuda::driver::{Memory, Stream};

@@ -1,6 +1,6 @@
 //! The loop of PCG as the device runs it by itself: an iteration is recorded into a graph whose WHILE node repeats it.
-//! Decisions are taken on the device (kernels/common/scalars.cuh); the ring of the last iterations is read when the loop
-//! ends or pauses.
+//! Decisions are taken on the device (kernels/common/scalars.cuh); the ring of the last iterations is read when the
+//! loop ends or pauses.
 
 use super::run::Run;
 use super::source::Source;
@@ -34,9 +34,7 @@ impl State {
         let Vectors { x, r, p, q, z, .. } = self.vectors;
         let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
         launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
-        self.precondition(stream, source)?;
-        let rho = Sum { how: Use::Rho as i32, ..sum };
-        launch::cell_dot(stream, &VectorArgs { b: z, sum: rho, ..self.vector_args(r, 0, 1.0) })?;
+        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
         launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
         self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
     }

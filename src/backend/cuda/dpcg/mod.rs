@@ -1,11 +1,12 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
 //! Each may use those before it: `arrays` (memory), `labelled` (sums over components and regions), `source` (the
-//! matrix), `deflation`, `multigrid`, `vertex`, `cell` (preconditioners that the host makes), `state` (the data of a
+//! matrix), `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a
 //! factorization), `run` (the steps of PCG), `ends` (a solve around them).
 
 mod arrays;
 mod cell;
+mod coarsening;
 mod deflation;
 mod ends;
 mod labelled;
@@ -20,16 +21,21 @@ use super::driver::Memory;
 use super::launch;
 use super::launch::CellArray;
 use super::session::Session;
+use super::staging::Job;
+use crate::backend::coarse::deflation::Solver;
+use crate::backend::cpu::dpcg::setup::find_components;
 use crate::backend::steps::dpcg::{DpcgBackend, Fetched, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
-use crate::error::{Error, Result, zeroed};
-use crate::grid::cell_components::CellComponents;
+use crate::error::{Error, Result, collected, zeroed};
+use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
 use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
+use crate::runtime::team::Team;
+use deflation::Deflation;
 use run::Run;
 use source::Source;
-use state::State;
+use state::{Made, State};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -38,20 +44,50 @@ pub struct Cuda {
     source: Option<Source>,
     /// Room for arrays that are on the host: input, and output.
     staging: Option<Memory>,
-    /// The host's copy of the matrix.
+    /// The host's copy of the matrix, and who looks at it.
     kept: Kept,
+    team: Option<Team>,
+    /// Room for copies of a matrix that is on the device.
+    fetched: Fetched,
+    threads: usize,
     session: Session,
 }
 
+/// Below this many cells one thread of the host looks at a matrix.
+const WORTH_A_TEAM: usize = 16_384;
+
 impl Cuda {
-    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    /// On the device with this ordinal; `threads` at most copy arrays of the host and look at its matrix.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?))
+        Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?, threads))
     }
 
-    fn with(session: Session) -> Self {
-        Self { state: None, source: None, staging: None, kept: Kept::default(), session }
+    fn with(session: Session, threads: usize) -> Self {
+        Self {
+            state: None,
+            source: None,
+            staging: None,
+            kept: Kept::default(),
+            team: None,
+            fetched: Fetched::default(),
+            threads,
+            session,
+        }
     }
+
+    fn make_team(&mut self) -> Result<()> {
+        let cells = self.kept.cells();
+        let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        Ok(())
+    }
+}
+
+fn nothing_loaded() -> Error {
+    Error::Internal("the matrix on the device is missing".to_owned())
 }
 
 /// An array on the device, or its copy there.
@@ -71,23 +107,33 @@ impl DpcgBackend for Cuda {
             return Ok(None);
         }
         if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session);
+            *self = Self::with(session, self.threads);
         }
         let _entered = self.session.device.clone().enter()?;
-        let (stream, mut fetched) = (self.session.stream(), Fetched::default());
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let (stream, copies, _) = self.session.parts();
         for (values, copy) in views.iter().zip(&mut fetched.arrays) {
-            if let Some(address) = values.device() {
-                *copy = zeroed(values.count(), "a copy of the matrix")?;
-                stream.fetch(copy, address)?;
+            match values.device() {
+                Some(_) if copy.len() == values.count() => {}
+                Some(_) => *copy = zeroed(values.count(), "a copy of the matrix")?,
+                None => *copy = Vec::new(),
             }
         }
+        let on_device = views.iter().zip(&mut fetched.arrays).filter_map(|(v, copy)| Some((v.device()?, copy)));
+        let jobs = collected(on_device.map(|(address, copy)| Job::all_to(copy, address)), "a list of arrays")?;
+        copies.fetch(stream, &jobs)?;
+        drop(jobs);
         stream.wait()?;
         Ok(Some(fetched))
     }
 
+    fn take_back(&mut self, fetched: Fetched) {
+        self.fetched = fetched;
+    }
+
     fn load(&mut self, a: &CellView) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session);
+            *self = Self::with(session, self.threads);
         }
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
@@ -96,6 +142,7 @@ impl DpcgBackend for Cuda {
             self.source = Some(Source::new(self.session.stream(), a.cells)?);
         }
         self.kept.copy_from(a)?;
+        self.make_team()?;
         let (stream, copies, _) = self.session.parts();
         match &self.source {
             Some(source) => source.send(stream, copies, &self.kept.matrix()),
@@ -107,16 +154,29 @@ impl DpcgBackend for Cuda {
         self.kept.matrix()
     }
 
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
+    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+        find_components(self.team.as_mut().ok_or_else(nothing_loaded)?, &self.kept.matrix(), zero_row_sum)
+    }
+
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
-        let vectors = self.state.take().map(|state| state.vectors);
+        let previous = self.state.take();
         let a = self.kept.matrix();
-        let mut state = State::new(self.session.stream(), &a, setup, components, regions, vectors)?;
-        if let Some(source) = &self.source {
-            state.record(&self.session.device, source)?;
-        }
-        self.state = Some(state);
-        Ok(())
+        let (Some(source), Some(team)) = (&self.source, &mut self.team) else { return Err(nothing_loaded()) };
+        let stream = self.session.stream();
+        let made = Made { a, source, setup, components, regions };
+        let mut state = State::new(stream, &made, team, previous)?;
+        state.record(&self.session.device, source)?;
+        Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -163,7 +223,8 @@ impl DpcgBackend for Cuda {
 
     fn bytes(&self) -> usize {
         let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        self.kept.bytes() + self.session.bytes() + coarse
+        let fetched = self.fetched.arrays.iter().map(|copy| 8 * copy.len()).sum::<usize>();
+        self.kept.bytes() + fetched + self.session.bytes() + coarse
     }
 
     fn device_bytes(&self) -> usize {

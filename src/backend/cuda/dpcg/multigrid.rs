@@ -1,5 +1,5 @@
-//! What both multigrids have: residuals go to the coarse grids divided by a power of two near the largest value, which a
-//! short format holds.
+//! What both multigrids have: residuals go to the coarse grids divided by a power of two near the largest value, which
+//! a short format holds.
 
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;

@@ -74,27 +74,32 @@ impl State {
         Ok(())
     }
 
-    /// z = M^-1 r.
-    pub fn precondition(&self, stream: &Stream, source: &Source) -> Result<()> {
+    /// z = M^-1 r with <r, z>.
+    pub fn precondition(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
         let Vectors { r, z, .. } = self.vectors;
-        match self.preconditioner {
-            Preconditioner::None => self.copy(stream, r, z),
-            Preconditioner::Jacobi => self.neumann(stream, source, 0),
-            Preconditioner::Neumann { order } => self.neumann(stream, source, order),
-            Preconditioner::Multigrid { .. } => self.cycle(stream, source),
+        let summed = match self.preconditioner {
+            Preconditioner::None => self.copy(stream, r, z).map(|()| false),
+            Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
+            Preconditioner::Neumann { order } => self.neumann(stream, source, order, sum).map(|()| true),
+            Preconditioner::Multigrid { .. } => self.cycle(stream, source, sum),
             Preconditioner::Incomplete { .. } => {
                 Err(Error::Internal("a device has no incomplete factorization".to_owned()))
             }
+        };
+        if summed? {
+            return Ok(());
         }
+        launch::cell_dot(stream, &VectorArgs { b: z, sum, ..self.vector_args(r, 0, 1.0) })
     }
 
     /// z = K^T D^-1 K r by Horner's rule: v = D^-1 (r - L v) from v = D^-1 r, then z = v - D^-1 L^T z from z = v, each
     /// `order` times. In exact arithmetic that of the symmetrically scaled matrix (van der Vorst 1982).
-    fn neumann(&self, stream: &Stream, source: &Source, order: usize) -> Result<()> {
+    fn neumann(&self, stream: &Stream, source: &Source, order: usize, sum: Sum) -> Result<()> {
         let Vectors { r, q, s, z, .. } = self.vectors;
-        let of = |v, from, to| TriangleArgs { cells: source.cells, m: source.m, v, from, to };
+        let none = Sum::default();
+        let of = |v, from, to| TriangleArgs { cells: source.cells, m: source.m, v, from, to, r, sum: none };
         if order == 0 {
-            return launch::over_center(stream, &of(r, 0, z));
+            return launch::over_center(stream, &TriangleArgs { sum, ..of(r, 0, z) });
         }
         let (mut v, mut other) = if order.is_multiple_of(2) { (q, s) } else { (s, q) };
         launch::over_center(stream, &of(r, 0, v))?;
@@ -105,8 +110,9 @@ impl State {
         // v is in q; in the end z is in z.
         let mut from = v;
         let (mut to, mut next) = if order.is_multiple_of(2) { (s, z) } else { (z, s) };
-        for _ in 0..order {
-            launch::upper(stream, &of(v, from, to))?;
+        for term in 1..=order {
+            let sum = if term == order { sum } else { none };
+            launch::upper(stream, &TriangleArgs { sum, ..of(v, from, to) })?;
             from = to;
             std::mem::swap(&mut to, &mut next);
         }
@@ -175,9 +181,10 @@ impl PcgSteps for Run<'_> {
     }
 
     fn precondition(&mut self) -> f64 {
-        let Vectors { r, z, .. } = self.k.vectors;
-        self.step(|s| s.k.precondition(s.stream, s.source));
-        self.dot(r, z, 1.0)
+        self.scalar(|s| {
+            s.k.precondition(s.stream, s.source, s.sum())?;
+            s.summed()
+        })
     }
 
     fn first_direction(&mut self) {

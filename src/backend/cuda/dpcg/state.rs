@@ -10,11 +10,14 @@ use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
 use crate::backend::steps::dpcg::{Preconditioner, Setup};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::Regions;
+use crate::runtime::reduce::max_abs;
+use crate::runtime::team::Team;
 use std::mem::offset_of;
+use std::time::Instant;
 
 /// Multigrid.
 pub enum Multigrid {
@@ -44,7 +47,7 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Address,
     pub z: Address,
-    /// Scratch space of a Neumann series.
+    /// Scratch space of a Neumann series; 0: there is none.
     pub s: Address,
     partial: Address,
     pub scale: Scale,
@@ -54,15 +57,17 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
-        let arrays = Padded::zeroed(stream, 7, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
+    /// `series`: for a Neumann series, too.
+    pub fn new(stream: &Stream, of: Cells, series: bool) -> Result<Self> {
+        let count = 6 + usize::from(series);
+        let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
         let sums = 8 * MOST_CELL_BLOCKS as usize;
         let (memory, [partial, largest, scales, scalars_at]) =
             lists(stream, [sums, sums, 16, size_of::<Scalars>()], "sums")?;
         let scalars = Pinned::new(stream.device(), Scalars::start())?;
         stream.send(scalars_at, &[*scalars])?;
         stream.wait()?;
-        let [b, x, r, p, q, z, s] = [0, 1, 2, 3, 4, 5, 6].map(|k| arrays.at(k));
+        let [b, x, r, p, q, z, s] = [0, 1, 2, 3, 4, 5, 6].map(|k| if k < count { arrays.at(k) } else { 0 });
         let scale = Scale { partial: largest, scales, scalars: scalars_at };
         Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, partial, scale, scalars_at, scalars })
     }
@@ -85,6 +90,15 @@ impl Vectors {
     }
 }
 
+/// What a factorization is made of: the matrix here and on the device, and what is known of it.
+pub struct Made<'a> {
+    pub a: SevenPoints<'a>,
+    pub source: &'a Source,
+    pub setup: &'a Setup,
+    pub components: &'a CellComponents,
+    pub regions: Option<&'a Regions>,
+}
+
 /// A matrix with what was made of it.
 pub struct State {
     pub vectors: Vectors,
@@ -96,26 +110,40 @@ pub struct State {
     pub looping: Looping,
     /// Of the last run, coarse solves by the host.
     pub seconds_coarse: f64,
+    /// What E took.
+    pub seconds_of_e: f64,
 }
 
 impl State {
-    /// `vectors`: those of the factorization before, for as many cells.
-    pub fn new(
-        stream: &Stream,
-        a: &SevenPoints,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-        vectors: Option<Vectors>,
-    ) -> Result<Self> {
+    /// `previous`: of a factorization for as many cells, whose memory is used again.
+    pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
+        let preconditioner = of.setup.preconditioner;
+        let (vectors, before) = match previous {
+            Some(Self { vectors, multigrid, preconditioner: before, .. }) => {
+                (Some(vectors), multigrid.filter(|_| before == preconditioner))
+            }
+            None => (None, None),
+        };
+        let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
+        let vectors = match vectors.filter(|vectors| vectors.s != 0 || !series) {
+            Some(vectors) => vectors,
+            None => Vectors::new(stream, of.a.cells, series)?,
+        };
+        let started = Instant::now();
+        let deflation = match of.regions {
+            Some(regions) => Some(Deflation::new(stream, &of.a, of.setup, of.components, regions, team)?),
+            None => None,
+        };
+        let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
-            preconditioner: setup.preconditioner,
-            multigrid: multigrid(stream, a, setup.preconditioner)?,
-            singular: singular(stream, a.cells, components)?,
-            deflation: regions.map(|r| Deflation::new(stream, a, setup, components, r)).transpose()?,
-            vectors: vectors.map_or_else(|| Vectors::new(stream, a.cells), Ok)?,
+            preconditioner,
+            multigrid: multigrid(stream, of, vectors.scalars_at, (before, team))?,
+            singular: singular(stream, of.a.cells, of.components)?,
+            deflation,
+            vectors,
             looping: Looping::ByHost,
             seconds_coarse: 0.0,
+            seconds_of_e,
         })
     }
 
@@ -129,13 +157,13 @@ impl State {
         }
     }
 
-    /// z = M^-1 r of multigrid.
-    pub fn cycle(&self, stream: &Stream, source: &Source) -> Result<()> {
+    /// z = M^-1 r of multigrid. Whether <r, z> is on its way.
+    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
-            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z),
-            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z),
-            None => Ok(()),
+            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
+            None => Err(Error::Internal("there is no multigrid".to_owned())),
         }
     }
 
@@ -153,14 +181,29 @@ impl State {
     }
 }
 
-fn multigrid(stream: &Stream, a: &SevenPoints, preconditioner: Preconditioner) -> Result<Option<Multigrid>> {
-    let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = preconditioner else { return Ok(None) };
-    Ok(Some(match (vertex, single) {
-        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(stream, a, sweeps)?),
-        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(stream, a, sweeps)?),
-        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, a, sweeps, coarsest)?),
-        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, a, sweeps, coarsest)?),
-    }))
+fn multigrid(
+    stream: &Stream,
+    of: &Made,
+    scalars: Address,
+    (previous, team): (Option<Multigrid>, &mut Team),
+) -> Result<Option<Multigrid>> {
+    let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = of.setup.preconditioner else {
+        return Ok(None);
+    };
+    let (a, source) = (&of.a, of.source);
+    if !vertex {
+        drop(previous);
+        return Ok(Some(Multigrid::Cell(match single {
+            true => CellCentred::new::<f32>(stream, a, sweeps, coarsest)?,
+            false => CellCentred::new::<f64>(stream, a, sweeps, coarsest)?,
+        })));
+    }
+    let previous = if let Some(Multigrid::Vertex(previous)) = previous { Some(previous) } else { None };
+    let (center_max, free) = (max_abs(a.center), (previous, team));
+    Ok(Some(Multigrid::Vertex(match single {
+        true => Vertex::new::<f32>(stream, source, scalars, center_max, sweeps, free)?,
+        false => Vertex::new::<f64>(stream, source, scalars, center_max, sweeps, free)?,
+    })))
 }
 
 fn singular(stream: &Stream, cells: Cells, components: &CellComponents) -> Result<Option<Labelled>> {

@@ -1,37 +1,22 @@
-//! Multigrid with vertex coarsening on the device: grids that the host has made, and the V-cycle
-//! (kernels/dpcg/vertex.cuh).
+//! Multigrid with vertex coarsening on the device: the V-cycle (kernels/dpcg/vertex.cuh) on grids of `coarsening`.
 
-use super::arrays::{Padded, box_of, lists};
+use super::arrays::{Pool, lists};
+use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
 use super::multigrid::Scale;
+use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellBox, DenseArgs, GridArgs, InterpolationArgs, NarrowArgs, Sum};
-use crate::backend::reference::dpcg::vertex::{self, Level};
-use crate::error::{Result, collected, push};
-use crate::grid::cells::SevenPoints;
+use crate::backend::cuda::launch::{Address, DenseArgs, GridArgs, InterpolationArgs, NarrowArgs, Sum};
+use crate::backend::reference::dpcg::vertex;
+use crate::error::Result;
 use crate::runtime::number::Real;
+use crate::runtime::team::Team;
 use bytemuck::Pod;
 
 /// For errors.
 const GRIDS: &str = "the grids of multigrid";
 
-/// A grid that is smoothed, and the way to the next one.
-struct Grid {
-    cells: CellBox,
-    coarse: CellBox,
-    coarsened: [i32; 3],
-    /// Conductances, offset by offset.
-    couplings: Padded,
-    /// Diagonal, and 1 / divisor of the smoother.
-    rows: Padded,
-    weights: Memory,
-    /// r, and two that are x and the residual in turn.
-    vectors: Padded,
-}
-
-/// Arrays of `rows` and of `vectors`.
-const DIAGONAL: usize = 0;
-const INVERSE: usize = 1;
+/// Arrays of `vectors`.
 const R: usize = 0;
 const X: usize = 1;
 
@@ -55,34 +40,6 @@ pub struct Vertex {
 }
 
 impl Grid {
-    fn new<T: Real + Pod>(stream: &Stream, level: &Level<T>) -> Result<Self> {
-        let (a, value) = (&level.a, size_of::<T>());
-        let (n, offsets) = (a.cells.count(), a.offsets.len());
-        let guard = a.cells.plane() + a.cells.nx + 1;
-        let padded = |arrays: usize| Padded::zeroed(stream, arrays, n, guard, value, GRIDS);
-        let (couplings, rows, vectors) = (padded(offsets)?, padded(2)?, padded(3)?);
-        for k in 0..offsets {
-            stream.send(couplings.at(k), &a.c[k * n..][..n])?;
-        }
-        stream.send(rows.at(DIAGONAL), &level.diagonal)?;
-        stream.send(rows.at(INVERSE), &level.inverse)?;
-        let weights = Memory::zeroed(stream.device(), stream, 8 * n * value, GRIDS)?;
-        for t in 0..8 {
-            let of_corner = collected(level.weights.iter().map(|weights| weights[t]), GRIDS)?;
-            stream.send(weights.address + (t * n * value) as u64, &of_corner)?;
-            stream.wait()?;
-        }
-        Ok(Self {
-            cells: box_of(a.cells),
-            coarse: box_of(level.coarse),
-            coarsened: level.coarsened.map(i32::from),
-            couplings,
-            rows,
-            weights,
-            vectors,
-        })
-    }
-
     fn arguments(&self, x: usize, out: usize) -> GridArgs {
         GridArgs {
             cells: self.cells,
@@ -97,10 +54,6 @@ impl Grid {
             from_zero: 0,
         }
     }
-
-    fn bytes(&self) -> usize {
-        self.couplings.bytes() + self.rows.bytes() + self.weights.bytes + self.vectors.bytes()
-    }
 }
 
 /// Of the two arrays for x and the residual, the other one.
@@ -109,34 +62,43 @@ fn other(x: usize) -> usize {
 }
 
 impl Vertex {
-    /// For a matrix; `T`: the numbers of the cycle.
-    pub fn new<T: Real + Pod>(stream: &Stream, a: &SevenPoints, sweeps: usize) -> Result<Self> {
-        let mut made = vertex::Vertex::<T>::new(a, sweeps)?;
-        let mut grids = Vec::new();
-        for level in made.levels() {
-            push(&mut grids, Grid::new(stream, level)?, GRIDS)?;
+    /// For a matrix with such a largest center; `T`: the numbers of the cycle. `previous`: one whose memory is free;
+    /// `team`: of the host.
+    pub fn new<T: Real + Pod + Sync>(
+        stream: &Stream,
+        source: &Source,
+        scalars: Address,
+        center_max: f64,
+        sweeps: usize,
+        (previous, team): (Option<Self>, &mut Team),
+    ) -> Result<Self> {
+        let mut pool = Pool::default();
+        for grid in previous.into_iter().flat_map(|previous| previous.grids) {
+            grid.give(&mut pool)?;
         }
-        let inverse = made.coarsest_inverse()?;
+        let scale = vertex::inverse_power(center_max);
+        let Made { grids, inverse } = make::<T>(stream, source, scalars, scale, &mut pool, team)?;
         let n = inverse.len().isqrt();
         let (memory, [at, r, x]) = lists(stream, [size_of_val(&*inverse), 8 * n, 8 * n], GRIDS)?;
         stream.send(at, &inverse)?;
         stream.wait()?;
         let coarsest = Coarsest { memory, inverse: at, r, x, n: n as i32 };
-        Ok(Self { sweeps, single: size_of::<T>() == 4, scale: made.scale(), grids, coarsest })
+        Ok(Self { sweeps, single: size_of::<T>() == 4, scale, grids, coarsest })
     }
 
-    /// z = M^-1 r.
-    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address) -> Result<()> {
+    /// z = M^-1 r, and <r, z>.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address, sum: Sum) -> Result<()> {
         let Some(finest) = self.grids.first() else { return Ok(()) };
         let (count, single) = (finest.cells.count(), self.single);
         scale.find(stream, r, count)?;
-        let to_cycle = NarrowArgs { count, scales: scale.scales, wide: r, narrow: finest.vectors.at(R), factor: 1.0 };
+        let (wide, narrow) = (r, finest.vectors.at(R));
+        let to_cycle = NarrowArgs { count, scales: scale.scales, wide, narrow, factor: 1.0, r, sum };
         launch::narrow_residual(stream, single, &to_cycle)?;
         // Which of the two arrays of each grid has x.
         let mut at = [X; MOST_GRIDS];
-        for l in 0..self.grids.len() {
-            at[l] = self.smooth(stream, l, X, [0, 1], true)?;
-            self.restrict(stream, l, at[l])?;
+        for (l, at) in at.iter_mut().enumerate().take(self.grids.len()) {
+            *at = self.smooth(stream, l, X, [0, 1], true)?;
+            self.restrict(stream, l, *at)?;
         }
         self.solve_coarsest(stream)?;
         let mut below = self.coarsest.x;

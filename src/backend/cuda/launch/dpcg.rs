@@ -51,7 +51,7 @@ impl CellBox {
 structures! {
     CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
-    TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address }
+    TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64 }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
@@ -73,7 +73,14 @@ structures! {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], unused: i32, weights: Address, of_fine: Address,
         of_coarse: Address
     }
-    NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64 }
+    /// From a grid of vertex-coarsened multigrid to the next.
+    CoarseningArgs {
+        fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
+        c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
+        exact: Address, exact_stride: i64, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
+        partial: Address, strengths: Address, scalars: Address
+    }
+    NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64, r: Address, sum: Sum }
 }
 
 entries! {
@@ -151,7 +158,8 @@ plain_kernels! {
 /// Kernels of multigrid in f64, then in f32.
 macro_rules! real_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
-     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal, |$a:ident| $blocks:expr;)*) => {
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident| $blocks:expr;)*) => {
         enum $numbers { $($number,)* }
 
         /// The kernels, in the order of their numbers.
@@ -178,6 +186,19 @@ real_kernels! {
     /// r - A x on the finest grid, and on another one.
     FinestResidual finest_residual(GridArgs) = "dpcg_finest_residual", |a| cell_blocks(a.cells.count());
     GridResidual grid_residual(GridArgs) = "dpcg_grid_residual", |a| cell_blocks(a.cells.count());
+    /// Conductances, row sums and smoother of the finest grid.
+    TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
+    /// Strengths of directions on the finest grid, and on another one.
+    FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
+    Strengths strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
+    /// Weights of the interpolation.
+    FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(a.fine.count());
+    Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(a.fine.count());
+    /// P^T A P.
+    FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.coarse.count());
+    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(a.coarse.count());
+    /// The coarse grid of it.
+    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// P^T.
     Restrict restrict(InterpolationArgs) = "dpcg_restrict", |a| cell_blocks(a.coarse.count());
     /// P.

@@ -4,8 +4,10 @@ use super::coarsest::Coarsest;
 use super::points::Points;
 use crate::error::{Result, reserve, reset, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::components::ZERO_ROW_SUM;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::{max_abs, pairwise};
+use std::ops::Range;
 
 /// For errors of memory.
 const WHAT: &str = "coarse grids of the multigrid";
@@ -13,25 +15,6 @@ const WHAT: &str = "coarse grids of the multigrid";
 /// A direction is coarsened where its couplings, times this, are as strong as the strongest direction's: with cells of
 /// 1 : 4, whose couplings are as 1 : 16, the strong direction alone is coarsened twice.
 const WEAK: f64 = 3.0;
-
-/// Fine cells of a coarse cell in each direction, 2 or 1. A direction's strength is the mean of its part of the rows.
-fn ratio<T: Real>(fine: Points<T>) -> Result<[usize; 3]> {
-    let (size, steps) = (fine.cells.size(), fine.cells.steps());
-    let mut strength = [0.0; 3];
-    let mut rows: Vec<f64> = zeroed(fine.cells.count() / size[0], WHAT)?;
-    for d in 0..3 {
-        let part = |cell: usize| {
-            let before = if fine.cells.place(cell)[d] > 0 { fine.forward[d][cell - steps[d]].wide() } else { 0.0 };
-            -(before + fine.forward[d][cell].wide()) / fine.center[cell].wide()
-        };
-        for (row, sum) in rows.iter_mut().enumerate() {
-            *sum = (row * size[0]..(row + 1) * size[0]).map(part).sum();
-        }
-        strength[d] = pairwise(&rows);
-    }
-    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
-    Ok([0, 1, 2].map(|d| if size[d] > 1 && WEAK * strength[d] >= strongest { 2 } else { 1 }))
-}
 
 /// The cell of the coarse grid that a cell lies in.
 pub fn coarse_cell(fine: [usize; 3], ratio: [usize; 3], coarse: Cells) -> usize {
@@ -49,51 +32,125 @@ pub struct Grid<T> {
     forward: [Vec<T>; 3],
 }
 
+/// Minus the couplings of a row of cells, by direction: x, y and z.
+struct RowCouplings([Vec<f64>; 3]);
+
+impl RowCouplings {
+    fn new(nx: usize) -> Result<Self> {
+        Ok(Self([zeroed(nx, WHAT)?, zeroed(nx, WHAT)?, zeroed(nx, WHAT)?]))
+    }
+
+    /// Of row (j, k), row = k ny + j.
+    fn look<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
+        let here = row * cells.nx..(row + 1) * cells.nx;
+        for (d, sums) in self.0.iter_mut().enumerate() {
+            let after = &forward[d][here.clone()];
+            sums.iter_mut().zip(after).for_each(|(sum, after)| *sum = -after.wide());
+            let is_inside = [true, !row.is_multiple_of(cells.ny), row >= cells.ny][d];
+            let before = match d {
+                0 => &after[..cells.nx - 1],
+                _ if is_inside => &forward[d][here.start - cells.steps()[d]..][..cells.nx],
+                _ => &[],
+            };
+            let first = usize::from(d == 0);
+            sums[first..].iter_mut().zip(before).for_each(|(sum, before)| *sum -= before.wide());
+        }
+        here
+    }
+
+    fn sum(&self, i: usize) -> f64 {
+        let [x, y, z] = &self.0;
+        x[i] + y[i] + z[i]
+    }
+
+    /// Whether a row has any. One that has none is solved by the smoother: coarse grids are not to see it.
+    fn any(&self, i: usize) -> bool {
+        self.0.iter().any(|v| v[i] != 0.0)
+    }
+}
+
+/// Goes over the rows of a matrix: `see` gets a cell, minus the sum of its couplings, and whether it has any, and
+/// answers its center. Returns how strong the couplings of each direction are: the sum of their parts of the centers.
+fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
+    let mut couplings = RowCouplings::new(cells.nx)?;
+    let mut strength: [Vec<f64>; 3] =
+        [zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?];
+    for row in 0..cells.rows() {
+        let mut sums = [0.0; 3];
+        for (i, cell) in couplings.look(cells, forward, row).enumerate() {
+            let center = see(cell, couplings.sum(i), couplings.any(i));
+            (0..3).for_each(|d| sums[d] += couplings.0[d][i].abs() / center);
+        }
+        strength.iter_mut().zip(sums).for_each(|(strength, sum)| strength[row] = sum);
+    }
+    Ok(strength.map(|rows| pairwise(&rows)))
+}
+
+/// By how much rows of the caller's are more than their couplings, and the strength of the directions.
+fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
+    look(a.cells, a.forward, |cell, couplings, any| {
+        let center = a.center[cell];
+        let more = center - couplings;
+        excess[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
+        center
+    })
+}
+
+/// Fine cells of a coarse cell in each direction, 2 or 1.
+fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
+    let size = cells.size();
+    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
+    // So that NaN, where inputs are not checked, leads to an end, too.
+    [0, 1, 2].map(|d| if size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
+}
+
 impl<T: Real> Grid<T> {
     /// The grid next to `fine`, whose matrix is divided by `unit`. `excess`: of the fine rows, then of the coarse ones.
-    fn coarser<F: Real>(fine: Points<F>, excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
-        let (size, ratio) = (fine.cells.size(), ratio(fine)?);
+    fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
+        let size = fine.cells.size();
         let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
         let cells = Cells { nx, ny, nz };
-        let mut sums = [(); 4].map(|()| Vec::new());
-        for sum in &mut sums {
-            reset(sum, cells.count(), WHAT)?;
-        }
-        for (cell, &excess) in excess.iter().enumerate() {
-            let place = fine.cells.place(cell);
-            let coarse = coarse_cell(place, ratio, cells);
-            sums[3][coarse] += excess / unit;
-            for d in 0..3 {
-                if place[d] % ratio[d] + 1 == ratio[d] {
-                    let distance = ratio[d] as f64;
-                    sums[d][coarse] += fine.forward[d][cell].wide() / (distance * unit);
-                }
-            }
-        }
         let mut grid =
             Self { cells, ratio, center: zeroed(cells.count(), WHAT)?, forward: [(); 3].map(|()| Vec::new()) };
-        for (forward, sum) in grid.forward.iter_mut().zip(&sums) {
-            reset(forward, cells.count(), WHAT)?;
-            forward.iter_mut().zip(sum).for_each(|(coupling, sum)| *coupling = T::narrow(*sum));
+        let coarse_row = |row: usize| (row / fine.cells.ny / ratio[2] * ny + row % fine.cells.ny / ratio[1]) * nx;
+        let mut coarse_excess: Vec<f64> = zeroed(cells.count(), WHAT)?;
+        for (row, excess) in excess.chunks_exact(size[0]).enumerate() {
+            add_up(&mut coarse_excess[coarse_row(row)..][..nx], ratio[0], excess.iter().map(|e| e / unit));
         }
-        let [.., coarse_excess] = sums;
+        let mut sums: Vec<f64> = Vec::new();
+        let is_last = |d: usize, place: usize| place % ratio[d] + 1 == ratio[d];
+        for d in 0..3 {
+            reset(&mut sums, cells.count(), WHAT)?;
+            for (row, entries) in fine.forward[d].chunks_exact(size[0]).enumerate() {
+                let sums = &mut sums[coarse_row(row)..][..nx];
+                // Only faces between two coarse cells. Twice as far apart: half as strong.
+                let parts = entries.iter().map(|entry| entry.wide() / (ratio[d] as f64 * unit));
+                match d {
+                    0 => add_up(sums, 1, parts.skip(ratio[0] - 1).step_by(ratio[0])),
+                    _ if is_last(d, [0, row % fine.cells.ny, row / fine.cells.ny][d]) => add_up(sums, ratio[0], parts),
+                    _ => {}
+                }
+            }
+            reset(&mut grid.forward[d], cells.count(), WHAT)?;
+            grid.forward[d].iter_mut().zip(&sums).for_each(|(entry, sum)| *entry = T::narrow(*sum));
+        }
         *excess = coarse_excess;
-        grid.set_center(excess);
         Ok(grid)
     }
 
-    /// D = the couplings as they were rounded, and the excess: constants stay in the kernel of a singular matrix. Of a
-    /// row with neither, anything else than zero.
-    fn set_center(&mut self, excess: &mut [f64]) {
-        for (cell, excess) in excess.iter_mut().enumerate() {
-            let points = self.points();
-            let couplings = points.couplings(cell).map(|(coupling, _)| coupling.wide()).sum::<f64>();
-            let (center, is_coupled) = (*excess - couplings, points.is_coupled(cell));
-            self.center[cell] = T::narrow(if center > 0.0 { center } else { 1.0 });
-            if !is_coupled {
-                *excess = 0.0;
+    /// Centers: the couplings as they were rounded, and the excess: constants stay in the kernel of a singular matrix.
+    /// Of a row with neither, anything else than zero. Returns the strength of the directions.
+    fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
+        let Self { cells, center, forward: [x, y, z], .. } = self;
+        look(*cells, [x, y, z], |cell, couplings, any| {
+            let own = couplings + excess[cell];
+            let own = if own > 0.0 { own } else { 1.0 };
+            if !any {
+                excess[cell] = 0.0;
             }
-        }
+            center[cell] = T::narrow(own);
+            own
+        })
     }
 
     /// Its matrix.
@@ -105,6 +162,11 @@ impl<T: Real> Grid<T> {
     fn bytes(&self) -> usize {
         4 * size_of_val(&*self.center)
     }
+}
+
+/// Each sum takes `ratio` values.
+fn add_up(sums: &mut [f64], ratio: usize, values: impl Iterator<Item = f64>) {
+    values.enumerate().for_each(|(i, value)| sums[i / ratio] += value);
 }
 
 /// The coarse grids, and what solves on the last one.
@@ -125,18 +187,20 @@ impl<T: Real> Hierarchy<T> {
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
         let finest = Points::finest(a);
         let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
-        excess.iter_mut().enumerate().for_each(|(cell, excess)| *excess = finest.excess(cell));
+        let mut strength = look_at_finest(a, &mut excess)?;
         let unit = power_of_two_below(max_abs(a.center));
         let mut grids: Vec<Grid<T>> = Vec::new();
         loop {
-            let last = grids.last();
-            if last.map_or(a.cells, |grid| grid.cells).count() <= coarsest {
+            let cells = grids.last().map_or(a.cells, |grid| grid.cells);
+            if cells.count() <= coarsest {
                 break;
             }
-            let grid = match last {
-                None => Grid::coarser(finest, &mut excess, unit)?,
-                Some(grid) => Grid::coarser(grid.points(), &mut excess, 1.0)?,
+            let ratio = ratio_of(cells, strength);
+            let mut grid = match grids.last() {
+                None => Grid::coarser(finest, ratio, &mut excess, unit)?,
+                Some(grid) => Grid::coarser(grid.points(), ratio, &mut excess, 1.0)?,
             };
+            strength = grid.set_center(&mut excess)?;
             reserve(&mut grids, 1, WHAT)?;
             grids.push(grid);
         }
@@ -170,4 +234,27 @@ impl<T: Real> Hierarchy<T> {
 pub fn power_of_two_below(v: f64) -> f64 {
     let exponent = ((v.to_bits() >> 52) & 0x7ff).clamp(2, 2045);
     f64::from_bits(exponent << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Positive couplings, none, and what is no number: each ends in a grid that is small enough.
+    #[test]
+    fn any_matrix_leads_to_a_coarsest_grid() {
+        let cells = Cells { nx: 9, ny: 7, nz: 12 };
+        for entry in [1.0, -1.0, 0.0, f64::NAN] {
+            let forward = [0, 1, 2].map(|d| -> Vec<f64> {
+                let inside = |cell: usize| cells.place(cell)[d] + 1 < cells.size()[d];
+                (0..cells.count()).map(|cell| if inside(cell) { entry } else { 0.0 }).collect()
+            });
+            let [x, y, z] = &forward;
+            let a = SevenPoints { cells, center: &vec![7.0; cells.count()], forward: [x, y, z] };
+            match Hierarchy::<f64>::new(&a, 20) {
+                Ok(made) => assert!(made.grids.last().unwrap().cells.count() <= 20 && !entry.is_nan()),
+                Err(error) => assert!(entry.is_nan(), "{error}"),
+            }
+        }
+    }
 }

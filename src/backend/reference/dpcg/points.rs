@@ -1,7 +1,6 @@
 //! A matrix of 7 points row by row, in what numbers it may be stored.
 
 use crate::grid::cells::{Cells, SevenPoints};
-use crate::grid::components::ZERO_ROW_SUM;
 use crate::runtime::number::Real;
 
 /// The matrix of a grid, as loops read it.
@@ -41,12 +40,5 @@ impl<T: Real> Points<'_, T> {
     /// Whether a row has couplings. One that has none is solved by the smoother: coarse grids are not to see it.
     pub fn is_coupled(&self, cell: usize) -> bool {
         self.couplings(cell).any(|(coupling, _)| coupling.wide() != 0.0)
-    }
-
-    /// By how much a row is more than its couplings.
-    pub fn excess(&self, cell: usize) -> f64 {
-        let center = self.center[cell].wide();
-        let excess = self.couplings(cell).fold(center, |sum, (coupling, _)| sum + coupling.wide());
-        if excess <= ZERO_ROW_SUM * center || !self.is_coupled(cell) { 0.0 } else { excess }
     }
 }

@@ -1,7 +1,7 @@
 //! Deflated PCG over natural storage: the steps in plain loops.
 
 use super::Applied;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch};
+use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::pcg::PcgSteps;
@@ -36,6 +36,7 @@ struct State {
     /// Of a step, for itself.
     u: Vec<f64>,
     seconds_coarse: f64,
+    seconds_of_e: f64,
 }
 
 /// Singular components: per cell the component + 1, or 0; empty where there are none.
@@ -183,6 +184,7 @@ fn add_scaled(x: &mut [f64], alpha: f64, p: &[f64]) {
 impl State {
     fn new(a: &SevenPoints, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<Self> {
         let vector = || zeroed(a.cells.count(), VECTORS);
+        let started = Instant::now();
         let deflation = match regions {
             None => None,
             Some(regions) => {
@@ -193,6 +195,7 @@ impl State {
                 Some(Deflation { regions: of, coarse, scratch, g, t })
             }
         };
+        let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner: setup.preconditioner,
             applied: Applied::new(setup.preconditioner, a)?,
@@ -206,6 +209,7 @@ impl State {
             z: vector()?,
             u: vector()?,
             seconds_coarse: 0.0,
+            seconds_of_e,
         })
     }
 
@@ -255,9 +259,18 @@ impl DpcgBackend for Reference {
         self.matrix.matrix()
     }
 
-    fn factorize(&mut self, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<()> {
-        self.state = Some(State::new(&self.matrix.matrix(), setup, components, regions)?);
-        Ok(())
+    fn factorize(
+        &mut self,
+        setup: &Setup,
+        components: &CellComponents,
+        regions: Option<&Regions>,
+    ) -> Result<Option<Solver>> {
+        let state = self.state.insert(State::new(&self.matrix.matrix(), setup, components, regions)?);
+        Ok(state.deflation.as_ref().map(|deflation| deflation.coarse.solver()))
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {

@@ -24,6 +24,7 @@ use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use coarsest::Coarsest;
+use std::ops::Range;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
@@ -47,21 +48,21 @@ impl Default for Bounds {
 }
 
 /// A grid that is smoothed, and the way to the next one.
-pub struct Level<T> {
+struct Level<T> {
     /// Its matrix.
-    pub a: Stencil<T>,
+    a: Stencil<T>,
     /// Red-black Gauss-Seidel; else Jacobi.
     coloured: bool,
     /// The diagonal of that.
-    pub diagonal: Vec<T>,
+    diagonal: Vec<T>,
     /// 1 / divisor of the smoother.
-    pub inverse: Vec<T>,
+    inverse: Vec<T>,
     /// Directions in which the next grid is coarser.
-    pub coarsened: Coarsened,
+    coarsened: Coarsened,
     /// Extents of the next grid.
-    pub coarse: Cells,
+    coarse: Cells,
     /// Interpolation from there, see `Weights`.
-    pub weights: Vec<[T; 8]>,
+    weights: Vec<[T; 8]>,
     x: Vec<T>,
     r: Vec<T>,
     /// A x, then the residual.
@@ -237,28 +238,6 @@ pub struct Vertex<T: Real> {
 }
 
 impl<T: Real> Vertex<T> {
-    /// All grids but the coarsest one.
-    pub fn levels(&self) -> &[Level<T>] {
-        &self.grids.levels
-    }
-
-    /// What the matrix is multiplied by.
-    pub fn scale(&self) -> f64 {
-        self.scale
-    }
-
-    /// Of the coarsest grid, the inverse that `apply` stands for there.
-    pub fn coarsest_inverse(&mut self) -> Result<Vec<f64>> {
-        let n = self.grids.x.len();
-        let mut inverse = zeroed(n * n, HIERARCHY)?;
-        // It is symmetric.
-        for (k, row) in inverse.chunks_exact_mut(n).enumerate() {
-            row[k] = 1.0;
-            self.grids.coarsest.solve(row);
-        }
-        Ok(inverse)
-    }
-
     /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
     pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
         Self::with(a, sweeps, Bounds::default())
@@ -292,6 +271,18 @@ impl<T: Real> Vertex<T> {
     pub fn bytes(&self) -> usize {
         self.grids.bytes()
     }
+}
+
+/// Rows of the inverse of a coarsest grid, as a cycle applies it.
+pub fn inverse_rows<T: Real>(a: &Stencil<T>, rows: Range<usize>) -> Result<Vec<f64>> {
+    let n = a.cells.count();
+    let (mut coarsest, mut inverse) = (Coarsest::new(a)?, zeroed(n * rows.len(), HIERARCHY)?);
+    // It is symmetric.
+    for (row, k) in inverse.chunks_exact_mut(n).zip(rows) {
+        row[k] = 1.0;
+        coarsest.solve(row);
+    }
+    Ok(inverse)
 }
 
 /// What Jacobi divides the residual by.

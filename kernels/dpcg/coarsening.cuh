@@ -1,0 +1,295 @@
+// The grids of multigrid with vertex coarsening, one after the other: conductances of the caller's matrix, strengths of
+// directions, weights of the interpolation, Galerkin product P^T A P on 27 points, smoother
+// (src/backend/reference/dpcg/vertex has the formulas; Dendy 1982). Products are in f64, conductances in T; storage as
+// in vertex.cuh, exact weights and products in arrays of their own.
+//
+// Every fine edge (p, q) lies in one closed cube between 8 coarse points, that of min(p, q): there are 8 such edges of
+// each offset in a cube. A thread adds up a cube's matrix of 8 x 8 and adds it to that of the coarse points. Cubes of
+// one colour (parity of their three numbers) have no corner in common, and colours come one after the other: every sum
+// has one order.
+//
+// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 2 x 100 in four launches, product 80
+// (others 240) through the L1 cache and 18 to memory.
+#include "box.cuh"
+
+namespace dpcg {
+
+// A row whose sum is at most this part of its diagonal sums to zero: smaller sums are rounding of single precision.
+constexpr double ZERO_ROW_SUM = 1e-6;
+// Of Jacobi.
+constexpr double DAMPING = 0.8;
+
+struct CoarseningArgs {
+    Box fine, coarse;
+    int coarsened[3];
+    int which;        // order of points, or colour of cubes
+    Matrix m;         // the caller's
+    double scale;     // what it is multiplied by
+    void *c;          // conductances of the fine grid
+    int64_t c_stride; // from those of one offset to the next
+    void *diagonal, *inverse; // of the finest grid, or of the coarse one
+    double *excess;           // row sums of the fine grid
+    double *weights;          // exact, 8 arrays
+    void *narrow;             // the same in T
+    double *exact;            // coarse conductances, offset by offset, then the diagonal
+    int64_t exact_stride;
+    void *coarse_c;
+    int64_t coarse_stride;
+    double *coarse_excess;
+    double *partial;   // 4 values a block
+    double *strengths; // sums over rows of each direction's part, and rows
+    Scalars *scalars;
+};
+
+// What a diagonal exceeds the sum of its conductances by.
+__device__ inline double excess_of(double diagonal, double sum) {
+    const double excess = diagonal - sum;
+    return excess > ZERO_ROW_SUM * diagonal ? excess : 0.0;
+}
+
+struct Offset {
+    int d[3];
+};
+
+template <bool FINEST> __device__ inline Offset offset_of_number(int k) {
+    if (FINEST) return {{k == 0, k == 1, k == 2}};
+    const int m = k + 14;
+    return {{m % 3 - 1, m / 3 % 3 - 1, m / 9 - 1}};
+}
+
+__device__ inline int64_t step_of_offset(const Box &box, const Offset &o) {
+    return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
+}
+
+// Calls f(offset, conductance) with the neighbours of p.
+template <class T, bool FINEST, class F>
+__device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
+    const T *c = static_cast<const T *>(a.c) + p;
+    for (int k = 0; k < (FINEST ? 3 : 13); ++k, c += a.c_stride) {
+        const Offset o = offset_of_number<FINEST>(k);
+        const double up = c[0], down = c[-step_of_offset(a.fine, o)];
+        if (up != 0.0) f(o, up);
+        if (down != 0.0) f(Offset{{-o.d[0], -o.d[1], -o.d[2]}}, down);
+    }
+}
+
+// The finest grid: conductances, row sums, diagonals, and what Gauss-Seidel divides by. A cell without couplings is its
+// own equation.
+template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
+    const int64_t n = a.fine.north(), t = a.fine.top();
+    T *c = static_cast<T *>(a.c), *diagonal = static_cast<T *>(a.diagonal), *inverse = static_cast<T *>(a.inverse);
+    over_cells(a.fine.count(), [&](int64_t p) {
+        const double entries[6] = {a.m.east[p], a.m.east[p - 1], a.m.north[p], a.m.north[p - n], a.m.top[p],
+            a.m.top[p - t]};
+        double sum = 0.0, size = 0.0, rounded = 0.0;
+        for (int k = 0; k < 6; ++k) {
+            sum += -entries[k];
+            size += fabs(entries[k]);
+            const T value = T(-a.scale * entries[k]);
+            rounded += double(value);
+            if (k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
+        }
+        const double center = a.scale * a.m.center[p];
+        const double excess = size > 0.0 ? excess_of(center, a.scale * sum) : 0.0;
+        const T d = T(rounded + excess);
+        a.excess[p] = excess;
+        diagonal[p] = d == T(0) ? T(center) : d;
+        inverse[p] = T(1.0 / center);
+    });
+}
+
+// The part that couplings in each direction have in the diagonal, over all rows.
+template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    over_cells(a.fine.count(), [&](int64_t p) {
+        double row[3] = {0.0, 0.0, 0.0}, diagonal = 0.0;
+        each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+            diagonal += c;
+            for (int d = 0; d < 3; ++d) row[d] += o.d[d] != 0 ? c : 0.0;
+        });
+        diagonal += a.excess[p];
+        if (!(diagonal > 0.0)) return;
+        for (int d = 0; d < 3; ++d) sums[d] += row[d] / diagonal;
+        sums[3] += 1.0;
+    });
+    for (int k = 0; k < 4; ++k) {
+        const double sum = block_sum(sums[k]);
+        if (threadIdx.x == 0) a.partial[k * gridDim.x + blockIdx.x] = sum;
+    }
+    if (!last_block(&a.scalars->ticket)) return;
+    for (int k = 0; k < 4; ++k) {
+        const double sum = sum_of(a.partial + k * gridDim.x, gridDim.x);
+        if (threadIdx.x == 0) a.strengths[k] = sum;
+    }
+}
+
+// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer.
+template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
+    const int64_t n = a.fine.count();
+    over_places(a.fine, [&](int64_t p, int i, int j, int k) {
+        const int type = (a.coarsened[0] & i & 1) | (a.coarsened[1] & j & 1) << 1 | (a.coarsened[2] & k & 1) << 2;
+        if ((type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
+        double row[8] = {a.which == 0 ? 1.0 : 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+        double divisor = 1.0;
+        if (a.which > 0) {
+            double sum = 0.0, diagonal = a.excess[p];
+            each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+                diagonal += c;
+                const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
+                const int64_t step = step_of_offset(a.fine, part);
+                if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
+                sum += c;
+                const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
+                // A point with a part in a direction has no odd index there: that bit of its weights is free.
+#pragma unroll
+                for (int t = 0; t < 8; ++t) {
+                    if ((t & side) == side) row[t] += c * a.weights[(t & ~side) * n + p + step];
+                }
+            });
+            // Without positive couplings towards coarse points, none interpolate to it.
+            const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
+            divisor = sum > 0.0 ? sound : 0.0;
+        }
+#pragma unroll
+        for (int t = 0; t < 8; ++t) {
+            const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
+            a.weights[t * n + p] = weight;
+            static_cast<T *>(a.narrow)[t * n + p] = T(weight);
+        }
+    });
+}
+
+// The matrix of a cube, upper half by rows.
+struct CubeMatrix {
+    double diagonal[8], upper[28];
+    __device__ void add(double c, const double (&v)[8]) {
+        int at = 0;
+#pragma unroll
+        for (int first = 0; first < 8; ++first) {
+            const double scaled = c * v[first];
+            diagonal[first] += scaled * v[first];
+#pragma unroll
+            for (int second = first + 1; second < 8; ++second) upper[at++] -= scaled * v[second];
+        }
+    }
+};
+
+// P^T A P of the cubes of a colour.
+template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
+    const int64_t n = a.fine.count();
+    const Box &coarse = a.coarse;
+    const T *c = static_cast<const T *>(a.c);
+    const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
+    over_places(coarse, [&](int64_t corner, int I, int J, int K) {
+        if (((I & 1) | (J & 1) << 1 | (K & 1) << 2) != a.which) return;
+        const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
+        CubeMatrix e = {};
+        // Weights of the corners in the interpolation to the point at `in` from the lowest one.
+        auto weights_at = [&](const int (&in)[3], int64_t p, int t) {
+            int side = 0;
+            for (int d = 0; d < 3; ++d) side |= (in[d] == 1 + a.coarsened[d]) << d;
+            return (t & side) == side ? a.weights[(t & ~side) * n + p] : 0.0;
+        };
+        for (int bits = 0; bits < 8; ++bits) {
+            const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
+            // In a direction that is not coarsened, points of a cube begin with the lowest one alone.
+            bool inside = true;
+            for (int d = 0; d < 3; ++d) inside &= in[d] <= a.coarsened[d] && low[d] + in[d] < size[d];
+            if (!inside) continue;
+            const int64_t p =
+                (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
+            const double excess = a.excess[p];
+            if (excess == 0.0) continue;
+            double v[8];
+#pragma unroll
+            for (int t = 0; t < 8; ++t) v[t] = weights_at(in, p, t);
+            e.add(excess, v);
+        }
+        for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
+            const Offset o = offset_of_number<FINEST>(k);
+            const int64_t step = step_of_offset(a.fine, o);
+            for (int bits = 0; bits < 8; ++bits) {
+                int from[3] = {bits & 1, bits >> 1 & 1, bits >> 2}, to[3];
+                bool inside = true;
+                for (int d = 0; d < 3; ++d) {
+                    inside &= from[d] <= a.coarsened[d];
+                    from[d] += o.d[d] < 0;
+                    to[d] = from[d] + o.d[d];
+                    inside &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
+                }
+                if (!inside) continue;
+                const int64_t p =
+                    (int64_t(low[2] + from[2]) * a.fine.ny + low[1] + from[1]) * a.fine.nx + low[0] + from[0];
+                const double conductance = c[k * a.c_stride + p];
+                if (conductance == 0.0) continue;
+                double v[8];
+#pragma unroll
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(from, p, t) - weights_at(to, p + step, t);
+                e.add(conductance, v);
+            }
+        }
+        // Corners beyond the grid have no weights.
+        const int64_t north = coarse.north(), top = coarse.top();
+        int at = 0;
+#pragma unroll
+        for (int first = 0; first < 8; ++first) {
+            const int x = first & 1, y = first >> 1 & 1, z = first >> 2;
+            const int64_t place = corner + x + y * north + z * top;
+            const bool there = I + x < coarse.nx && J + y < coarse.ny && K + z < coarse.nz;
+            if (there && e.diagonal[first] != 0.0) a.exact[13 * a.exact_stride + place] += e.diagonal[first];
+#pragma unroll
+            for (int second = first + 1; second < 8; ++second, ++at) {
+                const int number = 9 * ((second >> 2) - z) + 3 * ((second >> 1 & 1) - y) + (second & 1) - x - 1;
+                if (there && e.upper[at] != 0.0) a.exact[number * a.exact_stride + place] += e.upper[at];
+            }
+        }
+    });
+}
+
+// The coarse grid: conductances in T, row sums, diagonals of the rounded conductances, so that constants stay in the
+// kernel where rows sum to zero, and what Jacobi divides by, max(D, (D + sum |c|)/2) / 0.8.
+template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
+    T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
+    T *inverse = static_cast<T *>(a.inverse);
+    over_cells(a.coarse.count(), [&](int64_t p) {
+        double exact = 0.0, sum = 0.0, size = 0.0;
+        for (int k = 0; k < 13; ++k) {
+            const int64_t step = step_of_offset(a.coarse, offset_of_number<false>(k));
+            const double *values = a.exact + k * a.exact_stride + p;
+            const double up = values[0], down = values[-step];
+            const T rounded = T(up);
+            c[k * a.coarse_stride + p] = rounded;
+            const double rounded_up = rounded, rounded_down = T(down);
+            exact += up;
+            exact += down;
+            sum += rounded_up;
+            sum += rounded_down;
+            size += fabs(rounded_up);
+            size += fabs(rounded_down);
+        }
+        const double excess = excess_of(a.exact[13 * a.exact_stride + p], exact);
+        const double d = sum + excess, divisor = max(d, (d + size) / 2.0) / DAMPING;
+        a.coarse_excess[p] = excess;
+        diagonal[p] = T(d);
+        inverse[p] = T(divisor > 0.0 ? 1.0 / divisor : 0.0);
+    });
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_take_conductances_f64, CoarseningArgs, take_conductances<double>)
+DPCG_KERNEL(dpcg_take_conductances_f32, CoarseningArgs, take_conductances<float>)
+DPCG_KERNEL(dpcg_finest_strengths_f64, CoarseningArgs, take_strengths<double, true>)
+DPCG_KERNEL(dpcg_finest_strengths_f32, CoarseningArgs, take_strengths<float, true>)
+DPCG_KERNEL(dpcg_strengths_f64, CoarseningArgs, take_strengths<double, false>)
+DPCG_KERNEL(dpcg_strengths_f32, CoarseningArgs, take_strengths<float, false>)
+DPCG_KERNEL(dpcg_finest_weights_f64, CoarseningArgs, take_weights<double, true>)
+DPCG_KERNEL(dpcg_finest_weights_f32, CoarseningArgs, take_weights<float, true>)
+DPCG_KERNEL(dpcg_weights_f64, CoarseningArgs, take_weights<double, false>)
+DPCG_KERNEL(dpcg_weights_f32, CoarseningArgs, take_weights<float, false>)
+DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, take_product<double, true>)
+DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, take_product<float, true>)
+DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
+DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
+DPCG_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
+DPCG_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)

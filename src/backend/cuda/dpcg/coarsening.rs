@@ -1,0 +1,235 @@
+//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh) but for the inverse
+//! of the coarsest one. The host chooses the directions that are coarsened, from their strengths.
+
+use super::arrays::{Padded, Pool, box_of, lists};
+use super::source::Source;
+use crate::backend::cpu::dpcg::setup::by_members;
+use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, MOST_CELL_BLOCKS};
+use crate::backend::reference::dpcg::vertex;
+use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES, Stencil};
+use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, directions};
+use crate::error::{Result, collected, push, zeroed};
+use crate::grid::cells::Cells;
+use crate::runtime::number::Real;
+use crate::runtime::team::Team;
+use bytemuck::Pod;
+
+/// For errors.
+const GRIDS: &str = "the grids of multigrid";
+
+/// A grid that is smoothed, and the way to the next one.
+pub struct Grid {
+    pub cells: CellBox,
+    pub coarse: CellBox,
+    pub coarsened: [i32; 3],
+    /// Conductances, offset by offset.
+    pub couplings: Padded,
+    /// Diagonal, and 1 / divisor of the smoother.
+    pub rows: Padded,
+    pub weights: Memory,
+    /// r, and two that are x and the residual in turn.
+    pub vectors: Padded,
+}
+
+/// Of `rows`.
+pub const DIAGONAL: usize = 0;
+pub const INVERSE: usize = 1;
+
+/// The matrix of a grid.
+struct Matrix {
+    of: Cells,
+    couplings: Padded,
+    rows: Padded,
+}
+
+impl Matrix {
+    fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
+        let guard = of.plane() + of.nx + 1;
+        let mut padded = |arrays: usize| Padded::zeroed_in(pool, stream, arrays, of.count(), guard, value, GRIDS);
+        Ok(Self { of, couplings: padded(offsets)?, rows: padded(2)? })
+    }
+
+    /// With room for the way to the next grid.
+    fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
+        let (of, n) = (self.of, self.of.count());
+        let guard = of.plane() + of.nx + 1;
+        Ok(Grid {
+            cells: box_of(of),
+            coarse: box_of(coarse),
+            coarsened: coarsened.map(i32::from),
+            couplings: self.couplings,
+            rows: self.rows,
+            weights: pool.zeroed(stream, 8 * n * value, GRIDS)?,
+            vectors: Padded::zeroed_in(pool, stream, 3, n, guard, value, GRIDS)?,
+        })
+    }
+}
+
+impl Grid {
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        pool.give(self.weights)?;
+        [self.couplings, self.rows, self.vectors].into_iter().try_for_each(|arrays| pool.give(arrays.into_memory()))
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.couplings.bytes() + self.rows.bytes() + self.weights.bytes + self.vectors.bytes()
+    }
+}
+
+/// What is needed while grids are made: row sums of two of them, exact weights, and coarse matrices before they are
+/// rounded.
+struct Scratch {
+    /// Kept alive for the others; freeing it waits for work that uses it.
+    _memory: Memory,
+    excess: [Address; 2],
+    weights: Address,
+    exact: Address,
+    partial: Address,
+    strengths: Address,
+}
+
+impl Scratch {
+    fn new(stream: &Stream, finest: Cells) -> Result<Self> {
+        let n = finest.count();
+        // At most two thirds of a grid's points are coarse, and a plane of them is no larger.
+        let exact = 14 * (2 * n.div_ceil(3) + 2) + 15 * (finest.plane() + finest.nx + 1);
+        let sums = 4 * MOST_CELL_BLOCKS as usize;
+        let sizes = [8 * n, 8 * n, 64 * n, 8 * exact, 8 * sums, 32];
+        let (memory, [fine, coarse, weights, exact, partial, strengths]) = lists(stream, sizes, GRIDS)?;
+        Ok(Self { _memory: memory, excess: [fine, coarse], weights, exact, partial, strengths })
+    }
+}
+
+/// Grids but for the coarsest one, and the inverse of that one.
+pub struct Made {
+    pub grids: Vec<Grid>,
+    pub inverse: Vec<f64>,
+}
+
+/// Makes the grids of a matrix, that is multiplied by `scale`.
+struct Maker<'a> {
+    stream: &'a Stream,
+    source: &'a Source,
+    scalars: Address,
+    scale: f64,
+    /// The numbers of the cycle are in f32.
+    single: bool,
+    scratch: Scratch,
+}
+
+/// All grids of a matrix; `T`: the numbers of the cycle. `team`: of the host, for the inverse.
+pub fn make<T: Real + Pod + Sync>(
+    stream: &Stream,
+    source: &Source,
+    scalars: Address,
+    scale: f64,
+    pool: &mut Pool,
+    team: &mut Team,
+) -> Result<Made> {
+    let scratch = Scratch::new(stream, source.of)?;
+    let maker = Maker { stream, source, scalars, scale, single: size_of::<T>() == 4, scratch };
+    let mut matrix = Matrix::zeroed(pool, stream, source.of, FACES.len(), size_of::<T>())?;
+    launch::take_conductances(stream, maker.single, &maker.arguments(&matrix, 0))?;
+    let mut grids = Vec::new();
+    while grids.is_empty() || matrix.of.count() > vertex::COARSEST {
+        let (grid, next) = maker.coarsen(pool, matrix, grids.len(), size_of::<T>())?;
+        push(&mut grids, grid, GRIDS)?;
+        matrix = next;
+    }
+    let coarsest: Stencil<T> = maker.fetch(&matrix, grids.len())?;
+    let rows = by_members(team, |me| vertex::inverse_rows(&coarsest, me.share(coarsest.cells.count())))?;
+    Ok(Made { grids, inverse: collected(rows.iter().flatten().copied(), GRIDS)? })
+}
+
+impl Maker<'_> {
+    /// Of grid l, before its next one is known.
+    fn arguments(&self, matrix: &Matrix, l: usize) -> CoarseningArgs {
+        CoarseningArgs {
+            fine: box_of(matrix.of),
+            m: self.source.m,
+            scale: self.scale,
+            c: matrix.couplings.at(0),
+            c_stride: matrix.couplings.stride() as i64,
+            diagonal: matrix.rows.at(DIAGONAL),
+            inverse: matrix.rows.at(INVERSE),
+            excess: self.scratch.excess[l % 2],
+            weights: self.scratch.weights,
+            partial: self.scratch.partial,
+            strengths: self.scratch.strengths,
+            scalars: self.scalars,
+            ..CoarseningArgs::default()
+        }
+    }
+
+    /// Grid l, and the matrix of the next one.
+    fn coarsen(&self, pool: &mut Pool, matrix: Matrix, l: usize, value: usize) -> Result<(Grid, Matrix)> {
+        let (stream, single, finest) = (self.stream, self.single, l == 0);
+        let a = self.arguments(&matrix, l);
+        let coarsened = self.directions(matrix.of, &a, finest)?;
+        let coarse = coarse_cells(matrix.of, coarsened);
+        let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
+        let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
+        let guard = coarse.plane() + coarse.nx + 1;
+        let stride = coarse.count() + guard;
+        stream.fill(self.scratch.exact, 0, 8 * (14 * stride + guard))?;
+        let a = CoarseningArgs {
+            coarse: grid.coarse,
+            coarsened: grid.coarsened,
+            narrow: grid.weights.address,
+            exact: self.scratch.exact + 8 * guard as u64,
+            exact_stride: stride as i64,
+            coarse_c: next.couplings.at(0),
+            coarse_stride: next.couplings.stride() as i64,
+            coarse_excess: self.scratch.excess[(l + 1) % 2],
+            ..a
+        };
+        for which in 0..=3 {
+            let of_order = CoarseningArgs { which, ..a };
+            if finest {
+                launch::finest_weights(stream, single, &of_order)?;
+            } else {
+                launch::weights(stream, single, &of_order)?;
+            }
+        }
+        for which in 0..8 {
+            let of_colour = CoarseningArgs { which, ..a };
+            if finest {
+                launch::finest_product(stream, single, &of_colour)?;
+            } else {
+                launch::product(stream, single, &of_colour)?;
+            }
+        }
+        let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
+        launch::take_coarse(stream, single, &CoarseningArgs { diagonal, inverse, ..a })?;
+        Ok((grid, next))
+    }
+
+    /// The directions in which a grid is coarsened.
+    fn directions(&self, of: Cells, a: &CoarseningArgs, finest: bool) -> Result<[bool; 3]> {
+        if finest {
+            launch::finest_strengths(self.stream, self.single, a)?;
+        } else {
+            launch::strengths(self.stream, self.single, a)?;
+        }
+        let mut sums = [0.0; 4];
+        self.stream.fetch(&mut sums, self.scratch.strengths)?;
+        self.stream.wait()?;
+        let [x, y, z, rows]: [f64; 4] = sums;
+        Ok(directions(of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI))
+    }
+
+    /// The coarsest matrix, number l, to the host.
+    fn fetch<T: Real + Pod>(&self, matrix: &Matrix, l: usize) -> Result<Stencil<T>> {
+        let (n, stride) = (matrix.of.count(), matrix.couplings.stride());
+        let mut excess: Vec<f64> = zeroed(n, GRIDS)?;
+        let mut all: Vec<T> = zeroed(CUBE.len() * stride, GRIDS)?;
+        self.stream.fetch(&mut excess, self.scratch.excess[l % 2])?;
+        self.stream.fetch(&mut all, matrix.couplings.at(0))?;
+        self.stream.wait()?;
+        let c = collected(all.chunks_exact(stride).flat_map(|of| of[..n].iter().copied()), GRIDS)?;
+        Ok(Stencil { cells: matrix.of, offsets: &CUBE, c, excess })
+    }
+}
