@@ -327,7 +327,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted.
+    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is
+    /// noted.
     pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {

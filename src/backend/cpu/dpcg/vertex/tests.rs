@@ -11,7 +11,7 @@ fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<
         // SAFETY: members ask for cells of their own.
         of.apply_and_dot(me, r, magnitude, |cells| unsafe { z.slice_mut(cells.start, cells.len()) })
     };
-    let product = team.run(|me| drop(apply(me)), apply).unwrap();
+    let product = team.run(|me| _ = apply(me), apply).unwrap();
     // SAFETY: the run is over.
     let z = unsafe { z.slice(0, r.len()) }.to_vec();
     let expected: f64 = r.iter().zip(&z).map(|(r, z)| r * z).sum();
