@@ -13,12 +13,13 @@
 
 use super::grid::{Below, Stencil};
 use super::layout::{Natural, Split, coarse};
-use super::loops::{gather, merge, over, relax, relax_noting, split};
+use super::loops::{dot, gather, merge, over, relax, relax_noting, split};
 use super::transfer::Weights;
 use crate::backend::reference::dpcg::vertex::stencil::FACES;
 use crate::error::Result;
 use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
+use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use std::ops::Range;
@@ -326,14 +327,13 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes.
-    pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
-        let Cells { nx, ny, nz } = self.split().cells;
-        let share = me.share(nz);
+    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is
+    /// noted.
+    pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
+        let share = me.share(self.split().cells.nz);
         if share.is_empty() {
             return;
         }
-        let x = &self.room.x;
         let reach = 4 * self.sweeps as isize - 2;
         for k in share.start as isize - reach..share.end as isize + reach {
             self.load(k);
@@ -350,15 +350,27 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let done = k - reach;
             if done >= share.start as isize {
-                for j in 0..ny {
-                    let start = (done as usize * ny + j) * nx;
-                    // SAFETY: a row of this member.
-                    unsafe {
-                        let row = |half| x.row(half, j as isize, done, 0, self.split().points(half));
-                        merge(z(start..start + nx), row(0), row(1), back);
-                    }
-                }
+                let product = self.give(done, back, &z);
+                // SAFETY: a plane of this member.
+                unsafe { products.note(done as usize, [product]) };
             }
         }
+    }
+
+    /// Gives plane k to z; returns r' z.
+    fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+        let Cells { nx, ny, .. } = self.split().cells;
+        let mut product = 0.0;
+        for j in 0..ny {
+            let start = (k as usize * ny + j) * nx;
+            let z = z(start..start + nx);
+            // SAFETY: a row of this member.
+            unsafe {
+                let row = |half| self.room.x.row(half, j as isize, k, 0, self.split().points(half));
+                merge(z, row(0), row(1), back);
+            }
+            product += dot(&self.r[start..][..nx], z);
+        }
+        product
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
+use crate::runtime::reduce;
 
 /// Slices cut to n values.
 #[inline(always)]
@@ -24,6 +25,11 @@ fn sum_at<R: Real, const N: usize>(c: &[&[R]; N], x: &[&[R]; N], i: usize) -> R 
 }
 
 for_each_isa! {
+    /// a' b.
+    fn dot(a: &[f64], b: &[f64]) -> f64 {
+        reduce::dot(a, b)
+    }
+
     /// Even and odd columns of a row, times `scale`.
     fn split<R: Real>(even: &mut [R], odd: &mut [R], row: &[f64], scale: f64) {
         let pairs = row.len() / 2;

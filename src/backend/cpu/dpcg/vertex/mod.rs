@@ -254,14 +254,30 @@ impl<T: Real + Number> Vertex<T> {
     /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives
     /// it cells of its own to write. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
+        self.apply_and_dot(me, r, magnitude, z);
+    }
+
+    /// The same; returns r' z, which costs no pass of its own.
+    pub fn apply_and_dot<'z>(
+        &self,
+        me: Me,
+        r: &[f64],
+        magnitude: f64,
+        z: impl Fn(Range<usize>) -> &'z mut [f64],
+    ) -> f64 {
         me.barrier();
         let plan = self.rest().plan;
+        let products = self.noted.reduce(0, self.cells.nz);
         if plan.whole {
             if let (0, Some(whole)) = (me.index, &mut self.rest().whole) {
-                whole.cycle(r, z(0..r.len()));
+                let (z, plane) = (z(0..r.len()), self.cells.plane());
+                whole.cycle(r, z);
+                for (k, (r, z)) in r.chunks_exact(plane).zip(z.chunks_exact(plane)).enumerate() {
+                    // SAFETY: no other member notes anything.
+                    unsafe { products.note(k, [loops::dot(r, z)]) };
+                }
             }
-            me.barrier();
-            return;
+            return products.sum(Some(me))[0];
         }
         let scale = inverse_power(magnitude);
         let room = &self.rooms[me.index].0;
@@ -280,8 +296,8 @@ impl<T: Real + Number> Vertex<T> {
         for l in (0..plan.grids).rev() {
             self.grids[l].ascend(me, self.sweeps, self.correction(l));
         }
-        passes.ascend(me, plan.scale / scale, z);
-        me.barrier();
+        passes.ascend(me, plan.scale / scale, z, &products);
+        products.sum(Some(me))[0]
     }
 
     /// Where what grid l finds goes.

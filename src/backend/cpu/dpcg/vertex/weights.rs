@@ -160,15 +160,19 @@ impl Types {
 
 for_each_isa! {
     /// Weights of all points of a row.
-    fn weights_of<R: Work>(row: &mut R, parts: &mut [Lane; MOST_PARTS]) {
+    fn weights_of<R: Work>(row: &mut R, parts: &mut Parts) {
         row.work(parts);
     }
 }
 
+/// Sums by part, on cache lines.
+#[repr(align(64))]
+pub struct Parts([Lane; MOST_PARTS]);
+
 /// What is compiled for several instruction sets.
 pub trait Work {
     /// All of a row.
-    fn work(&mut self, parts: &mut [Lane; MOST_PARTS]);
+    fn work(&mut self, parts: &mut Parts);
 }
 
 /// A row of points of one type.
@@ -187,9 +191,9 @@ struct Points<'a, T> {
 impl<T: Real> Points<'_, T> {
     /// n points from `at` on.
     #[inline(always)]
-    fn some(&mut self, parts: &mut [Lane; MOST_PARTS], at: usize, n: usize) {
+    fn some(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
-        for (part, range) in parts.iter_mut().zip(&self.of.parts) {
+        for (part, range) in parts.0.iter_mut().zip(&self.of.parts) {
             let mut of_part = [0.0; LANES];
             for c in &self.towards[range.clone()] {
                 add_lane(&mut of_part, &lane(c, at, n));
@@ -209,8 +213,8 @@ impl<T: Real> Points<'_, T> {
             let mut weight = [0.0; LANES];
             for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.paths[range.clone()]) {
                 match row {
-                    Some(row) => add_product(&mut weight, &parts[*part], &lane(row, at, n)),
-                    None => add_lane(&mut weight, &parts[*part]),
+                    Some(row) => add_product(&mut weight, &parts.0[*part], &lane(row, at, n)),
+                    None => add_lane(&mut weight, &parts.0[*part]),
                 }
             }
             for l in 0..LANES {
@@ -223,7 +227,7 @@ impl<T: Real> Points<'_, T> {
 
 impl<T: Real> Work for Points<'_, T> {
     #[inline(always)]
-    fn work(&mut self, parts: &mut [Lane; MOST_PARTS]) {
+    fn work(&mut self, parts: &mut Parts) {
         for at in (0..self.len).step_by(LANES) {
             self.some(parts, at, LANES.min(self.len - at));
         }
@@ -282,5 +286,5 @@ fn make_row<T: Real + Number>(of: &Type, a: &Stencil<T>, weights: &Weights<T>, j
         // SAFETY: weights of these points, which are this member's.
         row.to[t] = Some(unsafe { array.slice_mut(place, len) });
     }
-    weights_of(&mut row, &mut [[0.0; LANES]; MOST_PARTS]);
+    weights_of(&mut row, &mut Parts([[0.0; LANES]; MOST_PARTS]));
 }
