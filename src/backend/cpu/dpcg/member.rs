@@ -247,13 +247,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// z = M^-1 r, where M is applied as a whole.
-    fn apply_whole(&mut self) {
-        let Some(whole) = &self.k.whole else { return };
+    /// z = M^-1 r, where M is applied as a whole. Returns <r, z>, where that is known.
+    fn apply_whole(&mut self) -> Option<f64> {
+        let whole = self.k.whole.as_ref()?;
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
         // SAFETY: in this step nobody writes r or uses z but this call.
-        unsafe { whole.apply(&mut self.turns, self.me, &a, r, z, self.norm2.sqrt()) };
+        unsafe { whole.apply(&mut self.turns, self.me, &a, (r, z), self.norm2.sqrt()) }
     }
 }
 
@@ -288,7 +288,11 @@ impl PcgSteps for Member<'_> {
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => self.neumann(order),
-            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => self.apply_whole(),
+            Preconditioner::Incomplete { .. } | Preconditioner::Multigrid { .. } => {
+                if let Some(rho) = self.apply_whole() {
+                    return rho;
+                }
+            }
         }
         self.dot(r, z)
     }

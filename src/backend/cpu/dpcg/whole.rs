@@ -57,23 +57,36 @@ impl Whole {
         }))
     }
 
-    /// z = M^-1 r, by all members. `norm`: |r|.
+    /// z = M^-1 r, by all members. `norm`: |r|. Returns r' z, where that costs no pass of its own.
     ///
     /// # Safety
     /// No member writes r, or uses z otherwise, between the barrier before this call and its end.
-    pub unsafe fn apply(&self, turns: &mut Turns, me: Me, a: &SevenPoints, r: &Field, z: &Field, norm: f64) {
+    pub unsafe fn apply(
+        &self,
+        turns: &mut Turns,
+        me: Me,
+        a: &SevenPoints,
+        (r, z): (&Field, &Field),
+        norm: f64,
+    ) -> Option<f64> {
         let all = 0..a.cells.count();
+        turns.turn += 1;
+        let turn = turns.turn - 1;
         // SAFETY: as the caller promised; members ask for cells of z of their own.
         unsafe {
             match self {
-                Self::Incomplete(incomplete) => incomplete.apply(me, turns.turn, a, r, z),
-                Self::Vertex32(grids) => grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)),
-                Self::Vertex64(grids) => grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)),
+                Self::Vertex32(grids) => {
+                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                }
+                Self::Vertex64(grids) => {
+                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                }
+                Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
                 Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
                 Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
             }
         }
-        turns.turn += 1;
+        None
     }
 
     /// Bytes.

@@ -252,19 +252,8 @@ impl<T: Real + Number> Vertex<T> {
     }
 
     /// z = M^-1 r, all cells in natural order; `magnitude`: some norm of r. Every member calls it, with `z` that gives
-    /// it cells of its own to write. Begins and ends with a barrier.
-    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) {
-        self.apply_and_dot(me, r, magnitude, z);
-    }
-
-    /// The same; returns r' z, which costs no pass of its own.
-    pub fn apply_and_dot<'z>(
-        &self,
-        me: Me,
-        r: &[f64],
-        magnitude: f64,
-        z: impl Fn(Range<usize>) -> &'z mut [f64],
-    ) -> f64 {
+    /// it cells of its own to write. Begins and ends with a barrier. Returns r' z, which costs no pass of its own.
+    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
         let plan = self.rest().plan;
         let products = self.noted.reduce(0, self.cells.nz);

@@ -9,7 +9,7 @@ fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<
     let magnitude = max_abs(r);
     let apply = |me: Me| {
         // SAFETY: members ask for cells of their own.
-        of.apply_and_dot(me, r, magnitude, |cells| unsafe { z.slice_mut(cells.start, cells.len()) })
+        of.apply(me, r, magnitude, |cells| unsafe { z.slice_mut(cells.start, cells.len()) })
     };
     let product = team.run(|me| _ = apply(me), apply).unwrap();
     // SAFETY: the run is over.
