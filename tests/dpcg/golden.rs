@@ -81,21 +81,22 @@ impl Row {
     /// Whether a count is that of the row.
     fn is_right(&self, iterations: i64) -> bool {
         let off = (iterations - self.iterations).abs();
-        let multigrid = self.preconditioner.ends_with("f32");
+        let vertex = self.preconditioner.starts_with("gmg");
         // M^-1 A of a relaxed factorization has a largest eigenvalue far beyond the others, which rounding brings back
-        // after some forty iterations: one row takes 46 to 50, by the order of sums alone.
-        let relaxed = self.preconditioner == "ric";
-        let allowed = match (multigrid || relaxed, self.iterations) {
-            (true, ..=20) => 2,
-            (true, n) if relaxed => n.div_euclid(10),
-            (true, n) => (n * 15 + 50) / 100,
-            (false, ..=100) => 1,
-            (false, n) => (n + 99) / 100,
+        // after some forty iterations: one row takes 46 to 50, by the order of sums alone. With one bubble and a series
+        // of order 1 the residual stays near the tolerance: 199 to 205.
+        let (relaxed, flat) = (self.preconditioner == "ric", self.set == "1" && self.preconditioner == "neu1");
+        let allowed = match self.iterations {
+            n if vertex && n > 20 => (n * 15 + 50) / 100,
+            _ if self.preconditioner.ends_with("f32") => 2,
+            n if relaxed || flat => (n / if flat { 20 } else { 10 }).max(2),
+            ..=100 => 1,
+            n => (n + 99) / 100,
         };
         // Where a coarse grid does not see what the couplings tell, rounding decides: the prototype's own counts differ
         // there by up to 60 percent between single and double precision. Fewer are right.
-        let far_apart = ["sheet", "surf;obs=box", "27"].contains(&self.set.as_str()) && self.contrast < 1e-5;
-        let rounding_decides = self.preconditioner.starts_with("gmg") && (self.set.ends_with("asp=4") || far_apart);
+        let far_apart = ["sheet", "surf;obs=box", "27", "r200"].contains(&self.set.as_str()) && self.contrast < 1e-5;
+        let rounding_decides = vertex && (self.set.ends_with("asp=4") || far_apart);
         off <= allowed || iterations < self.iterations && rounding_decides
     }
 }
