@@ -130,8 +130,10 @@ fn compare(a: &TwoPhase, options: &str, off: f64) {
     let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     let [found, wanted] = [&cuda, &reference].map(|solver| solver.int(info::ITERATIONS));
-    // Rounding has its way after many iterations.
-    assert!((found - wanted).abs() <= 1 + wanted / 10, "{found} iterations instead of {wanted}");
+    // Products that the device fuses round otherwise: CG without orthogonality takes 3 to 5 percent more or less after
+    // hundreds of iterations, where one count is not the right one.
+    let allowed = if wanted <= 100 { 1 + wanted / 50 } else { 1 + wanted / 16 };
+    assert!((found - wanted).abs() <= allowed, "{found} iterations instead of {wanted}");
     let residual = a.relative_residual(&b, &x);
     assert!(residual <= 1.001e-6, "residual {residual:e}");
     // From there, with another scale.
@@ -192,7 +194,9 @@ fn deflation_of_every_kind() {
         "",
         "preconditioner=multigrid",
     ] {
-        rows.row(options, || compare(&a, &format!("preconditioner=neumann {options}"), 1e-3));
+        // A cycle in single precision; else rounding, times the condition of E.
+        let off = if options.contains("multigrid") { 1e-3 } else { 1e-10 };
+        rows.row(options, || compare(&a, &format!("preconditioner=neumann {options}"), off));
     }
     rows.end();
     let b = a.rhs("rand");

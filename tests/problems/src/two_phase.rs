@@ -1,8 +1,8 @@
 //! 3D systems of two-phase flow: -div(1/rho grad p) on cubes of cells, 7 points, walls without flow.
 //!
-//! The unit cube has nx x ny x nz cells, x fastest, the centre of cell (i, j, k) at ((i + .5)/nx, (j + .5)/ny, (k + .5)/nz). kappa =
-//! 1/rho is 1 in water and 1/contrast in air; a face has the harmonic mean 2 a b / (a + b) of its two cells. Entries are not divided
-//! by h^2.
+//! The unit cube has nx x ny x nz cells, x fastest, the centre of cell (i, j, k) at ((i + .5)/nx, (j + .5)/ny, (k +
+//! .5)/nz). kappa = 1/rho is 1 in water and 1/contrast in air; a face has the harmonic mean 2 a b / (a + b) of its two
+//! cells. Entries are not divided by h^2.
 
 use crate::OUTSIDE;
 
@@ -133,7 +133,8 @@ fn phases(name: &str, size: [usize; 3]) -> Vec<bool> {
 }
 
 impl TwoPhase {
-    /// The system of a golden row: `name` as in the column `set` (`9`, `27t`, `dam`, `9;asp=4`, `surf;obs=box`, `9;dir=top`, ...).
+    /// The system of a golden row: `name` as in the column `set` (`9`, `27t`, `dam`, `9;asp=4`, `surf;obs=box`,
+    /// `9;dir=top`, ...).
     #[must_use]
     pub fn new(name: &str, size: [usize; 3], contrast: f64) -> Self {
         let mut parts = name.split(';');

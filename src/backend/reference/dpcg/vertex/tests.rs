@@ -132,8 +132,8 @@ fn count<T: Real>(row: &Row, problem: &TwoPhase, system: &System, b: &[f64]) -> 
     iterations
 }
 
-/// Where the prototype lost iterations to rounding: its own counts in single and double precision differ there, by up
-/// to 60 percent. Fewer are right.
+/// Rows where fewer iterations than the prototype's lead to the same true residual, and nothing says why: its own counts
+/// in single and double precision differ there, by up to 60 percent.
 fn rounding_decides(row: &Row) -> bool {
     row.set.ends_with("asp=4") || row.contrast < 1e-5 && (row.set == "sheet" || row.set == "surf;obs=box")
 }
