@@ -2,6 +2,7 @@
 #include "box.cuh"
 #include "steps.cuh"
 #include "ends.cuh"
+#include "fused.cuh"
 #include "labelled.cuh"
 #include "vertex.cuh"
 #include "cell.cuh"

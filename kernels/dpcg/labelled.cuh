@@ -96,17 +96,22 @@ struct DenseArgs {
     Sum sum;
 };
 
-// out = matrix in, a warp a row: t = E^-1 g.
+// out = matrix in, a warp a row, and <in, out> where it is wanted: t = E^-1 g, <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
+    double product = 0.0;
     const In *in = reinterpret_cast<const In *>(a.in);
     for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < a.n; row += gridDim.x * WARPS) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
         sum = warp_sum(sum);
-        if (threadIdx.x % 32 == 0) reinterpret_cast<In *>(a.out)[row] = In(sum);
+        if (threadIdx.x % 32 == 0) {
+            reinterpret_cast<In *>(a.out)[row] = In(sum);
+            product += double(in[row]) * sum;
+        }
     }
+    finish_sum(a.sum, product);
 }
 
 struct DeflatedArgs {

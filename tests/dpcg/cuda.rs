@@ -182,6 +182,51 @@ fn cell_multigrid_as_the_reference() {
     compare_all(|name| name.contains("cell"));
 }
 
+/// Boxes at whose ends tiles of 32 x 16 columns and pieces of planes end, or do not.
+const TILED: [[usize; 3]; 9] =
+    [[66, 34, 20], [65, 5, 3], [64, 17, 4], [33, 18, 7], [17, 33, 1], [3, 40, 5], [1, 2, 40], [5, 1, 1], [2, 2, 2]];
+
+/// An iteration in few passes, and step by step.
+fn fused_as_the_textbook() {
+    let mut rows = Rows::default();
+    for size in TILED {
+        let large = size == TILED[0];
+        let a = TwoPhase::new(if large { "surf;obs=box" } else { "9" }, size, 1e-3);
+        for preconditioner in [
+            "jacobi",
+            "neumann order=1",
+            "neumann order=2",
+            "multigrid coarsening=vertex precision=f64",
+            "multigrid coarsening=cell precision=f64",
+        ] {
+            for deflation in &DEFLATIONS[..2] {
+                if *deflation != "none" && size.iter().any(|&n| n < 3) {
+                    continue;
+                }
+                // The largest box takes an emulated device seconds an iteration.
+                let limit = if large { 2 } else { 6 };
+                let options = format!("max_iter={limit} preconditioner={preconditioner} deflation={deflation}");
+                rows.row(&format!("{size:?} {options}"), || compare_fused(&a, &options));
+            }
+        }
+    }
+    rows.end();
+}
+
+fn compare_fused(a: &TwoPhase, options: &str) {
+    let b = a.rhs("rand");
+    let [(fused, counted), (textbook, expected)] = ["on", "off"].map(|fusion| {
+        let solver = Solver::of(a, &format!("backend=cuda fusion={fusion} rel_tol=1e-3 {options}"));
+        let mut x = vec![0.0; b.len()];
+        solver.solve(&b, &mut x).unwrap();
+        (x, solver.int(info::ITERATIONS))
+    });
+    assert_eq!(counted, expected);
+    // Roundings, times the contrast and what few iterations make of them.
+    let off = max_difference(&fused, &textbook) / max_abs(&textbook).max(f64::MIN_POSITIVE);
+    assert!(off <= 1e-11, "{off:e} off");
+}
+
 /// All vectors kept, E by its factor, labels of the caller, obstacles.
 fn deflation_of_every_kind() {
     let size = [20, 18, 16];
@@ -412,6 +457,7 @@ fn monitors_and_streams() {
 
 device::device_tests! { devices();
     series_as_the_reference
+    fused_as_the_textbook
     vertex_multigrid_as_the_reference
     cell_multigrid_as_the_reference
     deflation_of_every_kind

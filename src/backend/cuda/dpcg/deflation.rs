@@ -9,7 +9,7 @@ use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, DeflatedArgs, DenseArgs, Sum};
 use crate::backend::steps::dpcg::Setup;
-use crate::error::{Result, collected, zeroed};
+use crate::error::{Error, Result, collected, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::{NONE, Regions, region_runs};
@@ -98,9 +98,8 @@ impl Deflation {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
             Inverse::Dense(matrix) => {
-                let n = self.regions.labels() as i32;
-                let a = DenseArgs { matrix: matrix.address, input: self.g, out: self.t, n, unused: 0, sum };
-                launch::dense(stream, &a).map(|()| 0.0)
+                let matrix = matrix.address;
+                launch::dense(stream, &self.product(matrix, sum)).map(|()| 0.0)
             }
             Inverse::Host { coarse, scratch, g, t } => {
                 stream.fetch(g, self.g)?;
@@ -115,10 +114,28 @@ impl Deflation {
         }
     }
 
+    /// t = E^-1 Z^T q with <Z^T q, t>, where E^-1 is on the device.
+    pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
+        self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
+        match &self.inverse {
+            Inverse::Dense(matrix) => launch::dense(stream, &self.product(matrix.address, sum)),
+            Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
+        }
+    }
+
+    fn product(&self, matrix: Address, sum: Sum) -> DenseArgs {
+        DenseArgs { matrix, input: self.g, out: self.t, n: self.regions.labels() as i32, unused: 0, sum }
+    }
+
+    /// Regions of cells, and t.
+    pub fn region_and_t(&self) -> (Address, Address) {
+        (self.region.at(0), self.t)
+    }
+
     /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009), and <p, v>.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
         // A sum is the last kernel's.
-        let seconds = self.solve(stream, v, Sum { how: 0, conditional: 0, ..sum })?;
+        let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
         Ok(seconds)
     }

@@ -18,14 +18,14 @@ impl State {
     /// Records an iteration.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let on_device = self.deflation.as_ref().is_none_or(|deflation| deflation.is_on_device());
-        self.looping = match (on_device, without_graphs()) {
-            (false, _) => Looping::ByHost,
-            (true, true) => Looping::Launched,
-            (true, false) => {
-                let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
-                Looping::Recorded(Loop::record(device, body)?)
-            }
-        };
+        if !on_device {
+            return Ok(());
+        }
+        self.looping = Looping::Launched;
+        if !without_graphs() {
+            let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
+            self.looping = Looping::Recorded(Loop::record(device, body)?);
+        }
         Ok(())
     }
 
@@ -33,8 +33,11 @@ impl State {
     fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let Vectors { x, r, p, q, z, .. } = self.vectors;
         let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
+        if self.is_fused() {
+            return self.fused_iteration(stream, source, Sum { conditional, ..sum });
+        }
         launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
-        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
+        self.precondition(stream, source, false, Sum { how: Use::Rho as i32, ..sum })?;
         launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
         self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
     }
@@ -43,7 +46,9 @@ impl State {
 impl Run<'_> {
     /// From p, q, rho and sigma to the end of the loop.
     pub fn run_loop(&mut self, test: &LoopTest) -> Result<LoopEnd> {
-        set_limits(&mut self.k.vectors.scalars, test);
+        let scalars = &mut self.k.vectors.scalars;
+        set_limits(scalars, test);
+        (scalars.parity, scalars.direction) = (0, 0);
         let mut end = not_ended(test);
         loop {
             self.send_limits()?;
@@ -51,6 +56,7 @@ impl Run<'_> {
             self.fetch_steps()?;
             let scalars = &self.k.vectors.scalars;
             tell(scalars, self.observer, test, &mut end);
+            self.k.vectors.at_other_p = scalars.direction == 1;
             if scalars.code == code::PAUSED && !end.stopped {
                 continue;
             }
@@ -65,7 +71,7 @@ impl Run<'_> {
         let Vectors { scalars, scalars_at, .. } = &mut self.k.vectors;
         let s = &mut **scalars;
         (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iterations + lag);
-        self.stream.send_start(*scalars_at, scalars, offset_of!(Scalars, parity))
+        self.stream.send_start(*scalars_at, scalars, offset_of!(Scalars, b_norm2))
     }
 
     fn launch_loop(&mut self) -> Result<()> {

@@ -2,13 +2,14 @@
 //!
 //! Each may use those before it: `arrays` (memory), `labelled` (sums over components and regions), `source` (the
 //! matrix), `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a
-//! factorization), `run` (the steps of PCG), `ends` (a solve around them).
+//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (around them).
 
 mod arrays;
 mod cell;
 mod coarsening;
 mod deflation;
 mod ends;
+mod fused;
 mod labelled;
 mod looping;
 mod multigrid;
@@ -33,7 +34,7 @@ use crate::grid::regions::Regions;
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
-use run::Run;
+use run::{Rhs, Run};
 use source::Source;
 use state::{Made, State};
 
@@ -202,6 +203,8 @@ impl DpcgBackend for Cuda {
             arrays,
             observer,
             copies,
+            rhs: Rhs::default(),
+            norm2: f64::NAN,
             seconds_transfer: 0.0,
             failed: None,
         };

@@ -3,6 +3,7 @@
 use super::arrays::{Padded, lists};
 use super::cell::CellCentred;
 use super::deflation::Deflation;
+use super::fused::Passes;
 use super::labelled::Labelled;
 use super::multigrid::Scale;
 use super::source::Source;
@@ -47,9 +48,15 @@ pub struct Vectors {
     /// A p; scratch space of `precondition`.
     pub q: Address,
     pub z: Address,
-    /// Scratch space of a Neumann series; 0: there is none.
+    /// Scratch space of a Neumann series, and the other r of fused passes; 0: there is none.
     pub s: Address,
+    /// The other p of fused passes; 0: there is none.
+    pub other_p: Address,
+    /// Whether that is p, after a loop.
+    pub at_other_p: bool,
     partial: Address,
+    /// Of <r, r>, beside another sum.
+    pub norm_partial: Address,
     pub scale: Scale,
     /// The scalars, on the device and here.
     pub scalars_at: Address,
@@ -57,19 +64,40 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// `series`: for a Neumann series, too.
-    pub fn new(stream: &Stream, of: Cells, series: bool) -> Result<Self> {
-        let count = 6 + usize::from(series);
+    /// `series`: for a Neumann series, too; `fused`: for fused passes.
+    pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
+        let count = 6 + usize::from(series) + usize::from(fused);
         let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
         let sums = 8 * MOST_CELL_BLOCKS as usize;
-        let (memory, [partial, largest, scales, scalars_at]) =
-            lists(stream, [sums, sums, 16, size_of::<Scalars>()], "sums")?;
+        let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
+            lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
         let scalars = Pinned::new(stream.device(), Scalars::start())?;
         stream.send(scalars_at, &[*scalars])?;
         stream.wait()?;
-        let [b, x, r, p, q, z, s] = [0, 1, 2, 3, 4, 5, 6].map(|k| if k < count { arrays.at(k) } else { 0 });
-        let scale = Scale { partial: largest, scales, scalars: scalars_at };
-        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, partial, scale, scalars_at, scalars })
+        let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
+        let s = if series { arrays.at(6) } else { 0 };
+        let other_p = if fused { arrays.at(count - 1) } else { 0 };
+        let scale = Scale { partial: largest, scales, scalars: scalars_at, known: false };
+        let at_other_p = false;
+        Ok(Self {
+            of,
+            arrays,
+            memory,
+            b,
+            x,
+            r,
+            p,
+            q,
+            z,
+            s,
+            other_p,
+            at_other_p,
+            partial,
+            norm_partial,
+            scale,
+            scalars_at,
+            scalars,
+        })
     }
 
     /// A sum that is kept in one of the scalars, by its offset.
@@ -103,6 +131,7 @@ pub struct Made<'a> {
 pub struct State {
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
+    pub passes: Passes,
     pub multigrid: Option<Multigrid>,
     /// Cells by singular component, where there is one.
     pub singular: Option<Labelled>,
@@ -125,9 +154,12 @@ impl State {
             None => (None, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
-        let vectors = match vectors.filter(|vectors| vectors.s != 0 || !series) {
+        let passes = Passes::of(of.setup);
+        let fused = passes != Passes::Textbook;
+        let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
+        let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, of.a.cells, series)?,
+            None => Vectors::new(stream, of.a.cells, series, fused)?,
         };
         let started = Instant::now();
         let deflation = match of.regions {
@@ -137,6 +169,7 @@ impl State {
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
+            passes,
             multigrid: multigrid(stream, of, vectors.scalars_at, (before, team))?,
             singular: singular(stream, of.a.cells, of.components)?,
             deflation,
@@ -158,8 +191,8 @@ impl State {
     }
 
     /// z = M^-1 r of multigrid. Whether <r, z> is on its way.
-    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
-        let Vectors { r, z, scale, .. } = &self.vectors;
+    pub fn cycle(&self, stream: &Stream, source: &Source, scale: &Scale, sum: Sum) -> Result<bool> {
+        let Vectors { r, z, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
             Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
