@@ -455,6 +455,27 @@ fn monitors_and_streams() {
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
 }
 
+unsafe extern "C-unwind" fn go_on(_user: *mut c_void, _iteration: i64, _residual: f64) -> i32 {
+    0
+}
+
+/// A loop that a monitor may stop pauses after some iterations, and goes on with the same bits.
+fn pauses_change_nothing() {
+    let a = TwoPhase::new("9", [12, 10, 9], 1e-3);
+    let b = a.rhs("rand");
+    for preconditioner in ["jacobi", "neumann order=2", "neumann order=3"] {
+        let solver = Solver::of(&a, &format!("backend=cuda deflation=none preconditioner={preconditioner}"));
+        let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
+        solver.solve(&b, &mut expected).unwrap();
+        // More than until the first pause, an odd number of them or not.
+        assert!(solver.int(info::ITERATIONS) > 33, "{} iterations", solver.int(info::ITERATIONS));
+        // SAFETY: a live handle.
+        outcome(unsafe { dpcg_set_monitor(solver.h, Some(go_on), null_mut()) }).unwrap();
+        solver.solve(&b, &mut x).unwrap();
+        assert_eq!(bits(&x), bits(&expected), "{preconditioner}");
+    }
+}
+
 device::device_tests! { devices();
     series_as_the_reference
     fused_as_the_textbook
@@ -467,4 +488,5 @@ device::device_tests! { devices();
     automatic_backend
     bad_values
     monitors_and_streams
+    pauses_change_nothing
 }
