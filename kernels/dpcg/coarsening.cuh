@@ -10,7 +10,7 @@
 //
 // Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 2 x 100 in four launches, product 80
 // (others 240) through the L1 cache and 18 to memory.
-#include "box.cuh"
+#include "dense.cuh"
 
 namespace dpcg {
 
@@ -275,6 +275,77 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     });
 }
 
+struct CoarsestArgs {
+    Box box;
+    const void *c; // conductances
+    int64_t c_stride;
+    const double *excess;
+    double *matrix; // of zeros
+    double *diagonal;
+    uint32_t *null_of, *nulls;
+};
+
+// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a point.
+template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
+    __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
+    __shared__ unsigned moved, nulls;
+    const int n = int(a.box.count()), p = threadIdx.x;
+    const T *c = static_cast<const T *>(a.c);
+    // Calls f(q, conductance) with the neighbours of p.
+    auto each = [&](auto f) {
+        for (int k = 0; p < n && k < 13; ++k) {
+            const int step = int(step_of_offset(a.box, offset_of_number<false>(k)));
+            const double up = c[k * a.c_stride + p], down = c[k * a.c_stride + p - step];
+            if (up != 0.0) f(p + step, up);
+            if (down != 0.0) f(p - step, down);
+        }
+    };
+    double diagonal = 0.0;
+    each([&](int, double conductance) { diagonal += conductance; });
+    const bool has_excess = p < n && a.excess[p] > 0.0;
+    diagonal += has_excess ? a.excess[p] : 0.0;
+    // The first point of a component goes from neighbour to neighbour.
+    root[p] = p;
+    regular[p] = 0;
+    last[p] = ~0u;
+    if (p == 0) nulls = 0;
+    for (bool goes_on = true; goes_on;) {
+        __syncthreads();
+        if (p == 0) moved = 0;
+        unsigned least = root[p];
+        each([&](int q, double) { least = min(least, root[q]); });
+        least = min(least, root[least]);
+        __syncthreads();
+        if (least < root[p]) {
+            root[p] = least;
+            atomicOr(&moved, 1u);
+        }
+        __syncthreads();
+        goes_on = moved != 0;
+    }
+    if (has_excess) atomicOr(&regular[root[p]], 1u);
+    if (p < n) atomicMin(&last[root[p]], ~unsigned(p));
+    __syncthreads();
+    // First points of null vectors: a point alone is none.
+    auto is_null = [&](unsigned q) { return root[q] == q && !regular[q] && ~last[q] != q; };
+    if (p < n && is_null(p)) atomicAdd(&nulls, 1u);
+    null[p] = 0;
+    if (p < n && is_null(root[p])) {
+        for (unsigned q = 0; q <= root[p]; ++q) null[p] += is_null(q) ? 1 : 0;
+        if (~last[root[p]] == unsigned(p)) null[p] |= LEFT_OUT;
+    }
+    __syncthreads();
+    if (p == 0) *a.nulls = nulls;
+    if (p >= n) return;
+    const bool out = null[p] & LEFT_OUT;
+    each([&](int q, double conductance) {
+        a.matrix[int64_t(p) * n + q] = out || null[q] & LEFT_OUT ? 0.0 : -conductance;
+    });
+    a.null_of[p] = null[p];
+    a.diagonal[p] = diagonal;
+    a.matrix[int64_t(p) * n + p] = out ? 0.0 : diagonal;
+}
+
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_take_conductances_f64, CoarseningArgs, take_conductances<double>)
@@ -293,3 +364,9 @@ DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
 DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
 DPCG_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
 DPCG_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f64(dpcg::CoarsestArgs a) {
+    dpcg::spread_coarsest<double>(a);
+}
+extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f32(dpcg::CoarsestArgs a) {
+    dpcg::spread_coarsest<float>(a);
+}

@@ -3,6 +3,8 @@
 #include "steps.cuh"
 #include "ends.cuh"
 #include "labelled.cuh"
+#include "dense.cuh"
+#include "deflation.cuh"
 #include "vertex.cuh"
 #include "cell.cuh"
 #include "coarsening.cuh"

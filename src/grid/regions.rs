@@ -9,7 +9,6 @@ use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, insert, pu
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// In no region.
 pub const NONE: u16 = u16::MAX;
@@ -203,18 +202,6 @@ impl Regions {
         }
         Ok(())
     }
-}
-
-/// Runs of equal regions in a row of cells: columns, and region.
-pub fn region_runs(of: &[u16]) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let &region = of.get(start)?;
-        let len = of[start..].iter().take_while(|&&other| other == region).count();
-        let run = start..start + len;
-        start += len;
-        Some((run, (region != NONE).then_some(region as usize)))
-    })
 }
 
 /// The number of a class, new or not; [`NONE`] for cells that have none.

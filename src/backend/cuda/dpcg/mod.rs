@@ -1,17 +1,19 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
-//! Each may use those before it: `arrays` (memory), `labelled` (sums over components and regions), `source` (the
-//! matrix), `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a
+//! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
+//! `source` (the matrix), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a
 //! factorization), `run` (the steps of PCG), `ends` (a solve around them).
 
 mod arrays;
 mod cell;
 mod coarsening;
 mod deflation;
+mod dense;
 mod ends;
 mod labelled;
 mod looping;
 mod multigrid;
+mod regions;
 mod run;
 mod source;
 mod state;
@@ -34,8 +36,8 @@ use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
 use run::Run;
-use source::Source;
-use state::{Made, State};
+use source::{Made, Source};
+use state::State;
 
 /// The `cuda` backend.
 pub struct Cuda {

@@ -5,8 +5,11 @@ use super::labelled::check_numbers;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::{CellBox, CellMatrix};
 use crate::backend::cuda::staging::{Copies, Job};
+use crate::backend::steps::dpcg::Setup;
 use crate::error::Result;
+use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::regions::Regions;
 
 /// A, padded by a plane of zeros before and after each array.
 pub struct Source {
@@ -37,4 +40,13 @@ impl Source {
     pub fn bytes(&self) -> usize {
         self.arrays.bytes()
     }
+}
+
+/// What a factorization is made of: the matrix here and on the device, and what is known of it.
+pub struct Made<'a> {
+    pub a: SevenPoints<'a>,
+    pub source: &'a Source,
+    pub setup: &'a Setup,
+    pub components: &'a CellComponents,
+    pub regions: Option<&'a Regions>,
 }
