@@ -33,6 +33,9 @@ pub struct Grid {
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
 
+/// Of the matrix between the 8 corners of a cube: kernels/dpcg/coarsening.cuh.
+const CUBE_ENTRIES: usize = 36;
+
 /// The matrix of a grid.
 struct Matrix {
     of: Cells,
@@ -75,13 +78,11 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: row sums of two of them, exact weights, and coarse matrices before they are
-/// rounded.
+/// What is needed while grids are made: row sums of two of them, and exact weights.
 struct Scratch {
     memory: Memory,
     excess: [Address; 2],
     weights: Address,
-    exact: Address,
     partial: Address,
     strengths: Address,
 }
@@ -89,12 +90,10 @@ struct Scratch {
 impl Scratch {
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
         let n = finest.count();
-        // At most two thirds of a grid's points are coarse, and a plane of them is no larger.
-        let exact = 14 * (2 * n.div_ceil(3) + 2) + 15 * (finest.plane() + finest.nx + 1);
         let sums = 4 * MOST_CELL_BLOCKS as usize;
-        let sizes = [8 * n, 8 * n, 64 * n, 8 * exact, 8 * sums, 32];
-        let (memory, [fine, coarse, weights, exact, partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
-        Ok(Self { memory, excess: [fine, coarse], weights, exact, partial, strengths })
+        let sizes = [8 * n, 8 * n, 64 * n, 8 * sums, 32];
+        let (memory, [fine, coarse, weights, partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
+        Ok(Self { memory, excess: [fine, coarse], weights, partial, strengths })
     }
 }
 
@@ -170,15 +169,12 @@ impl Maker<'_> {
         let coarse = coarse_cells(matrix.of, coarsened);
         let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
         let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
-        let guard = coarse.plane() + coarse.nx + 1;
-        let stride = coarse.count() + guard;
-        stream.fill(self.scratch.exact, 0, 8 * (14 * stride + guard))?;
+        let (memory, [cubes]) = pool.lists(stream, [8 * CUBE_ENTRIES * coarse.count()], GRIDS)?;
         let a = CoarseningArgs {
             coarse: grid.coarse,
             coarsened: grid.coarsened,
             narrow: grid.weights.address,
-            exact: self.scratch.exact + 8 * guard as u64,
-            exact_stride: stride as i64,
+            cubes,
             coarse_c: next.couplings.at(0),
             coarse_stride: next.couplings.stride() as i64,
             coarse_excess: self.scratch.excess[(l + 1) % 2],
@@ -192,16 +188,14 @@ impl Maker<'_> {
                 launch::weights(stream, single, &of_order)?;
             }
         }
-        for which in 0..8 {
-            let of_colour = CoarseningArgs { which, ..a };
-            if finest {
-                launch::finest_product(stream, single, &of_colour)?;
-            } else {
-                launch::product(stream, single, &of_colour)?;
-            }
+        if finest {
+            launch::finest_product(stream, single, &a)?;
+        } else {
+            launch::product(stream, single, &a)?;
         }
         let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
         launch::take_coarse(stream, single, &CoarseningArgs { diagonal, inverse, ..a })?;
+        pool.keep(memory)?;
         Ok((grid, next))
     }
 

@@ -119,7 +119,7 @@ structures! {
     CoarseningArgs {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
         c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
-        exact: Address, exact_stride: i64, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
+        cubes: Address, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
         partial: Address, strengths: Address, scalars: Address
     }
     NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64, r: Address, sum: Sum }
