@@ -83,7 +83,7 @@ structures! {
     LabelledArgs {
         labels: CellLabels, of: i64, chunk_start: Address, slot_label: Address, label_start: Address,
         by_label: Address, cells: Address, sums: Address, totals: Address, g: Address, v: Address, center: Address,
-        restore: i32, unused: i32, sum: Sum
+        restore: i32, magnitudes: i32, sum: Sum
     }
     /// E = Z^T A Z.
     GalerkinArgs {
