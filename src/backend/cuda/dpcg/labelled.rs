@@ -97,8 +97,13 @@ impl Labelled {
         self.own.into_iter().chain(self.memory).try_for_each(|memory| pool.give(memory))
     }
 
-    /// Labels of cells.
-    pub fn labels(&self) -> CellLabels {
+    /// Labels.
+    pub fn labels(&self) -> usize {
+        self.arguments.labels.count as usize
+    }
+
+    /// Those of cells.
+    pub fn of_cells(&self) -> CellLabels {
         self.arguments.labels
     }
 
@@ -127,7 +132,7 @@ impl Labelled {
     /// The label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         self.sums_of(stream, &LabelledArgs { v, magnitudes: 1, ..self.arguments })?;
-        let labels = self.arguments.labels.count as usize;
+        let labels = self.labels();
         let values = self.see(stream)?;
         let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
         let worst = (0..labels).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
