@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::Regions;
-use crate::runtime::reduce::max_abs;
 use crate::runtime::team::Team;
 use std::mem::offset_of;
 use std::time::Instant;
@@ -90,13 +89,22 @@ impl Vectors {
     }
 }
 
-/// What a factorization is made of: the matrix here and on the device, and what is known of it.
+/// What a factorization is made of: the matrix, and what is known of it.
 pub struct Made<'a> {
-    pub a: SevenPoints<'a>,
+    /// The host's copy, where there is one: regions and the grids of `cell` are made of it.
+    pub a: Option<SevenPoints<'a>>,
+    /// The largest center.
+    pub center_max: f64,
     pub source: &'a Source,
     pub setup: &'a Setup,
     pub components: &'a CellComponents,
     pub regions: Option<&'a Regions>,
+}
+
+impl Made<'_> {
+    fn on_host(&self) -> Result<&SevenPoints<'_>> {
+        self.a.as_ref().ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
+    }
 }
 
 /// A matrix with what was made of it.
@@ -127,18 +135,18 @@ impl State {
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let vectors = match vectors.filter(|vectors| vectors.s != 0 || !series) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, of.a.cells, series)?,
+            None => Vectors::new(stream, of.source.of, series)?,
         };
         let started = Instant::now();
         let deflation = match of.regions {
-            Some(regions) => Some(Deflation::new(stream, &of.a, of.setup, of.components, regions, team)?),
+            Some(regions) => Some(Deflation::new(stream, of.on_host()?, of.setup, of.components, regions, team)?),
             None => None,
         };
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
             multigrid: multigrid(stream, of, vectors.scalars_at, (before, team))?,
-            singular: singular(stream, of.a.cells, of.components)?,
+            singular: singular(stream, of.source.of, of.components)?,
             deflation,
             vectors,
             looping: Looping::ByHost,
@@ -190,16 +198,17 @@ fn multigrid(
     let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = of.setup.preconditioner else {
         return Ok(None);
     };
-    let (a, source) = (&of.a, of.source);
+    let source = of.source;
     if !vertex {
         drop(previous);
+        let a = of.on_host()?;
         return Ok(Some(Multigrid::Cell(match single {
             true => CellCentred::new::<f32>(stream, a, sweeps, coarsest)?,
             false => CellCentred::new::<f64>(stream, a, sweeps, coarsest)?,
         })));
     }
     let previous = if let Some(Multigrid::Vertex(previous)) = previous { Some(previous) } else { None };
-    let (center_max, free) = (max_abs(a.center), (previous, team));
+    let (center_max, free) = (of.center_max, (previous, team));
     Ok(Some(Multigrid::Vertex(match single {
         true => Vertex::new::<f32>(stream, source, scalars, center_max, sweeps, free)?,
         false => Vertex::new::<f64>(stream, source, scalars, center_max, sweeps, free)?,
