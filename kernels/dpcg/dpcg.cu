@@ -5,6 +5,8 @@
 #include "survey.cuh"
 #include "classes.cuh"
 #include "labelled.cuh"
+#include "dense.cuh"
+#include "deflation.cuh"
 #include "vertex.cuh"
 #include "cell.cuh"
 #include "coarsening.cuh"

@@ -9,7 +9,6 @@ use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// In no region.
 pub const NONE: u16 = u16::MAX;
@@ -210,18 +209,6 @@ fn surplus_classes(classes: &[Class], components: &CellComponents, keep_all: boo
         if whole { heavy[c].map(|(_, k)| k).or(first[c]) } else { None }
     };
     collected((0..components.count()).map(surplus), REGIONS)
-}
-
-/// Runs of equal regions in a row of cells: columns, and region.
-pub fn region_runs(of: &[u16]) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let &region = of.get(start)?;
-        let len = of[start..].iter().take_while(|&&other| other == region).count();
-        let run = start..start + len;
-        start += len;
-        Some((run, (region != NONE).then_some(region as usize)))
-    })
 }
 
 /// The number of a class, new or not; [`NONE`] for cells that have none.

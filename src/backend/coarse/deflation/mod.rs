@@ -30,7 +30,7 @@ use envelope::Envelope;
 /// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
 /// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
 /// have sums, and by bubbles in pieces at contrasts below 1e-6.
-const LARGEST_CONDITION: f64 = 1e8;
+pub const LARGEST_CONDITION: f64 = 1e8;
 
 /// How systems with E are solved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,20 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
-//! Each may use those before it: `arrays` (memory), `labelled` (sums over components and regions), `source` (the
-//! matrix), `survey` (the first look at it), `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners),
-//! `state` (the data of a factorization), `run` (the steps of PCG), `ends` (a solve around them).
+//! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
+//! `source` (the matrix), `survey` (the first look at it), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`,
+//! `cell` (preconditioners), `state` (the data of a factorization), `run` (the steps of PCG), `ends` (a solve around
+//! them).
 
 mod arrays;
 mod cell;
 mod coarsening;
 mod deflation;
+mod dense;
 mod ends;
 mod labelled;
 mod looping;
 mod multigrid;
+mod regions;
 mod run;
 mod source;
 mod state;
@@ -24,21 +27,22 @@ use super::launch::{CellArray, CellFindings};
 use super::session::Session;
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::cpu::dpcg::setup;
-use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
+use crate::backend::steps::dpcg::{DpcgBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
-use crate::error::{Error, Result, zeroed};
+use crate::error::{Error, Result};
 use crate::grid::cell_inspection::InspectedRows;
 use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints, Values};
 use crate::grid::outward::{Entry, Outward};
-use crate::grid::regions::{Choice, NONE, RegionCount};
+use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
 use run::Run;
 use source::Source;
-use state::{Made, State};
-use survey::Surveyor;
+use state::State;
+use std::cell::OnceCell;
+use survey::{Made, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -48,14 +52,11 @@ pub struct Cuda {
     /// Room for arrays that are on the host: input, and output.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
-    /// The host's copy of the matrix, where it is needed, and who looks at it.
-    kept: Kept,
-    is_kept: bool,
+    /// The host's copy of the matrix, until `factorize`, where it is needed; and who looks at it.
+    kept: OnceCell<Kept>,
     team: Option<Team>,
     /// All entries are finite, and numbers divide by all centers.
     is_plain: bool,
-    /// The largest center.
-    center_max: f64,
     /// What points out of the box.
     outward: Outward,
     /// Until `factorize`.
@@ -81,11 +82,9 @@ impl Cuda {
             source: None,
             staging: None,
             surveyor: None,
-            kept: Kept::default(),
-            is_kept: false,
+            kept: OnceCell::new(),
             team: None,
             is_plain: false,
-            center_max: 0.0,
             outward: Outward::default(),
             found: Found::default(),
             is_surveyed: false,
@@ -101,17 +100,6 @@ impl Cuda {
             self.team = Some(Team::new(members)?);
         }
         Ok(())
-    }
-
-    /// The host's copy of the matrix.
-    fn keep(&mut self) -> Result<SevenPoints<'_>> {
-        let source = self.source.as_ref().ok_or_else(nothing_loaded)?;
-        if !self.is_kept {
-            let (stream, copies, _) = self.session.parts();
-            source.fetch(stream, copies, self.kept.rows_mut(source.of)?)?;
-            self.is_kept = true;
-        }
-        Ok(self.kept.matrix())
     }
 
     /// Couplings that point out of the box, as they were seen in `a`, whose arrays are at `input`.
@@ -176,16 +164,14 @@ impl DpcgBackend for Cuda {
         let (stream, copies, _) = self.session.parts();
         let input = source.bring(stream, copies, a)?;
         let seen = *surveyor.take(stream, input)?;
-        (self.is_plain, self.is_kept) = (seen.unusual == 0, false);
+        (self.is_plain, self.kept) = (seen.unusual == 0, OnceCell::new());
         self.outward = self.outward_of(a, &input, &seen)?;
         if self.is_plain {
-            self.center_max = f64::from_bits(seen.center_max);
-            return Ok(self.center_max);
+            return Ok(f64::from_bits(seen.center_max));
         }
-        let here = as_given(a, &self.keep()?);
-        let seen = InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {});
-        self.center_max = InspectedRows::center_max(&here, [seen])?;
-        Ok(self.center_max)
+        let stream = self.session.stream();
+        let here = as_given(a, &on_host(&self.kept, source, stream)?);
+        InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
     }
 
     fn outward(&self, _: &CellView) -> Result<Outward> {
@@ -195,54 +181,41 @@ impl DpcgBackend for Cuda {
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let stream = self.session.stream();
         self.found = Found::default();
-        let seen = match self.is_plain {
-            true => surveyor.survey(self.session.stream(), source, zero_row_sum)?,
-            false => None,
-        };
+        let seen = if self.is_plain { surveyor.survey(stream, source, zero_row_sum)? } else { None };
         self.is_surveyed = seen.is_some();
         if let Some((components, survey)) = seen {
             self.found.components = components;
             return Ok(survey);
         }
-        self.keep()?;
         let team = self.team.as_mut().ok_or_else(nothing_loaded)?;
-        let (found, survey) = setup::survey(team, &self.kept.matrix(), zero_row_sum)?;
+        let (found, survey) = setup::survey(team, &on_host(&self.kept, source, stream)?, zero_row_sum)?;
         self.found = found;
         Ok(survey)
     }
 
     fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
-        if !self.is_surveyed {
-            return self.found.find_regions(&self.kept.matrix(), choice);
-        }
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let stream = self.session.stream();
-        let mut regions = surveyor.find_regions(stream, source.of, &self.found.components, choice)?;
-        let (guard, count) = (source.of.plane(), source.of.count());
-        let memory = Memory::zeroed(stream.device(), stream, 2 * (count + 2 * guard), "deflation regions")?;
-        let first = memory.address + 2 * guard as u64;
-        surveyor.number(stream, first, NONE)?;
-        regions.of = zeroed(count, "deflation regions")?;
-        stream.fetch(&mut regions.of, first)?;
-        stream.wait()?;
+        if !self.is_surveyed {
+            return self.found.find_regions(&on_host(&self.kept, source, stream)?, choice);
+        }
+        let regions = surveyor.find_regions(stream, source.of, &self.found.components, choice)?;
         Ok(self.found.take(regions))
     }
 
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
         let previous = self.state.take();
-        let Found { components, regions, .. } = std::mem::take(&mut self.found);
-        if regions.is_some() || matches!(setup.preconditioner, Preconditioner::Multigrid { vertex: false, .. }) {
-            self.keep()?;
-        }
-        let a = self.is_kept.then(|| self.kept.matrix());
+        let (Found { components, regions, .. }, kept) = (std::mem::take(&mut self.found), self.kept.take());
+        let kept = &kept.map_or_else(OnceCell::new, OnceCell::from);
         let (Some(source), Some(team)) = (&self.source, &mut self.team) else { return Err(nothing_loaded()) };
-        let stream = self.session.stream();
-        let center_max = self.center_max;
-        let made = Made { a, center_max, source, setup, components: &components, regions: regions.as_ref() };
-        let mut state = State::new(stream, &made, team, previous)?;
+        let (components, regions) = (&components, regions.as_ref());
+        let surveyor = self.surveyor.as_ref().filter(|_| self.is_surveyed);
+        let made = Made { source, kept, setup, components, regions, surveyor };
+        let mut state = State::new(self.session.stream(), &made, team, previous)?;
         state.record(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
     }
@@ -295,7 +268,7 @@ impl DpcgBackend for Cuda {
 
     fn bytes(&self) -> usize {
         let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        self.kept.bytes() + self.session.bytes() + coarse
+        self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse
     }
 
     fn device_bytes(&self) -> usize {

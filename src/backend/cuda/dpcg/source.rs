@@ -5,8 +5,8 @@ use super::labelled::check_numbers;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
 use crate::backend::cuda::staging::{Copies, Job};
-use crate::error::{Result, collected, extend, push};
-use crate::grid::cells::{CellView, Cells, KeptRows};
+use crate::error::{Result, extend, push};
+use crate::grid::cells::{CellView, Cells, Kept};
 
 /// For errors.
 const PLANES: &str = "a list of planes";
@@ -65,11 +65,14 @@ impl Source {
         Ok(at)
     }
 
-    /// Copies it to the host.
-    pub fn fetch(&self, stream: &Stream, copies: &mut Copies, mut to: KeptRows) -> Result<()> {
-        let jobs = to.arrays().into_iter().zip(self.addresses()).map(|(values, from)| Job::all_to(values, from));
-        copies.fetch(stream, &collected(jobs, PLANES)?)?;
-        stream.wait()
+    /// A copy for the host.
+    pub fn keep(&self, stream: &Stream) -> Result<Kept> {
+        let mut kept = Kept::default();
+        for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
+            stream.fetch(values, from)?;
+        }
+        stream.wait()?;
+        Ok(kept)
     }
 
     pub fn bytes(&self) -> usize {

@@ -8,11 +8,13 @@ use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, CellArray, CellClass, CellFindings, ClassArgs, MOST_CELL_BLOCKS, MOST_GROUPS, SurveyArgs,
 };
-use crate::error::{Result, collected, reset, zeroed};
+use crate::backend::steps::dpcg::Setup;
+use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cell_survey::{Survey, coarsened, contrast};
-use crate::grid::cells::Cells;
+use crate::grid::cells::{Cells, Kept, SevenPoints};
 use crate::grid::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
+use std::cell::OnceCell;
 use std::mem::offset_of;
 
 /// For errors.
@@ -157,7 +159,8 @@ impl Surveyor {
         self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
     }
 
-    /// Finds the regions of the matrix that was surveyed, but for those of cells: [`Self::number`] says them.
+    /// Finds the regions of the matrix that was surveyed, but for those of cells, which
+    /// [`Self::number_cells`] says.
     pub fn find_regions(
         &mut self,
         stream: &Stream,
@@ -231,9 +234,9 @@ impl Surveyor {
 
     /// The region of each cell, in 16 bits, to `regions`; `none` to cells in no region, and to a plane of them before
     /// and after.
-    pub fn number(&mut self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
-        self.vectors.iter_mut().filter(|vector| **vector == NONE).for_each(|vector| *vector = none);
-        stream.send(self.classes.numbers, &self.vectors)?;
+    pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
+        let number = |&vector: &u16| if vector == NONE { none } else { vector };
+        stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
         stream.wait()?;
         launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
     }
@@ -242,4 +245,31 @@ impl Surveyor {
     pub fn bytes(&self) -> usize {
         self.memory.bytes + self.labels.as_ref().map_or(0, |memory| memory.bytes)
     }
+}
+
+/// What a factorization is made of: the matrix, and what is known of it.
+pub struct Made<'a> {
+    pub source: &'a Source,
+    /// The host's copy of the matrix, from when it is asked for.
+    pub kept: &'a OnceCell<Kept>,
+    pub setup: &'a Setup,
+    pub components: &'a CellComponents,
+    pub regions: Option<&'a Regions>,
+    /// Of the regions of cells, where the device has found them.
+    pub surveyor: Option<&'a Surveyor>,
+}
+
+impl<'a> Made<'a> {
+    /// The matrix, in the memory of the host.
+    pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
+        on_host(self.kept, self.source, stream)
+    }
+}
+
+/// The host's copy of the matrix, made where there is none.
+pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
+    if kept.get().is_none() {
+        let _ = kept.set(source.keep(stream)?);
+    }
+    kept.get().map(Kept::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
 }

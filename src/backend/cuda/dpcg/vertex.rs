@@ -1,16 +1,15 @@
 //! Multigrid with vertex coarsening on the device: the V-cycle (kernels/dpcg/vertex.cuh) on grids of `coarsening`.
 
-use super::arrays::{Pool, lists};
+use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
+use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, DenseArgs, GridArgs, InterpolationArgs, NarrowArgs, Sum};
-use crate::backend::reference::dpcg::vertex;
+use crate::backend::cuda::launch::{Address, GridArgs, InterpolationArgs, NarrowArgs, Sum};
 use crate::error::Result;
 use crate::runtime::number::Real;
-use crate::runtime::team::Team;
 use bytemuck::Pod;
 
 /// For errors.
@@ -23,10 +22,9 @@ const X: usize = 1;
 /// The coarsest grid: its inverse, right-hand side and solution, in f64.
 struct Coarsest {
     memory: Memory,
-    inverse: Address,
+    inverse: Dense,
     r: Address,
     x: Address,
-    n: i32,
 }
 
 /// The preconditioner.
@@ -62,28 +60,27 @@ fn other(x: usize) -> usize {
 }
 
 impl Vertex {
-    /// For a matrix with such a largest center; `T`: the numbers of the cycle. `previous`: one whose memory is free;
-    /// `team`: of the host.
-    pub fn new<T: Real + Pod + Sync>(
+    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle.
+    pub fn new<T: Real + Pod>(
+        pool: &mut Pool,
         stream: &Stream,
         source: &Source,
         scalars: Address,
-        center_max: f64,
+        scale: f64,
         sweeps: usize,
-        (previous, team): (Option<Self>, &mut Team),
     ) -> Result<Self> {
-        let mut pool = Pool::default();
-        for grid in previous.into_iter().flat_map(|previous| previous.grids) {
-            grid.give(&mut pool)?;
-        }
-        let scale = vertex::inverse_power(center_max);
-        let Made { grids, inverse } = make::<T>(stream, source, scalars, scale, &mut pool, team)?;
-        let n = inverse.len().isqrt();
-        let (memory, [at, r, x]) = lists(stream, [size_of_val(&*inverse), 8 * n, 8 * n], GRIDS)?;
-        stream.send(at, &inverse)?;
-        stream.wait()?;
-        let coarsest = Coarsest { memory, inverse: at, r, x, n: n as i32 };
-        Ok(Self { sweeps, single: size_of::<T>() == 4, scale, grids, coarsest })
+        let single = size_of::<T>() == 4;
+        let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
+        let values = 8 * inverse.n();
+        let (memory, [r, x]) = pool.lists(stream, [values, values], GRIDS)?;
+        Ok(Self { sweeps, single, scale, grids, coarsest: Coarsest { memory, inverse, r, x } })
+    }
+
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| grid.give(pool))?;
+        self.coarsest.inverse.give(pool)?;
+        pool.give(self.coarsest.memory)
     }
 
     /// z = M^-1 r, and <r, z>.
@@ -176,8 +173,8 @@ impl Vertex {
     }
 
     fn solve_coarsest(&self, stream: &Stream) -> Result<()> {
-        let Coarsest { inverse, r, x, n, .. } = self.coarsest;
-        launch::dense(stream, &DenseArgs { matrix: inverse, input: r, out: x, n, unused: 0, sum: Sum::default() })
+        let Coarsest { inverse, r, x, .. } = &self.coarsest;
+        inverse.multiply(stream, *r, *x, Sum::default())
     }
 
     /// Zeros in all vectors.
@@ -187,7 +184,7 @@ impl Vertex {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.coarsest.memory.bytes
+        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.coarsest.memory.bytes + self.coarsest.inverse.bytes()
     }
 }
 
