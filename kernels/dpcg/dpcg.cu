@@ -2,6 +2,8 @@
 #include "box.cuh"
 #include "steps.cuh"
 #include "ends.cuh"
+#include "survey.cuh"
+#include "classes.cuh"
 #include "labelled.cuh"
 #include "dense.cuh"
 #include "deflation.cuh"

@@ -4,7 +4,8 @@ use super::arrays::Pool;
 use super::dense::Dense;
 use super::labelled::Labelled;
 use super::regions::RegionNumbers;
-use super::source::{Made, Source};
+use super::source::Source;
+use super::survey::Made;
 use crate::backend::coarse::deflation::{CoarseMatrix, LARGEST_CONDITION, Scratch, Solver};
 use crate::backend::cpu::dpcg::setup::coarse_matrix;
 use crate::backend::cuda::driver::{Memory, Stream};
@@ -57,7 +58,7 @@ impl Deflation {
         (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,
     ) -> Result<Self> {
-        let region = RegionNumbers::send(pool, of.source, stream, regions)?;
+        let region = RegionNumbers::new(pool, stream, of, regions)?;
         let count = region.count;
         let (vectors, [g, t]) = pool.lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
         stream.fill(vectors.address, 0, vectors.bytes)?;
@@ -72,7 +73,9 @@ impl Deflation {
             Some(inverse) => Inverse::Dense(inverse),
             None => {
                 let tolerance = of.setup.coarse_tolerance;
-                let coarse = coarse_matrix(team, &of.a, of.components, regions, solver, tolerance)?;
+                let (a, found) = (of.on_host(stream)?, region.on_host(stream, of, regions)?);
+                let regions = found.as_ref().unwrap_or(regions);
+                let coarse = coarse_matrix(team, &a, of.components, regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
                     Inverse::Dense(Dense::sent(pool, stream, inverse)?)
                 } else {

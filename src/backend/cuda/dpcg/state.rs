@@ -5,7 +5,8 @@ use super::cell::CellCentred;
 use super::deflation::Deflation;
 use super::labelled::Labelled;
 use super::multigrid::Scale;
-use super::source::{Made, Source};
+use super::source::Source;
+use super::survey::Made;
 use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
@@ -203,8 +204,8 @@ fn multigrid(pool: &mut Pool, stream: &Stream, of: &Made, scalars: Address, scal
         return Ok(None);
     };
     Ok(Some(match (vertex, single) {
-        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, &of.a, sweeps, coarsest)?),
-        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, &of.a, sweeps, coarsest)?),
+        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
+        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
         (true, true) => Multigrid::Vertex(Vertex::new::<f32>(pool, stream, of.source, scalars, scale, sweeps)?),
         (true, false) => Multigrid::Vertex(Vertex::new::<f64>(pool, stream, of.source, scalars, scale, sweeps)?),
     }))

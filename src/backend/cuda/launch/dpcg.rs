@@ -47,9 +47,27 @@ entries! {
     CellMatrix { center: Address, east: Address, north: Address, top: Address }
     /// What becomes of a sum over all cells; `partial` = 0: there is none.
     Sum { partial: Address, scalars: Address, to: Address, how: i32, in_loop: i32, conditional: u64 }
+    /// A class of cells: its first one, that in no strong group, how many, and whether its phase is none.
+    CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32 }
+    /// What is found in a matrix; magnitudes by their bits.
+    CellFindings {
+        unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
+        row_sum: u64, strength: [f64; 3], alone: u64, components: u64, regular: u64, groups: u64, classes: u64,
+        ticket: u32, unused: u32
+    }
     /// Labels of cells, of 16 bits or wide, from `count` on none; `of` = 0: all cells have label 0.
     CellLabels { of: Address, wide: i32, count: u32 }
 }
+
+impl CellFindings {
+    /// Before anything was seen.
+    pub fn none() -> Self {
+        Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
+    }
+}
+
+/// Strong groups whose extents are noted: kernels/dpcg/survey.cuh.
+pub const MOST_GROUPS: usize = 1000;
 
 /// What becomes of a sum: it is kept, or decides on an iteration as <r, M^-1 r> or as <p, A p>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +89,16 @@ structures! {
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
     TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
+    SurveyArgs {
+        cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
+        extents: Address, partial: Address, findings: Address
+    }
+    ClassArgs {
+        cells: CellBox, m: CellMatrix, group: Address, labels: Address, boxes: [i32; 3], by_phase: i32, labelled: i32,
+        dilation: i32, slots: i32, guard: i32, keys: Address, first: Address, first_heavy: Address, of_class: Address,
+        place: Address, slot_of: Address, classes: Address, numbers: Address, regions: Address, none: i32, unused: i32,
+        findings: Address
+    }
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64 }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
     ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
@@ -161,6 +189,22 @@ plain_kernels! {
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Largest magnitudes of the caller's arrays.
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Takes the caller's matrix.
+    TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// What is made of rows, and runs of joined cells.
+    LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Joins runs.
+    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Roots of all cells.
+    SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Extents of strong groups.
+    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Classes of cells.
+    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
+    /// Regions of cells.
+    CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
+        |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
     /// From the caller's array.
     CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// And back.

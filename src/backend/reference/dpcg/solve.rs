@@ -8,8 +8,10 @@ use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_inspection::InspectedRows;
+use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
-use crate::grid::regions::{NONE, Regions};
+use crate::grid::regions::{Choice, NONE, RegionCount, Regions};
 use crate::report::{Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 use std::time::Instant;
@@ -18,6 +20,8 @@ use std::time::Instant;
 #[derive(Default)]
 pub struct Reference {
     matrix: Kept,
+    /// Until `factorize`.
+    found: Found,
     state: Option<State>,
 }
 
@@ -250,22 +254,26 @@ impl State {
 }
 
 impl DpcgBackend for Reference {
-    fn load(&mut self, a: &CellView) -> Result<()> {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         self.state = None;
-        self.matrix.copy_from(a)
+        let mut kept = self.matrix.rows_mut(a.cells)?;
+        let seen = InspectedRows::of(a, finite, 0..a.cells.rows(), |row| kept.copy_row(a, row));
+        InspectedRows::center_max(a, [seen])
     }
 
-    fn matrix(&self) -> SevenPoints<'_> {
-        self.matrix.matrix()
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
+        let (found, survey) = Found::of(&self.matrix.matrix(), zero_row_sum)?;
+        self.found = found;
+        Ok(survey)
     }
 
-    fn factorize(
-        &mut self,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-    ) -> Result<Option<Solver>> {
-        let state = self.state.insert(State::new(&self.matrix.matrix(), setup, components, regions)?);
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        self.found.find_regions(&self.matrix.matrix(), choice)
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
+        let Found { components, regions, .. } = std::mem::take(&mut self.found);
+        let state = self.state.insert(State::new(&self.matrix.matrix(), setup, &components, regions.as_ref())?);
         Ok(state.deflation.as_ref().map(|deflation| deflation.coarse.solver()))
     }
 
