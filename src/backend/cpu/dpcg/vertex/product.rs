@@ -300,18 +300,16 @@ impl<T: Real> Cubes<'_, T> {
                     count += 1;
                 }
             }
-            for a in 0..N {
-                let mut row = [[0.0; LANES]; N];
-                for edge in 0..count {
-                    let scaled = minus_product(&added.c[edge], &added.differences[edge][a]);
-                    for (sum, v) in row.iter_mut().zip(&added.differences[edge]) {
-                        add_product(sum, &scaled, v);
-                    }
-                }
-                // The lower triangle is spent: the loop above has a fixed shape.
-                for (&t, sum) in corners.iter().zip(&row).skip(a + 1) {
-                    add_lane(&mut added.pairs[corners[a]][t], sum);
-                }
+            add_pairs_of::<N, 0>(added, &corners, count);
+            if N > 2 {
+                add_pairs_of::<N, 1>(added, &corners, count);
+                add_pairs_of::<N, 2>(added, &corners, count);
+            }
+            if N > 4 {
+                add_pairs_of::<N, 3>(added, &corners, count);
+                add_pairs_of::<N, 4>(added, &corners, count);
+                add_pairs_of::<N, 5>(added, &corners, count);
+                add_pairs_of::<N, 6>(added, &corners, count);
             }
             first = last;
         }
@@ -335,6 +333,22 @@ impl<T: Real> Cubes<'_, T> {
                 }
             }
         }
+    }
+}
+
+/// The differences of `count` edges, by the pairs of corner number A with those behind it. A constant: the loops have a
+/// fixed shape, and sums stay in registers.
+#[inline(always)]
+fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
+    let mut row = [[0.0; LANES]; N];
+    for (c, v) in added.c.iter().zip(&added.differences).take(count) {
+        let scaled = minus_product(c, &v[A]);
+        for b in A + 1..N {
+            add_product(&mut row[b], &scaled, &v[b]);
+        }
+    }
+    for b in A + 1..N {
+        add_lane(&mut added.pairs[corners[A]][corners[b]], &row[b]);
     }
 }
 
