@@ -370,6 +370,14 @@ fn add_row_sums<const N: usize>(
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
+        // Compiled for all lanes, and for fewer.
+        if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
+    }
+}
+
+impl<T: Real> Cubes<'_, T> {
+    #[inline(always)]
+    fn add_some(&self, added: &mut Added, at: usize, n: usize) {
         for p in 0..27 {
             self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
         }
@@ -424,9 +432,13 @@ pub fn make<T: Real + Number>(
     }
     // SAFETY: of this member.
     unsafe { sums.values.clear() };
+    let mut added = Added::new();
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
-            add_row(cube, fine, weights, sums, [j, k], has_excess);
+            let of = cubes_of_row(cube, fine, weights, sums, [j, k], has_excess);
+            for at in (0..to.split.cells.nx).step_by(LANES) {
+                add_cubes(&of, &mut added, at, LANES.min(to.split.cells.nx - at));
+            }
             finish_row(sums, to, [j, k], k >= share.start);
         }
         // Behind the last row of the grid are zeros.
@@ -461,15 +473,15 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2]
     }
 }
 
-/// Adds what a row of cubes has to the sums.
-fn add_row<T: Real + Number>(
-    cube: &Cube,
-    fine: &Stencil<T>,
-    weights: &Weights<T>,
-    sums: &Sums,
+/// A row of cubes.
+fn cubes_of_row<'a, T: Real + Number>(
+    cube: &'a Cube,
+    fine: &'a Stencil<T>,
+    weights: &'a Weights<T>,
+    sums: &'a Sums,
     [j, k]: [usize; 2],
     has_excess: bool,
-) {
+) -> Cubes<'a, T> {
     let (split, coarse) = (&fine.split, &weights.coarse);
     let n = coarse.cells.nx;
     let bit = |t: usize, d: usize| t >> d & 1;
@@ -504,8 +516,5 @@ fn add_row<T: Real + Number>(
         // SAFETY: as above.
         *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
-    let mut added = Added::new();
-    for at in (0..n).step_by(LANES) {
-        add_cubes(&of, &mut added, at, LANES.min(n - at));
-    }
+    of
 }
