@@ -2,6 +2,7 @@
 
 use super::points::Points;
 use crate::error::{Error, Result, zeroed};
+use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::dot;
 
@@ -31,7 +32,8 @@ impl Coarsest {
     /// `RRB_ERR_MATRIX` where it is indefinite.
     pub fn factorize<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Self> {
         let count = a.cells.count();
-        let (position, band) = elimination_order(a)?;
+        let (position, strides) = elimination_order(a.cells)?;
+        let band = strides.into_iter().max().unwrap_or(0);
         let (component, cells) = singular_components(a, excess)?;
         let (mut rows, mut inverse): (Vec<f64>, Vec<f64>) = (zeroed(count * band, WHAT)?, zeroed(count, WHAT)?);
         let mut last: Vec<usize> = zeroed(count, WHAT)?;
@@ -126,22 +128,21 @@ fn accepted(d: f64) -> Result<f64> {
     Err(Error::Matrix { reason, place: None, then: "" })
 }
 
-/// Positions of cells, and the largest distance of two that are coupled.
-fn elimination_order<T: Real>(a: Points<T>) -> Result<(Vec<usize>, usize)> {
-    let size = a.cells.size();
+/// Positions of cells, and from a cell to the next one in each direction; zero where there is none.
+pub fn elimination_order(cells: Cells) -> Result<(Vec<usize>, [usize; 3])> {
+    let size = cells.size();
     let mut directions = [0, 1, 2];
     directions.sort_by_key(|&d| size[d]);
-    let (mut strides, mut stride, mut band) = ([0; 3], 1, 0);
-    for d in directions {
+    let (mut strides, mut stride) = ([0; 3], 1);
+    for d in directions.into_iter().filter(|&d| size[d] > 1) {
         strides[d] = stride;
-        band = if size[d] > 1 { stride } else { band };
         stride *= size[d];
     }
-    let mut position: Vec<usize> = zeroed(a.cells.count(), WHAT)?;
+    let mut position: Vec<usize> = zeroed(cells.count(), WHAT)?;
     for (cell, position) in position.iter_mut().enumerate() {
-        *position = (0..3).map(|d| a.cells.place(cell)[d] * strides[d]).sum();
+        *position = (0..3).map(|d| cells.place(cell)[d] * strides[d]).sum();
     }
-    Ok((position, band))
+    Ok((position, strides))
 }
 
 /// The component of each cell, and how many cells each of those has that are singular.
@@ -168,7 +169,6 @@ fn singular_components<T: Real>(a: Points<T>, excess: &[f64]) -> Result<(Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::cells::Cells;
 
     /// Components by a wall, one of them regular: residuals vanish, and means where nothing tells them.
     #[test]
