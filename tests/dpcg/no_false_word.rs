@@ -1,7 +1,7 @@
 //! Random systems: every status and every residual of `dpcg_solve` is held against a recomputation in twice the
 //! precision (tests/problems/src/system.rs), and what is refused must be refused with reason and leave x as given.
 //!
-//! `RRBSOLVER_TRUTH_CASES`: how many, 3000; `RRBSOLVER_TRUTH_SEED`: another sequence, 1; `RRBSOLVER_TRUTH_CASE`: this
+//! `RRBSOLVER_TRUTH_CASES`: how many, 2000; `RRBSOLVER_TRUTH_SEED`: another sequence, 1; `RRBSOLVER_TRUTH_CASE`: this
 //! case alone, with its options.
 
 #[path = "../common/mod.rs"]
@@ -424,7 +424,7 @@ fn describe(case: &Case) -> String {
 fn random_systems() {
     let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
     let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(3000u64);
+    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
     let numbers = alone.map_or(0..cases, |number| number..number + 1);
     let (mut endings, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
     for number in numbers {
