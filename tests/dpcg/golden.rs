@@ -201,7 +201,7 @@ fn multigrid() {
 }
 
 /// Geometries, sizes and right-hand sides that `auto` has to solve.
-const GEOMETRIES: [(&str, [usize; 3], &str); 20] = [
+const GEOMETRIES: [(&str, [usize; 3], &str); 21] = [
     ("1", [64; 3], "rand"),
     ("8", [64; 3], "rand"),
     ("9", [64; 3], "rand"),
@@ -221,6 +221,7 @@ const GEOMETRIES: [(&str, [usize; 3], &str); 20] = [
     ("film", [64; 3], "rand"),
     ("sheet", [64; 3], "rand"),
     ("spray", [64; 3], "rand"),
+    ("drops", [64; 3], "rand"),
     ("r200", [64; 3], "rand"),
 ];
 

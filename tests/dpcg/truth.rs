@@ -310,7 +310,7 @@ impl<'c> Judge<'c> {
             status::MATRIX => {
                 let incomplete =
                     ["preconditioner=ic0", "preconditioner=ric"].iter().any(|m| self.case.options.contains(m));
-                (null_space == "none" || incomplete) && self.singular() || self.contrast() >= 1e8
+                (null_space == "none" || incomplete) && self.singular() || self.contrast() >= 1e6
             }
             _ => false,
         };
