@@ -27,38 +27,56 @@ impl<'a> Iccg<'a> {
         let n = a.cells();
         let mut s = Self { a, forward, step, inverse: vec![0.0; n], vectors: [(); 4].map(|()| vec![0.0; n]) };
         for p in 0..n {
-            let left = s.before(p).fold(a.center[p], |d, (q, coupling)| d - coupling * coupling * s.inverse[q]);
+            let fill: f64 = (0..3).map(|d| if p < step[d] { 0.0 } else { s.fill(d, p - step[d]) }).sum();
+            let left = a.center[p] - fill;
             s.inverse[p] = if left > LEAST * a.center[p] { left } else { a.center[p] }.recip();
         }
         s
     }
 
-    /// Cells before p that it is coupled to, and the couplings.
-    fn before(&self, p: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        (0..3).filter_map(move |d| p.checked_sub(self.step[d]).map(|q| (q, self.forward[d][q])))
+    /// What the coupling of q forwards takes from a pivot.
+    fn fill(&self, d: usize, q: usize) -> f64 {
+        self.forward[d][q] * self.forward[d][q] * self.inverse[q]
     }
 
-    /// Those behind it.
-    fn behind(&self, p: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let n = self.inverse.len();
-        (0..3).filter(move |&d| p + self.step[d] < n).map(move |d| (p + self.step[d], self.forward[d][p]))
+    /// Couplings of p to cells before it, times v.
+    #[inline(always)]
+    fn before(&self, p: usize, v: &[f64]) -> f64 {
+        let mut sum = 0.0;
+        for (f, step) in self.forward.iter().zip(self.step) {
+            if p >= step {
+                sum += f[p - step] * v[p - step];
+            }
+        }
+        sum
+    }
+
+    /// Those to cells behind it.
+    #[inline(always)]
+    fn behind(&self, p: usize, v: &[f64]) -> f64 {
+        let mut sum = 0.0;
+        for (f, step) in self.forward.iter().zip(self.step) {
+            if p + step < v.len() {
+                sum += f[p] * v[p + step];
+            }
+        }
+        sum
     }
 
     /// z = M^-1 r
     fn precondition(&self, r: &[f64], z: &mut [f64]) {
         for p in 0..r.len() {
-            z[p] = self.inverse[p] * self.before(p).fold(r[p], |sum, (q, coupling)| sum - coupling * z[q]);
+            z[p] = self.inverse[p] * (r[p] - self.before(p, z));
         }
         for p in (0..r.len()).rev() {
-            z[p] -= self.inverse[p] * self.behind(p).map(|(q, coupling)| coupling * z[q]).sum::<f64>();
+            z[p] -= self.inverse[p] * self.behind(p, z);
         }
     }
 
     /// q = A p
     fn multiply(&self, p: &[f64], q: &mut [f64]) {
         for (i, q) in q.iter_mut().enumerate() {
-            let neighbours = self.before(i).chain(self.behind(i));
-            *q = neighbours.fold(self.a.center[i] * p[i], |sum, (j, coupling)| sum + coupling * p[j]);
+            *q = self.a.center[i] * p[i] + self.before(i, p) + self.behind(i, p);
         }
     }
 

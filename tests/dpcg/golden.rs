@@ -95,7 +95,7 @@ impl Row {
 }
 
 /// Rows of gmg.csv that the library does not reproduce, and its own counts: fewer iterations, to the same true residual.
-/// Why the prototype needs more is not known.
+/// The prototype takes means from a coarsest grid that is regular (tests/golden/README.md).
 const FEWER: &str = include_str!("../golden/fewer.csv");
 
 /// The library's own count, where it is another.

@@ -277,7 +277,10 @@ impl<'c> Judge<'c> {
     fn residual(&self, x: &[f64]) -> (f64, f64) {
         let x = twice(x, self.system.exponent - self.b_exponent);
         let rounding = self.system.rounding_of_residual(&self.b, &x);
-        let errors: Vec<f64> = rounding.iter().zip(&self.b_error).map(|(r, b)| r + b).collect();
+        // What twice the precision leaves of products far larger than the residual.
+        let of_judge = self.system.rounding_of_products(&self.b, &x).into_iter().map(|e| f64::EPSILON * e);
+        let errors: Vec<f64> =
+            rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
         (norm2(&self.system.residual(&self.b, &x)), norm2_of_sizes(&errors))
     }
 
@@ -369,7 +372,8 @@ impl<'c> Judge<'c> {
                     && told * (r * (1.0 - TOLD) - e) <= norm * (1.0 + TOLD) + error
             };
             if !references.iter().any(right) {
-                return Err(format!("{name} residual told {told:e}, true {:e}", norm / reference));
+                let sizes = [norm, error, reference, of_reference];
+                return Err(format!("{name} residual told {told:e}, true {:e} of {sizes:?}", norm / reference));
             }
         }
         Ok(())
@@ -434,7 +438,8 @@ fn random_systems() {
             Err(what) => wrong.push(format!("case {number}: {what}\n      {}", describe(&case))),
         }
         if alone.is_some() {
-            println!("{}", describe(&case));
+            let Case { a, b, guess, .. } = &case;
+            println!("{}\n{:?} {:?}\nb {b:?}\nguess {guess:?}", describe(&case), a.center, a.forward);
         }
     }
     println!("{endings:#?}");
