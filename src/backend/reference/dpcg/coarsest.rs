@@ -9,6 +9,10 @@ use crate::runtime::reduce::dot;
 /// For errors of memory.
 const WHAT: &str = "the factors of the coarsest grid";
 
+/// Pivots between these parts of their diagonals are rounding, which grows with the contrast, as where only light cells
+/// have row sums: their cells are kept at zero.
+const ZERO_PIVOT: std::ops::Range<f64> = -1e-3..1e-14;
+
 /// The factors. A component that is singular (its rows sum to zero) keeps its last cell at zero, which solves for every
 /// right-hand side of sum zero; its mean is taken from r before, and from x after that.
 pub struct Coarsest {
@@ -18,7 +22,7 @@ pub struct Coarsest {
     band: usize,
     /// Row i of L at i * band: columns i - band .. i.
     rows: Vec<f64>,
-    /// 1 / d, zero for the last cell of a singular component.
+    /// 1 / d, zero for the last cell of a singular component and where d is rounding.
     inverse: Vec<f64>,
     /// Component of each cell, by number, and the cells of each: zero of a regular one.
     component: Vec<usize>,
@@ -46,8 +50,10 @@ impl Coarsest {
         }
         let floats = |row: usize| last.iter().zip(&cells).any(|(last, cells)| *cells > 0 && *last == row);
         for row in 0..count {
+            let diagonal = inverse[row];
             let d = eliminate(&mut rows, &inverse, row, band);
-            inverse[row] = if floats(row) { 0.0 } else { accepted(d)? };
+            let zero = floats(row) || ZERO_PIVOT.contains(&(d / diagonal));
+            inverse[row] = if zero { 0.0 } else { accepted(d)? };
         }
         Ok(Self { position, band, rows, inverse, component, cells })
     }
