@@ -4,5 +4,6 @@
 #include "ends.cuh"
 #include "labelled.cuh"
 #include "vertex.cuh"
+#include "finest.cuh"
 #include "cell.cuh"
 #include "coarsening.cuh"

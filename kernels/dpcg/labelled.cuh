@@ -3,6 +3,7 @@
 // Cells come in chunks of whole rows. A run is consecutive cells of one label in a chunk, a slot all runs of one label
 // in one chunk. A warp adds the cells of a slot, four runs at a time; a block adds the slots of a label, in order. Runs
 // and slots depend on the matrix alone.
+#pragma once
 #include "box.cuh"
 
 namespace dpcg {
@@ -100,7 +101,8 @@ struct DenseArgs {
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const In *in = reinterpret_cast<const In *>(a.in);
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < a.n; row += gridDim.x * WARPS) {
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
