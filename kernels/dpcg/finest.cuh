@@ -51,19 +51,19 @@ __device__ inline double scale_of(const SweepArgs &a) {
 
 // What a cell's equation has beside x: couplings to west, east, south, north, bottom and top.
 template <class T> struct Row {
-    T r, d, c[6];
+    T r, inverse, c[6];
     __device__ T solve(T west, T east, T south, T north, T bottom, T top) const {
-        const T sum = ((r + c[0] * west) + c[1] * east) + ((c[2] * south + c[3] * north) + (c[4] * bottom + c[5] * top));
-        return d == T(0) ? T(0) : sum / d;
+        const T x = c[0] * west + c[1] * east, y = c[2] * south + c[3] * north, z = c[4] * bottom + c[5] * top;
+        return (r + (x + (y + z))) * inverse;
     }
 };
 
-// A pair's: conductances to the east from before the pair on, to the north and south, to the top.
-template <class T> struct Pair {
-    T r[2], d[2], east[3], north[2], south[2], top[2];
-    __device__ Row<T> at(int q, const T (&bottom)[2]) const {
-        return q ? Row<T>{r[1], d[1], {east[1], east[2], south[1], north[1], bottom[1], top[1]}}
-                 : Row<T>{r[0], d[0], {east[0], east[1], south[0], north[0], bottom[0], top[0]}};
+// x in a cell of the second colour, as it is given: with the coarse solution in the four coarse points around it, since
+// such a cell has an odd index in two directions at most.
+template <class T> struct Given {
+    T x, weight[4], coarse[4];
+    __device__ T value() const {
+        return x + ((weight[0] * coarse[0] + weight[1] * coarse[1]) + (weight[2] * coarse[2] + weight[3] * coarse[3]));
     }
 };
 
@@ -71,46 +71,50 @@ template <class T> struct Pair {
 template <class T, Start START> struct Column {
     const SweepArgs &a;
     int i, j;
-    bool in[2]; // the grid
-    bool own;   // cells of the tile itself
+    bool in_low, in_high; // the grid: its cells
+    bool own;             // cells of the tile itself
     double per_scale;
 
-    __device__ int64_t place(int k) const { return (int64_t(k) * a.k.box.ny + j) * a.k.box.nx + i; }
-    __device__ bool has(int k) const { return in[0] && k >= 0 && k < a.k.box.nz; }
-    __device__ bool has(int k, int q) const { return (q ? in[1] : in[0]) && k >= 0 && k < a.k.box.nz; }
+    __device__ bool in(int q) const { return q ? in_high : in_low; }
+    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.box.nz; }
+    __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.box.ny + j) * a.k.box.nx + i + q; }
     __device__ const T *c(int offset) const { return static_cast<const T *>(a.k.c) + offset * a.k.c_stride; }
 
-    __device__ void take_top(int k, T (&top)[2]) const {
-        const int64_t p = place(k);
-        top[0] = has(k) ? fixed(c(2)[p]) : T(0);
-        top[1] = has(k, 1) ? fixed(c(2)[p + 1]) : T(0);
-    }
-
-    __device__ Pair<T> pair(int k) const {
-        Pair<T> v = {};
-        take_top(k, v.top);
-        if (!has(k)) return v;
-        const int64_t p = place(k), n = a.k.box.north();
-        v.east[0] = fixed(c(0)[p - 1]);
-#pragma unroll
-        for (int u = 0; u < 2; ++u) {
-            if (!in[u]) continue;
-            v.r[u] = START == ZERO ? T(per_scale * a.wide[p + u]) : static_cast<const T *>(a.k.r)[p + u];
-            v.d[u] = fixed(static_cast<const T *>(a.k.diagonal)[p + u]);
-            v.east[1 + u] = fixed(c(0)[p + u]);
-            v.north[u] = fixed(c(1)[p + u]);
-            v.south[u] = fixed(c(1)[p + u - n]);
-        }
+    // Cell q of plane k; `bottom`: the coupling there.
+    __device__ Row<T> row(int k, int q, T bottom) const {
+        Row<T> v = {};
+        if (!has(k, q)) return v;
+        const uint32_t p = place(k, q);
+        v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.k.r)[p];
+        v.inverse = fixed(static_cast<const T *>(a.k.inverse)[p]);
+        v.c[0] = fixed((c(0) - 1)[p]);
+        v.c[1] = fixed(c(0)[p]);
+        v.c[2] = fixed((c(1) - a.k.box.north())[p]);
+        v.c[3] = fixed(c(1)[p]);
+        v.c[4] = bottom;
+        v.c[5] = fixed(c(2)[p]);
         return v;
     }
 
-    // x in the cell of the second colour.
-    __device__ T before(int k) const {
+    __device__ Given<T> given(int k) const {
+        Given<T> v = {};
         const int q = (a.colour + 1 + j + k) & 1;
-        if (START == ZERO || !has(k, q)) return T(0);
-        const int64_t p = place(k) + q;
-        const T x = static_cast<const T *>(a.k.x[a.from])[p];
-        return START == CORRECTED ? x + correction<T>(a.k, p, i + q, j, k) : x;
+        if (START == ZERO || !has(k, q)) return v;
+        const uint32_t p = place(k, q);
+        v.x = static_cast<const T *>(a.k.x[a.from])[p];
+        if (START == CORRECTED) {
+            const Level &g = a.k;
+            const int odd = odd_directions(g, i + q, j, k), low = odd & -odd, high = odd ^ low;
+            const int64_t n = g.box.count();
+#pragma unroll
+            for (int m = 0; m < 4; ++m) {
+                const int t = (m & 1 ? low : 0) | (m & 2 ? high : 0);
+                if ((m & 1 && !low) || (m & 2 && !high)) continue;
+                v.weight[m] = fixed((static_cast<const T *>(g.weights) + t * n)[p]);
+                v.coarse[m] = coarse_solution<T>(g, t, i + q, j, k);
+            }
+        }
+        return v;
     }
 };
 
@@ -123,64 +127,74 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
     const int high = min(low + a.depth, a.k.box.nz);
     const int i = tx * a.width + 2 * lane - 2, j = ty * a.height + row - halo;
     const bool there = row < a.rows && j >= 0 && j < a.k.box.ny && i >= 0;
-    const Column<T, START> column{a, i, j, {there && i < a.k.box.nx, there && i + 1 < a.k.box.nx},
+    const Column<T, START> column{a, i, j, there && i < a.k.box.nx, there && i + 1 < a.k.box.nx,
         lane > 0 && lane + 1 < a.pairs && row >= halo && row < halo + a.height, 1.0 / scale};
     // Beyond the tile's edge a thread reads its own value: what comes of it does not reach the tile's own cells.
     const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.pairs && row < a.rows ? t + 1 : t;
     const int south = row > 0 ? t - a.pairs : t, north = row + 1 < a.rows ? t + a.pairs : t;
-    T bottom[2], given[3] = {column.before(low - 2), column.before(low - 1), T(0)}, relaxed[3] = {0, 0, 0};
-    column.take_top(low - 2, bottom);
-    Pair<T> now = column.pair(low - 1);
+    // In plane k the first colour is at q and the second one beside it; in plane k - 1 the other way round, so that a
+    // coupling to the bottom is that of the other colour to the top.
+    int q = (a.colour + j + low - 1) & 1;
+    const T *top = column.c(2);
+    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? fixed(top[column.place(low - 2, q)]) : T(0));
+    Row<T> second = column.row(
+        low - 1, 1 - q, column.has(low - 2, 1 - q) ? fixed(top[column.place(low - 2, 1 - q)]) : T(0));
     Row<T> kept = {};
+    // x of the second colour in planes k - 1, k, k + 1, then of the first one in k - 2, k - 1, k.
+    T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
+    T relaxed[3] = {0, 0, 0};
     double sum = 0.0;
     if (START != ZERO) planes[0][(low - 1) & 1][t] = given[1];
-    for (int k = low - 1; k <= high; ++k) {
-        const Pair<T> next = k < high ? column.pair(k + 1) : Pair<T>{};
-        given[2] = column.before(k + 1);
+    for (int k = low - 1; k <= high; ++k, q = 1 - q) {
+        // What the next steps need is on its way during this one.
+        Row<T> next_first = {}, next_second = {};
+        if (k < high) {
+            next_first = column.row(k + 1, 1 - q, second.c[5]);
+            next_second = column.row(k + 1, q, first.c[5]);
+        }
+        const Given<T> next_given = column.given(k + 2);
         const bool writes = k > low && column.own;
-        const int64_t p = column.place(k - 1);
+        const bool in_first = writes && column.in(1 - q), in_second = writes && column.in(q);
+        const uint32_t of_first = column.place(k - 1, 1 - q), of_second = column.place(k - 1, q);
         double r[2] = {0.0, 0.0};
-        for (int u = 0; LAST && u < 2; ++u) r[u] = writes && column.in[u] ? a.wide[p + u] : 0.0;
+        if (LAST) {
+            r[0] = in_first ? a.wide[of_first] : 0.0;
+            r[1] = in_second ? a.wide[of_second] : 0.0;
+        }
         __syncthreads();
-        // In plane k the first colour is at q; in plane k - 1, the second one.
-        const int q = (a.colour + j + k) & 1;
         const T *of = planes[0][k & 1];
-        const Row<T> first = now.at(q, bottom);
         relaxed[2] = START == ZERO
-            ? first.solve(0, 0, 0, 0, 0, 0)
+            ? first.r * first.inverse
             : first.solve(
                   q ? given[1] : of[west], q ? of[east] : given[1], of[south], of[north], given[0], given[2]);
         planes[1][k & 1][t] = relaxed[2];
         of = planes[1][(k - 1) & 1];
-        if (k > low) {
-            const T second = kept.solve(
-                q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
-            const T x[2] = {q ? relaxed[1] : second, q ? second : relaxed[1]};
-            for (int u = 0; u < 2; ++u) {
-                if (!writes || !column.in[u]) continue;
-                if (LAST) {
-                    const double z = a.factor * scale * double(x[u]);
-                    a.z[p + u] = z;
-                    sum += r[u] * z;
-                } else {
-                    static_cast<T *>(a.k.x[1 - a.from])[p + u] = x[u];
-                }
-            }
+        const T x = kept.solve(
+            q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
+        if (LAST) {
+            const double z[2] = {a.factor * scale * double(relaxed[1]), a.factor * scale * double(x)};
+            if (in_first) a.z[of_first] = z[0];
+            if (in_second) a.z[of_second] = z[1];
+            sum += r[0] * z[0] + r[1] * z[1];
+        } else {
+            T *out = static_cast<T *>(a.k.x[1 - a.from]);
+            if (in_first) out[of_first] = relaxed[1];
+            if (in_second) out[of_second] = x;
         }
-        for (int u = 0; START == ZERO && u < 2; ++u) {
-            if (column.own && column.in[u] && k >= low && k < high) static_cast<T *>(a.k.r)[column.place(k) + u] = now.r[u];
+        if (START == ZERO && column.own && k >= low && k < high) {
+            T *out = static_cast<T *>(a.k.r);
+            if (column.in(q)) out[column.place(k, q)] = first.r;
+            if (column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
         }
-        kept = now.at(1 - q, bottom);
-        bottom[0] = now.top[0], bottom[1] = now.top[1];
-        now = next;
-        given[0] = given[1], given[1] = given[2];
+        kept = second, first = next_first, second = next_second;
         relaxed[0] = relaxed[1], relaxed[1] = relaxed[2];
+        given[0] = given[1], given[1] = given[2], given[2] = next_given.value();
         if (START != ZERO) planes[0][(k + 1) & 1][t] = given[1];
     }
     return sum;
 }
 
-// x of the second colour from that of the first one, from r - A x of both: x = D^-1 (r - (A - D) x).
+// x = D^-1 (r - (A - D) x) in the cells of one colour, then in those of the other.
 template <class T, Start START, bool LAST> __device__ inline void sweep(const SweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
@@ -233,10 +247,9 @@ template <class T> __device__ inline void restrict_finest(const RestrictArgs &a)
     const int t = threadIdx.x, i = I + t % BRICK_X, j = J + t / BRICK_X % BRICK_Y, k = K + t / (BRICK_X * BRICK_Y);
     if (i >= g.coarse.nx || j >= g.coarse.ny || k >= g.coarse.nz) return;
     const int64_t c = (int64_t(k) * g.coarse.ny + j) * g.coarse.nx + i;
-    restrict_at<T>(g, c, i, j, k, [&](int64_t, int fi, int fj, int fk, auto weight) {
-        if ((fi + fj + fk) & 1) return 0.0;
-        return double(weight() * residuals[((fk - k0) * ny + fj - j0) * nx + fi - i0]);
-    });
+    restrict_at<T>(
+        g, c, i, j, k, [](int fi, int fj, int fk) { return ((fi + fj + fk) & 1) == 0; },
+        [&](int64_t, int fi, int fj, int fk) { return residuals[((fk - k0) * ny + fj - j0) * nx + fi - i0]; });
 }
 
 } // namespace dpcg

@@ -82,28 +82,24 @@ template <class T> __device__ inline void residual_of_level(const Level &a, cons
 }
 
 // P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of their
-// places. residual(p, fi, fj, fk) tells that of one.
-template <class T, class F>
-__device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, F residual) {
+// places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
+template <class T, class Has, class F>
+__device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const T *weights = static_cast<const T *>(a.weights);
     const int64_t n = a.box.count();
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
     double sum = 0.0;
-    for (int dz = -z; dz <= z; ++dz) {
-        const int fk = (k << z) + dz;
-        if (fk < 0 || fk >= a.box.nz) continue;
-        for (int dy = -y; dy <= y; ++dy) {
-            const int fj = (j << y) + dy;
-            if (fj < 0 || fj >= a.box.ny) continue;
-            for (int dx = -x; dx <= x; ++dx) {
-                const int fi = (i << x) + dx;
-                if (fi < 0 || fi >= a.box.nx) continue;
-                // A point before the coarse one has it after itself.
-                const int side = (dx < 0 ? 1 : 0) + (dy < 0 ? 2 : 0) + (dz < 0 ? 4 : 0);
-                const int64_t p = (int64_t(fk) * a.box.ny + fj) * a.box.nx + fi;
-                sum += residual(p, fi, fj, fk, [&] { return fixed(weights[side * n + p]); });
-            }
-        }
+#pragma unroll
+    for (int m = 0; m < 27; ++m) {
+        const int dx = m % 3 - 1, dy = m / 3 % 3 - 1, dz = m / 9 - 1;
+        const int fi = (i << x) + dx, fj = (j << y) + dy, fk = (k << z) + dz;
+        const bool there = (dx == 0 || x) && (dy == 0 || y) && (dz == 0 || z) && fi >= 0 && fi < a.box.nx && fj >= 0 &&
+            fj < a.box.ny && fk >= 0 && fk < a.box.nz && has(fi, fj, fk);
+        // A point before the coarse one has it after itself.
+        const int side = (dx < 0 ? 1 : 0) + (dy < 0 ? 2 : 0) + (dz < 0 ? 4 : 0);
+        const int64_t p = (int64_t(fk) * a.box.ny + fj) * a.box.nx + fi;
+        // Without branches, so that all loads are on their way at once.
+        sum += there ? double(fixed(weights[side * n + p]) * residual(p, fi, fj, fk)) : 0.0;
     }
     if (a.wide) {
         static_cast<double *>(a.coarse_r)[c] = sum;
@@ -116,33 +112,38 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
 
 template <class T> __device__ inline void restrict_level(const Level &a, const T *residual) {
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
-        restrict_at<T>(a, c, i, j, k,
-            [&](int64_t p, int, int, int, auto weight) { return double(weight() * residual[p]); });
+        restrict_at<T>(
+            a, c, i, j, k, [](int, int, int) { return true; }, [&](int64_t p, int, int, int) { return residual[p]; });
     });
 }
 
-// P of the coarse solution in a point.
-template <class T> __device__ inline T correction(const Level &a, int64_t p, int i, int j, int k) {
-    const T *weights = static_cast<const T *>(a.weights) + p;
-    const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2], odd = (i & x) | (j & y) << 1 | (k & z) << 2;
-    const int64_t n = a.box.count();
-    const int64_t c = (int64_t(k >> z) * a.coarse.ny + (j >> y)) * a.coarse.nx + (i >> x);
-    T sum = 0;
-#pragma unroll
-    for (int t = 0; t < 8; ++t) {
-        if (t & ~odd) continue;
-        // Coarse points beyond the grid have none.
-        const T weight = fixed(weights[t * n]);
-        if (weight == T(0)) continue;
-        const int64_t at = c + (t & 1) + (t >> 1 & 1) * a.coarse.north() + (t >> 2) * a.coarse.top();
-        sum += weight *
-            (a.wide ? T(static_cast<const double *>(a.coarse_x)[at]) : static_cast<const T *>(a.coarse_x)[at]);
-    }
-    return sum;
+// The directions in which a point has an odd index, and so weights.
+__device__ inline int odd_directions(const Level &a, int i, int j, int k) {
+    return (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
 }
 
+// The coarse solution beside a point, where bits of t are set after it; zero beyond the grid.
+template <class T> __device__ inline T coarse_solution(const Level &a, int t, int i, int j, int k) {
+    const int ci = (i >> a.coarsened[0]) + (t & 1), cj = (j >> a.coarsened[1]) + (t >> 1 & 1);
+    const int ck = (k >> a.coarsened[2]) + (t >> 2);
+    if (ci >= a.coarse.nx || cj >= a.coarse.ny || ck >= a.coarse.nz) return T(0);
+    const int64_t c = (int64_t(ck) * a.coarse.ny + cj) * a.coarse.nx + ci;
+    return a.wide ? T(static_cast<const double *>(a.coarse_x)[c]) : static_cast<const T *>(a.coarse_x)[c];
+}
+
+// x += P of the coarse solution.
 template <class T> __device__ inline void interpolate(const Level &a, T *x) {
-    over_places(a.box, [&](int64_t p, int i, int j, int k) { x[p] += correction<T>(a, p, i, j, k); });
+    const int64_t n = a.box.count();
+    over_places(a.box, [&](int64_t p, int i, int j, int k) {
+        const T *weights = static_cast<const T *>(a.weights) + p;
+        const int odd = odd_directions(a, i, j, k);
+        T sum = x[p];
+#pragma unroll
+        for (int t = 0; t < 8; ++t) {
+            if ((t & ~odd) == 0) sum += fixed(weights[t * n]) * coarse_solution<T>(a, t, i, j, k);
+        }
+        x[p] = sum;
+    });
 }
 
 struct CycleArgs {
