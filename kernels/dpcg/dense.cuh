@@ -5,10 +5,10 @@
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
 // A block of threads makes a tile of SIDE x SIDE, from one buffer to another, so that none reads what another writes.
-// The block that has the next pivots inverts them too: 32 steps that wait for one another, as long as the rest takes.
+// The block that has the next pivots inverts them too: 32 steps that wait for one another.
 //
-// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others becomes
-// (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
+// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
+// becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
 #pragma once
 #include "box.cuh"
 
@@ -28,7 +28,7 @@ struct InverseArgs {
     int n, step;    // step -1 inverts the first pivots
 };
 
-// Inverts the 32 x 32 entries that the block has in its registers, column threadIdx.x % 32, rows threadIdx.x / 32 + 8 q.
+// Inverts 32 x 32 entries: a thread has column threadIdx.x % 32 of rows threadIdx.x / 32 + 8 q.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][PIVOTS], columns[2][PIVOTS];
     __shared__ double least[PIVOTS];
