@@ -105,7 +105,7 @@ impl Vertex {
         let single = size_of::<T>() == 4;
         let mut together = launch::vertex_cycle_together(stream.device(), single)?;
         let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
-        together.blocks = together.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
+        together.blocks = together.blocks.min(largest.div_ceil(32));
         let count = levels.len() as i32 - 1;
         let coarsest = DenseArgs { matrix, input: r, out: x, n: n as i32, ..DenseArgs::default() };
         let cycle = VertexCycleArgs {
