@@ -4,13 +4,12 @@
 // in vertex.cuh, exact weights and products in arrays of their own.
 //
 // Every fine edge (p, q) lies in one closed cube between 8 coarse points, that of min(p, q): there are 8 such edges of
-// each offset in a cube. A thread adds up a cube's matrix of 8 x 8 and adds it to that of the coarse points. Cubes of
-// one colour (parity of their three numbers) have no corner in common, and colours come one after the other: every sum
-// has one order.
+// each offset in a cube. A thread adds up a cube's matrix of 8 x 8; a thread of a coarse point adds those of its cubes,
+// one after the other: every sum has one order, the same for both of its points.
 //
 // Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 2 x 100 in four launches, product 80
-// (others 240) through the L1 cache and 18 to memory.
-#include "box.cuh"
+// (others 240) through the L1 cache and 36 to memory, coarse grid 72.
+#include "dense.cuh"
 
 namespace dpcg {
 
@@ -22,7 +21,7 @@ constexpr double DAMPING = 0.8;
 struct CoarseningArgs {
     Box fine, coarse;
     int coarsened[3];
-    int which;        // order of points, or colour of cubes
+    int which;        // order of points
     Matrix m;         // the caller's
     double scale;     // what it is multiplied by
     void *c;          // conductances of the fine grid
@@ -31,8 +30,7 @@ struct CoarseningArgs {
     double *excess;           // row sums of the fine grid
     double *weights;          // exact, 8 arrays
     void *narrow;             // the same in T
-    double *exact;            // coarse conductances, offset by offset, then the diagonal
-    int64_t exact_stride;
+    double *cubes;            // entries of all cubes, entry by entry
     void *coarse_c;
     int64_t coarse_stride;
     double *coarse_excess;
@@ -159,29 +157,31 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
     });
 }
 
-// The matrix of a cube, upper half by rows.
+// The matrix of a cube: diagonal, and upper half by rows.
+constexpr int CUBE_ENTRIES = 36;
+__device__ constexpr int entry_of(int first, int second) {
+    return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
+}
 struct CubeMatrix {
-    double diagonal[8], upper[28];
+    double entries[CUBE_ENTRIES];
     __device__ void add(double c, const double (&v)[8]) {
-        int at = 0;
 #pragma unroll
         for (int first = 0; first < 8; ++first) {
             const double scaled = c * v[first];
-            diagonal[first] += scaled * v[first];
+            entries[first] += scaled * v[first];
 #pragma unroll
-            for (int second = first + 1; second < 8; ++second) upper[at++] -= scaled * v[second];
+            for (int second = first + 1; second < 8; ++second) entries[entry_of(first, second)] -= scaled * v[second];
         }
     }
 };
 
-// P^T A P of the cubes of a colour.
+// P^T A P, cube by cube.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     const int64_t n = a.fine.count();
     const Box &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
     over_places(coarse, [&](int64_t corner, int I, int J, int K) {
-        if (((I & 1) | (J & 1) << 1 | (K & 1) << 2) != a.which) return;
         const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
         CubeMatrix e = {};
         // Weights of the corners in the interpolation to the point at `in` from the lowest one.
@@ -228,21 +228,9 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
                 e.add(conductance, v);
             }
         }
-        // Corners beyond the grid have no weights.
-        const int64_t north = coarse.north(), top = coarse.top();
-        int at = 0;
+        const int64_t cubes = coarse.count();
 #pragma unroll
-        for (int first = 0; first < 8; ++first) {
-            const int x = first & 1, y = first >> 1 & 1, z = first >> 2;
-            const int64_t place = corner + x + y * north + z * top;
-            const bool there = I + x < coarse.nx && J + y < coarse.ny && K + z < coarse.nz;
-            if (there && e.diagonal[first] != 0.0) a.exact[13 * a.exact_stride + place] += e.diagonal[first];
-#pragma unroll
-            for (int second = first + 1; second < 8; ++second, ++at) {
-                const int number = 9 * ((second >> 2) - z) + 3 * ((second >> 1 & 1) - y) + (second & 1) - x - 1;
-                if (there && e.upper[at] != 0.0) a.exact[number * a.exact_stride + place] += e.upper[at];
-            }
-        }
+        for (int k = 0; k < CUBE_ENTRIES; ++k) a.cubes[k * cubes + corner] = e.entries[k];
     });
 }
 
@@ -251,12 +239,25 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
 template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
-    over_cells(a.coarse.count(), [&](int64_t p) {
+    const int64_t cubes = a.coarse.count();
+    over_places(a.coarse, [&](int64_t p, int I, int J, int K) {
+        // Of the 27 points around this one, in their order. Corners beyond the grid have no weights.
+        double sums[27] = {};
+#pragma unroll
+        for (int own = 7; own >= 0; --own) {
+            const int x = own & 1, y = own >> 1 & 1, z = own >> 2;
+            if (I < x || J < y || K < z) continue;
+            const double *entries = a.cubes + p - x - y * a.coarse.north() - z * a.coarse.top();
+#pragma unroll
+            for (int t = 0; t < 8; ++t) {
+                const int number = 13 + 9 * ((t >> 2) - z) + 3 * ((t >> 1 & 1) - y) + (t & 1) - x;
+                sums[number] += entries[entry_of(min(own, t), max(own, t)) * cubes];
+            }
+        }
         double exact = 0.0, sum = 0.0, size = 0.0;
+#pragma unroll
         for (int k = 0; k < 13; ++k) {
-            const int64_t step = step_of_offset(a.coarse, offset_of_number<false>(k));
-            const double *values = a.exact + k * a.exact_stride + p;
-            const double up = values[0], down = values[-step];
+            const double up = sums[14 + k], down = sums[12 - k];
             const T rounded = T(up);
             c[k * a.coarse_stride + p] = rounded;
             const double rounded_up = rounded, rounded_down = T(down);
@@ -267,12 +268,83 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
             size += fabs(rounded_up);
             size += fabs(rounded_down);
         }
-        const double excess = excess_of(a.exact[13 * a.exact_stride + p], exact);
+        const double excess = excess_of(sums[13], exact);
         const double d = sum + excess, divisor = max(d, (d + size) / 2.0) / DAMPING;
         a.coarse_excess[p] = excess;
         diagonal[p] = T(d);
         inverse[p] = T(divisor > 0.0 ? 1.0 / divisor : 0.0);
     });
+}
+
+struct CoarsestArgs {
+    Box box;
+    const void *c; // conductances
+    int64_t c_stride;
+    const double *excess;
+    double *matrix; // of zeros
+    double *diagonal;
+    uint32_t *null_of, *nulls;
+};
+
+// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a point.
+template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
+    __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
+    __shared__ unsigned moved, nulls;
+    const int n = int(a.box.count()), p = threadIdx.x;
+    const T *c = static_cast<const T *>(a.c);
+    // Calls f(q, conductance) with the neighbours of p.
+    auto each = [&](auto f) {
+        for (int k = 0; p < n && k < 13; ++k) {
+            const int step = int(step_of_offset(a.box, offset_of_number<false>(k)));
+            const double up = c[k * a.c_stride + p], down = c[k * a.c_stride + p - step];
+            if (up != 0.0) f(p + step, up);
+            if (down != 0.0) f(p - step, down);
+        }
+    };
+    double diagonal = 0.0;
+    each([&](int, double conductance) { diagonal += conductance; });
+    const bool has_excess = p < n && a.excess[p] > 0.0;
+    diagonal += has_excess ? a.excess[p] : 0.0;
+    // The first point of a component goes from neighbour to neighbour.
+    root[p] = p;
+    regular[p] = 0;
+    last[p] = ~0u;
+    if (p == 0) nulls = 0;
+    for (bool goes_on = true; goes_on;) {
+        __syncthreads();
+        if (p == 0) moved = 0;
+        unsigned least = root[p];
+        each([&](int q, double) { least = min(least, root[q]); });
+        least = min(least, root[least]);
+        __syncthreads();
+        if (least < root[p]) {
+            root[p] = least;
+            atomicOr(&moved, 1u);
+        }
+        __syncthreads();
+        goes_on = moved != 0;
+    }
+    if (has_excess) atomicOr(&regular[root[p]], 1u);
+    if (p < n) atomicMin(&last[root[p]], ~unsigned(p));
+    __syncthreads();
+    // First points of null vectors: a point alone is none.
+    auto is_null = [&](unsigned q) { return root[q] == q && !regular[q] && ~last[q] != q; };
+    if (p < n && is_null(p)) atomicAdd(&nulls, 1u);
+    null[p] = 0;
+    if (p < n && is_null(root[p])) {
+        for (unsigned q = 0; q <= root[p]; ++q) null[p] += is_null(q) ? 1 : 0;
+        if (~last[root[p]] == unsigned(p)) null[p] |= LEFT_OUT;
+    }
+    __syncthreads();
+    if (p == 0) *a.nulls = nulls;
+    if (p >= n) return;
+    const bool out = null[p] & LEFT_OUT;
+    each([&](int q, double conductance) {
+        a.matrix[int64_t(p) * n + q] = out || null[q] & LEFT_OUT ? 0.0 : -conductance;
+    });
+    a.null_of[p] = null[p];
+    a.diagonal[p] = diagonal;
+    a.matrix[int64_t(p) * n + p] = out ? 0.0 : diagonal;
 }
 
 } // namespace dpcg
@@ -291,5 +363,11 @@ DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, take_product<double, 
 DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, take_product<float, true>)
 DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
 DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
-DPCG_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
-DPCG_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f64(dpcg::CoarsestArgs a) {
+    dpcg::spread_coarsest<double>(a);
+}
+extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) dpcg_spread_coarsest_f32(dpcg::CoarsestArgs a) {
+    dpcg::spread_coarsest<float>(a);
+}

@@ -1,20 +1,18 @@
 //! Multigrid with vertex coarsening on the device, on grids of `coarsening`: sweeps of the finest grid
 //! (kernels/dpcg/finest.cuh) around the cycle of the others (kernels/dpcg/vertex.cuh).
 
-use super::arrays::{Pool, lists};
+use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
+use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
-    VertexGrid,
+    Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VertexCycleArgs, VertexGrid,
 };
-use crate::backend::reference::dpcg::vertex;
 use crate::error::{Result, push};
 use crate::runtime::number::Real;
-use crate::runtime::team::Team;
 use bytemuck::{Pod, Zeroable};
 
 /// For errors.
@@ -40,7 +38,9 @@ pub struct Vertex {
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
     together: Together,
-    /// Of the coarsest grid its inverse, r and x in f64; the list of grids, and the counts of the barrier.
+    /// Of the coarsest grid.
+    inverse: Dense,
+    /// Its r and x in f64; the list of grids, and the counts of the barrier.
     memory: Memory,
 }
 
@@ -64,25 +64,20 @@ impl Grid {
 }
 
 impl Vertex {
-    /// For a matrix with such a largest center; `T`: the numbers of the cycle. `previous`: one whose memory is free;
-    /// `team`: of the host.
-    pub fn new<T: Real + Pod + Sync>(
+    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle.
+    pub fn new<T: Real + Pod>(
+        pool: &mut Pool,
         stream: &Stream,
         source: &Source,
         scalars: Address,
-        center_max: f64,
+        scale: f64,
         sweeps: usize,
-        (previous, team): (Option<Self>, &mut Team),
     ) -> Result<Self> {
-        let mut pool = Pool::default();
-        for grid in previous.into_iter().flat_map(|previous| previous.grids) {
-            grid.give(&mut pool)?;
-        }
-        let scale = vertex::inverse_power(center_max);
-        let Made { grids, inverse } = make::<T>(stream, source, scalars, scale, &mut pool, team)?;
-        let n = inverse.len().isqrt();
-        let sizes = [size_of_val(&*inverse), 8 * n, 8 * n, MOST_GRIDS * size_of::<VertexGrid>(), 16];
-        let (memory, [matrix, r, x, list, barrier]) = lists(stream, sizes, GRIDS)?;
+        let single = size_of::<T>() == 4;
+        let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
+        let n = inverse.n();
+        let sizes = [8 * n, 8 * n, MOST_GRIDS * size_of::<VertexGrid>(), 16];
+        let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
         let mut next = VertexGrid { wide: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
         let mut levels = Vec::new();
         for grid in grids.iter().rev() {
@@ -99,18 +94,16 @@ impl Vertex {
             };
         }
         levels.reverse();
-        stream.send(matrix, &inverse)?;
         stream.send(list, &levels[1..])?;
+        stream.fill(barrier, 0, 16)?;
         stream.wait()?;
-        let single = size_of::<T>() == 4;
         let mut together = launch::vertex_cycle_together(stream.device(), single)?;
         let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
         together.blocks = together.blocks.min(largest.div_ceil(32));
-        let count = levels.len() as i32 - 1;
-        let coarsest = DenseArgs { matrix, input: r, out: x, n: n as i32, ..DenseArgs::default() };
+        let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
         let cycle = VertexCycleArgs {
             levels: list,
-            count,
+            count: levels.len() as i32 - 1,
             sweeps: sweeps as i32,
             step: -1,
             coarsest,
@@ -119,7 +112,14 @@ impl Vertex {
         };
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
-        Ok(Self { sweeps, single, scale, grids, finest, tiles, cycle, together, memory })
+        Ok(Self { sweeps, single, scale, grids, finest, tiles, cycle, together, inverse, memory })
+    }
+
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| grid.give(pool))?;
+        self.inverse.give(pool)?;
+        pool.give(self.memory)
     }
 
     /// z = M^-1 r, and <r, z>. In a loop |r| is among the scalars.
@@ -179,6 +179,6 @@ impl Vertex {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.memory.bytes
+        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.inverse.bytes() + self.memory.bytes
     }
 }

@@ -24,6 +24,24 @@ pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
+/// Cells whose sums by label are one value each, and unknowns of a dense matrix at most: kernels/dpcg.
+pub const CHUNK: i64 = 1024;
+pub const MOST_UNKNOWNS: u32 = 1024;
+
+/// Blocks of a launch with one for each chunk of so many cells.
+fn chunk_blocks(cells: i64) -> u32 {
+    cell_blocks((cells.max(1) + CHUNK - 1) / CHUNK * i64::from(CELL_THREADS))
+}
+
+/// Unknowns of a step of an inversion, and along a tile of the matrix.
+pub const PIVOTS: i32 = 32;
+const SIDE: u32 = 64;
+
+/// A block for each tile; the first pivots are one block's.
+fn inverse_blocks(a: &InverseArgs) -> u32 {
+    if a.step < 0 { 1 } else { (a.n as u32).div_ceil(SIDE).pow(2) }
+}
+
 /// Blocks of a launch with a warp for each of so many items.
 fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
@@ -38,9 +56,27 @@ entries! {
     CellMatrix { center: Address, east: Address, north: Address, top: Address }
     /// What becomes of a sum over all cells; `partial` = 0: there is none.
     Sum { partial: Address, scalars: Address, to: Address, how: i32, in_loop: i32, conditional: u64 }
-    /// Consecutive cells of one label.
-    CellRun { start: u32, len: u32, label: u32 }
+    /// A class of cells: its first one, that in no strong group, how many, and whether its phase is none.
+    CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32 }
+    /// What is found in a matrix; magnitudes by their bits.
+    CellFindings {
+        unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
+        row_sum: u64, strength: [f64; 3], alone: u64, components: u64, regular: u64, groups: u64, classes: u64,
+        ticket: u32, unused: u32
+    }
+    /// Labels of cells, of 16 bits or wide, from `count` on none; `of` = 0: all cells have label 0.
+    CellLabels { of: Address, wide: i32, count: u32 }
 }
+
+impl CellFindings {
+    /// Before anything was seen.
+    pub fn none() -> Self {
+        Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
+    }
+}
+
+/// Strong groups whose extents are noted: kernels/dpcg/survey.cuh.
+pub const MOST_GROUPS: usize = 1000;
 
 /// What becomes of a sum: it is kept, or decides on an iteration as <r, M^-1 r> or as <p, A p>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +138,46 @@ structures! {
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
     TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
     CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
+    SurveyArgs {
+        cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
+        extents: Address, partial: Address, findings: Address
+    }
+    ClassArgs {
+        cells: CellBox, m: CellMatrix, group: Address, labels: Address, boxes: [i32; 3], by_phase: i32, labelled: i32,
+        dilation: i32, slots: i32, guard: i32, keys: Address, first: Address, first_heavy: Address, of_class: Address,
+        place: Address, slot_of: Address, classes: Address, numbers: Address, regions: Address, none: i32, unused: i32,
+        findings: Address
+    }
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64 }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
     ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
+    /// What cells of one label are listed by.
+    ListArgs {
+        labels: CellLabels, cells: i64, chunk_start: Address, slot_label: Address, label_start: Address,
+        by_label: Address, cells_of: Address
+    }
+    ScanArgs { values: Address, count: i64 }
     LabelledArgs {
-        runs: Address, slot_start: Address, by_label: Address, label_start: Address, cells: Address, sums: Address,
-        totals: Address, g: Address, v: Address, center: Address, count: u32, restore: i32, sum: Sum
+        labels: CellLabels, of: i64, chunk_start: Address, slot_label: Address, label_start: Address,
+        by_label: Address, cells: Address, sums: Address, totals: Address, g: Address, v: Address, center: Address,
+        restore: i32, magnitudes: i32, sum: Sum
+    }
+    /// E = Z^T A Z.
+    GalerkinArgs {
+        cells: CellBox, m: CellMatrix, region: Address, singular: CellLabels, scale: f64, sums: Address,
+        null_of: Address, matrix: Address, diagonal: Address, n: i32, unused: i32
+    }
+    /// A step of the inversion of a dense matrix.
+    InverseArgs { from: Address, to: Address, diagonal: Address, pivots: Address, n: i32, step: i32 }
+    /// Its null vectors, and its condition.
+    NullArgs {
+        from: Address, to: Address, diagonal: Address, null_of: Address, nulls: Address, shift: Address,
+        largest: Address, n: i32, add: i32
+    }
+    /// The coarsest grid of vertex-coarsened multigrid.
+    CoarsestArgs {
+        cells: CellBox, c: Address, c_stride: i64, excess: Address, matrix: Address, diagonal: Address,
+        null_of: Address, nulls: Address
     }
     DenseArgs { matrix: Address, input: Address, out: Address, n: i32, unused: i32, sum: Sum }
     DeflatedArgs {
@@ -117,7 +187,7 @@ structures! {
     CoarseningArgs {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
         c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
-        exact: Address, exact_stride: i64, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
+        cubes: Address, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
         partial: Address, strengths: Address, scalars: Address
     }
 }
@@ -183,6 +253,22 @@ plain_kernels! {
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Largest magnitudes of the caller's arrays.
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Takes the caller's matrix.
+    TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// What is made of rows, and runs of joined cells.
+    LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Joins runs.
+    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Roots of all cells.
+    SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Extents of strong groups.
+    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Classes of cells.
+    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
+    /// Regions of cells.
+    CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
+        |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
     /// From the caller's array.
     CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// And back.
@@ -191,14 +277,39 @@ plain_kernels! {
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
     /// A power of two near it.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Sums over runs of one label.
-    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| warp_blocks(a.count), BLOCK;
+    /// Labels of chunks of cells: how many, or which.
+    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells), BLOCK;
+    /// Sums of those before each.
+    Scan scan(ScanArgs) = "dpcg_scan_f64", |_a| 1, BLOCK;
+    /// These lists by label.
+    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
+    /// Sums over cells of one label in a chunk.
+    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| chunk_blocks(a.of), BLOCK;
     /// Sums of these, label by label.
-    LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64", |a| a.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
+    LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64",
+        |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
     /// v less its means.
-    CellShift cell_shift(LabelledArgs) = "dpcg_shift_f64", |a| warp_blocks(a.count), BLOCK;
+    CellShift cell_shift(LabelledArgs) = "dpcg_shift_f64", |a| cell_blocks(a.of), BLOCK;
     /// Remembers the means.
-    CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64", |a| cell_blocks(i64::from(a.count)), BLOCK;
+    CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64",
+        |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
+    /// Exact sums of the couplings between regions.
+    AddCouplings add_couplings(GalerkinArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// E of them.
+    TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
+        |a| warp_blocks(a.n as u32), BLOCK;
+    /// A step of an inversion: the first block has the next pivots.
+    InvertStep invert_step(InverseArgs) = "dpcg_invert_step_f64", |a| inverse_blocks(a), BLOCK;
+    /// What is added along null vectors.
+    FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
+    /// Rows less their means over null vectors, as columns.
+    TakeMeans take_means(NullArgs) = "dpcg_take_means_f64", |a| a.n.max(1) as u32, BLOCK;
+    /// Largest entries of an inverse and of its matrix.
+    FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
+        |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
+    /// The matrix of the coarsest grid of multigrid, of couplings in f64 or in f32.
+    SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCoarsestShort spread_coarsest_short(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MOST_UNKNOWNS, 1);
     /// A product with an inverse, of values in f64 or in f32.
     Dense dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK;
     DenseShort dense_short(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK;

@@ -6,10 +6,10 @@
 //!
 //! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from
 //! a few planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for
-//! each other, and every cell gets the same bits whoever computes it. What the sweeps before the coarse grid have made
-//! is made again after it, which costs less than to store it.
+//! each other, and every cell gets the same bits whoever computes it. Red cells are kept from one pass to the next.
 //!
-//! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6; z 8.
+//! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6, red cells 2;
+//! z 8.
 
 use super::grid::{Below, Stencil};
 use super::layout::{Natural, Split, coarse};
@@ -34,23 +34,34 @@ pub struct Finest<T> {
     pub inverse: Shared<T>,
     pub weights: Weights<T>,
     pub correction: Shared<T>,
+    /// From a point of each half to its conductances: to east, west, north, south, top and bottom.
+    beside: [[isize; 6]; 2],
+    /// Red cells after the sweeps before the coarse grid, where the even ones of their row stand.
+    red: Shared<T>,
 }
 
 impl<T: Real + Number> Finest<T> {
     pub fn new(cells: Cells) -> Result<Self> {
         let a = Stencil::new(cells, &FACES)?;
         let next = Natural::new(coarse(cells));
-        let inverse = Shared::zeroed(a.split.len())?;
-        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())? })
+        let (inverse, red) = (Shared::zeroed(a.split.len())?, Shared::zeroed(a.split.half)?);
+        let beside = [0, 1].map(|half| {
+            std::array::from_fn(|t| {
+                let back = if t % 2 == 1 { a.split.step(half, FACES[t / 2].map(|o| -o)) } else { 0 };
+                (t / 2 * a.split.len()) as isize + back
+            })
+        });
+        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside, red })
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        self.a.c.bytes() + self.a.excess.bytes() + self.inverse.bytes() + self.weights.bytes() + self.correction.bytes()
+        let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction, &self.red];
+        arrays.iter().map(|array| array.bytes()).sum::<usize>() + self.weights.bytes()
     }
 }
 
-/// A few planes of a split grid, a member's own: plane k stands where k modulo their number says.
+/// A few planes of a split grid, a member's own: plane k stands where k modulo their number, a power of two, says.
 struct Planes<T> {
     values: Shared<T>,
     split: Split,
@@ -58,9 +69,10 @@ struct Planes<T> {
 }
 
 impl<T: Number> Planes<T> {
+    /// At least `count`.
     fn new(split: Split, count: usize) -> Result<Self> {
-        let planes = Self { values: Shared::zeroed(0)?, split, count };
-        Ok(Self { values: Shared::zeroed(2 * count * planes.half())?, ..planes })
+        let planes = Self { values: Shared::zeroed(0)?, split, count: count.next_power_of_two() };
+        Ok(Self { values: Shared::zeroed(2 * planes.count * planes.half())?, ..planes })
     }
 
     /// Values of half a plane, with a row of zeros before and behind it.
@@ -70,7 +82,7 @@ impl<T: Number> Planes<T> {
 
     /// Place of the first point of a half row.
     fn at(&self, half: usize, j: isize, k: isize) -> usize {
-        let slot = k.rem_euclid(self.count as isize) as usize;
+        let slot = k as usize & (self.count - 1);
         (2 * slot + half) * self.half() + ((j + 1) as usize) * self.split.row + 1
     }
 
@@ -123,9 +135,10 @@ pub struct Room<T> {
 impl<T: Real + Number> Room<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
-        // From the first plane of a pass to the last one that is read; for the residual, three of a coarse plane more.
-        let planes = |more| Planes::new(split, 4 * sweeps + more);
-        Ok(Self { r: planes(0)?, x: planes(0)?, residual: planes(2)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
+        // From the first plane of a pass to the last one that is read: that below the last sweep, for the residual that
+        // below a coarse plane.
+        let planes = |more| Planes::new(split, 2 * sweeps + more);
+        Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
 
     /// # Safety
@@ -202,10 +215,9 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Conductances around the points of a half row.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
-        let a = &self.finest.a;
         // SAFETY: nobody writes the matrix during a cycle.
-        let c = |k, against| unsafe { a.c(half, range, k, against) };
-        [c(0, false), c(0, true), c(1, false), c(1, true), c(2, false), c(2, true)]
+        let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
+        self.finest.beside[half].map(c)
     }
 
     /// Values of a few planes at the neighbours of the points of a half row.
@@ -286,6 +298,10 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.relax(k - 2, RED, false);
                 self.relax(k - 3, BLACK, true);
             }
+            let red = k - reach + 2;
+            if first < red && red <= last {
+                self.keep(red);
+            }
             self.residual(k - reach);
             // The plane above coarse plane K is 2 K + 1.
             let above = k - reach;
@@ -312,41 +328,54 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Adds the correction to red cells of plane k.
+    /// The half of row j of plane k in which red cells are, where those are kept, and how many.
+    fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
+        let half = Self::half(j, k, RED);
+        (half, self.split().at(0, j as isize, k), self.split().points(half))
+    }
+
+    /// Keeps red cells of plane k.
+    fn keep(&self, k: isize) {
+        if !self.has(k) {
+            return;
+        }
+        for j in 0..self.split().cells.ny {
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a plane of this member, which no other reads in this pass.
+            unsafe { self.finest.red.slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
+        }
+    }
+
+    /// Red cells of plane k, corrected.
     fn correct(&self, k: isize) {
         if !self.has(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
-            // SAFETY: a row of this member; nobody writes weights and the correction.
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a row of this member; nobody writes what is kept, weights and the correction.
             unsafe {
-                let red = Some(self.room.x.row_mut(Self::half(j, k, RED), j, k));
-                let rows = if Self::half(j, k, RED) == 0 { [red, None] } else { [None, red] };
+                let x = self.room.x.row_mut(half, j, k);
+                x.copy_from_slice(self.finest.red.slice(at, n));
+                let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
                 self.finest.weights.prolong(rows, j, k as usize, &self.finest.correction);
             }
         }
     }
 
-    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is
-    /// noted.
+    /// Corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted.
     pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {
             return;
         }
-        let reach = 4 * self.sweeps as isize - 2;
+        let reach = 2 * self.sweeps as isize;
         for k in share.start as isize - reach..share.end as isize + reach {
             self.load(k);
-            self.first(k);
-            if self.sweeps > 1 {
-                self.relax(k - 1, BLACK, false);
-                self.relax(k - 2, RED, false);
-            }
-            let corrected = k - 2 * (self.sweeps as isize - 1);
-            self.correct(corrected);
+            self.correct(k);
             for sweep in 0..self.sweeps as isize {
-                self.relax(corrected - 2 * sweep - 1, BLACK, false);
-                self.relax(corrected - 2 * sweep - 2, RED, false);
+                self.relax(k - 2 * sweep - 1, BLACK, false);
+                self.relax(k - 2 * sweep - 2, RED, false);
             }
             let done = k - reach;
             if done >= share.start as isize {

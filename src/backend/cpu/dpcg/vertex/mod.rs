@@ -6,8 +6,8 @@
 //! (the setup). Members have planes of their own; they write those, and read others only behind a barrier. All numbers
 //! are the same for any number of members.
 //!
-//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points
-//! that a barrier costs more than the work, member 0 alone uses the reference.
+//! Here every direction is coarsened. From the first grid on where one should not be, and on the coarsest one, member 0
+//! alone uses the reference.
 
 mod finest;
 mod grid;
@@ -37,9 +37,6 @@ use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weights::Types;
-
-/// Grids of at most so many points are member 0's alone.
-const ALONE: usize = 2048;
 
 /// What does not depend on the numbers of a stencil.
 struct Shape {
@@ -79,7 +76,6 @@ pub struct Vertex<T: Real + Number> {
     cells: Cells,
     sweeps: usize,
     bounds: Bounds,
-    alone: usize,
     finest: Finest<T>,
     grids: Vec<Grid<T>>,
     /// By member.
@@ -94,14 +90,14 @@ impl<T: Real + Number> Vertex<T> {
     /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse
     /// grid: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
-        Self::with(cells, sweeps, members, Bounds::default(), ALONE)
+        Self::with(cells, sweeps, members, Bounds::default())
     }
 
-    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds, alone: usize) -> Result<Self> {
+    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds) -> Result<Self> {
         let mut grids = Vec::new();
         let mut next = coarse(cells);
         push(&mut grids, Grid::new(next)?, HIERARCHY)?;
-        while next.count() > alone.max(bounds.coarsest) {
+        while next.count() > bounds.coarsest {
             next = coarse(next);
             push(&mut grids, Grid::new(next)?, HIERARCHY)?;
         }
@@ -114,7 +110,6 @@ impl<T: Real + Number> Vertex<T> {
             cells,
             sweeps,
             bounds,
-            alone,
             finest: Finest::new(cells)?,
             grids,
             rooms,
@@ -167,7 +162,7 @@ impl<T: Real + Number> Vertex<T> {
         // SAFETY: a plane of this member; conductances were written before a barrier.
         let seen = self.sum(me, l, cells.nz, |k| unsafe { load::finish(grid, k) });
         let next = match self.grids.get(l + 1) {
-            Some(next) if cells.count() > self.alone && !self.is_semicoarsened(cells, seen) => next,
+            Some(next) if cells.count() > self.bounds.coarsest && !self.is_semicoarsened(cells, seen) => next,
             _ => return false,
         };
         self.coarsen(me, &self.shapes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
