@@ -2,11 +2,11 @@
 // the residual with its restriction. r comes in f64 and is rounded to the numbers T of the cycle, after a division by a
 // power of two near |r|; z = M^-1 r goes in f64. Storage as in vertex.cuh.
 //
-// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the
-// planes. In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of
-// either colour, and the cell above one has the other colour: values above, below and beside in the pair are the
-// thread's own, those of other pairs come through shared memory. A tile has a pair more on either side and rows more,
-// two planes more below and above, whose first colour it relaxes too.
+// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the planes.
+// In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of either
+// colour, and the cell above one has the other colour: values above, below and beside in the pair are the thread's own,
+// those of other pairs come through shared memory. A tile has a pair more on either side and rows more, two planes more
+// below and above, whose first colour it relaxes too.
 //
 // Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 12 more; the last one 40), residual and
 // restriction 37.
@@ -234,7 +234,6 @@ template <class T> __device__ inline void restrict_finest(const RestrictArgs &a)
     const int cx = g.coarsened[0], cy = g.coarsened[1], cz = g.coarsened[2];
     const int i0 = (I << cx) - cx, j0 = (J << cy) - cy, k0 = (K << cz) - cz;
     const int nx = (BRICK_X << cx) + cx, ny = (BRICK_Y << cy) + cy, nz = (BRICK_Z << cz) + cz, half = (nx + 1) / 2;
-#pragma unroll 2
     for (int item = threadIdx.x; item < half * ny * nz; item += THREADS) {
         const int row = quotient(item, half), k = quotient(row, ny), j = row - k * ny;
         const int i = 2 * (item - row * half) + ((i0 + j0 + j + k0 + k) & 1);

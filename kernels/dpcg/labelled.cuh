@@ -244,18 +244,17 @@ struct DenseArgs {
     Sum sum;
 };
 
-// out = matrix in, a warp a row: t = E^-1 g. Rows are spread over all blocks; eight entries are on their way at once.
+// out = matrix in, a warp a row: t = E^-1 g.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const In *in = reinterpret_cast<const In *>(a.in);
-    const int lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
-    for (int row = threadIdx.x / 32 * gridDim.x + blockIdx.x; row < a.n; row += warps) {
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
-#pragma unroll 8
-        for (int k = lane; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
+        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
         sum = warp_sum(sum);
-        if (lane == 0) reinterpret_cast<In *>(a.out)[row] = In(sum);
+        if (threadIdx.x % 32 == 0) reinterpret_cast<In *>(a.out)[row] = In(sum);
     }
 }
 

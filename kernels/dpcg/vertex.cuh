@@ -1,7 +1,7 @@
-// The grids of multigrid with vertex coarsening below the finest one (finest.cuh), in the numbers T of the cycle:
-// Jacobi, residual, restriction, interpolation, the product with the inverse of the coarsest grid
-// (src/backend/reference/dpcg/vertex has the same formulas). Matrices are conductances c_o(p) = -A(p, p + o) of the
-// upper half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
+// The grids of multigrid with vertex coarsening below the finest one (finest.cuh), in the numbers T of the cycle: Jacobi,
+// residual, restriction, interpolation, the product with the inverse of the coarsest grid
+// (src/backend/reference/dpcg/vertex has the same formulas). Matrices are conductances c_o(p) = -A(p, p + o) of the upper
+// half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
 //
 // Storage: point (i, j, k) at (k ny + j) nx + i. Before and after each vector are nx ny + nx + 1 zeros, and as many
 // between the conductances of one offset and of the next: no kernel asks for an edge. Weights of the interpolation lie
@@ -42,22 +42,6 @@ struct Level {
     const void *coarse_x; // the solution there
 };
 
-// Calls f(p) with this thread's points of 0 .. count - 1: small grids are spread over all blocks.
-template <class F> __device__ inline void over_points(int64_t count, F f) {
-    const int64_t share = (count + gridDim.x - 1) / gridDim.x;
-    const int each = int(min(int64_t(blockDim.x), (share + 31) / 32 * 32));
-    if (int(threadIdx.x) >= each) return;
-    for (int64_t p = int64_t(blockIdx.x) * each + threadIdx.x; p < count; p += int64_t(gridDim.x) * each) f(p);
-}
-
-// Calls f(p, i, j, k) with them.
-template <class F> __device__ inline void over_points_of(const Box &box, F f) {
-    over_points(box.count(), [&](int64_t p) {
-        const unsigned row = unsigned(p) / unsigned(box.nx);
-        f(p, int(unsigned(p) - row * unsigned(box.nx)), int(row % unsigned(box.ny)), int(row / unsigned(box.ny)));
-    });
-}
-
 // Whether the convergence check will end the loop, which comes after M^-1 r: then nobody needs that.
 __device__ inline bool is_met(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
@@ -88,17 +72,17 @@ template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, 
 // A sweep of Jacobi.
 template <class T> __device__ inline void relax(const Level &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
-    over_points(a.box.count(),
+    over_cells(a.box.count(),
         [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * fixed(inverse[p]); });
 }
 
 // out = r - A x.
 template <class T> __device__ inline void residual_of_level(const Level &a, const T *x, T *out) {
-    over_points(a.box.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
+    over_cells(a.box.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
-// P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of
-// their places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
+// P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of their
+// places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const T *weights = static_cast<const T *>(a.weights);
@@ -127,7 +111,7 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
 }
 
 template <class T> __device__ inline void restrict_level(const Level &a, const T *residual) {
-    over_points_of(a.coarse, [&](int64_t c, int i, int j, int k) {
+    over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
         restrict_at<T>(
             a, c, i, j, k, [](int, int, int) { return true; }, [&](int64_t p, int, int, int) { return residual[p]; });
     });
@@ -150,7 +134,7 @@ template <class T> __device__ inline T coarse_solution(const Level &a, int t, in
 // x += P of the coarse solution.
 template <class T> __device__ inline void interpolate(const Level &a, T *x) {
     const int64_t n = a.box.count();
-    over_points_of(a.box, [&](int64_t p, int i, int j, int k) {
+    over_places(a.box, [&](int64_t p, int i, int j, int k) {
         const T *weights = static_cast<const T *>(a.weights) + p;
         const int odd = odd_directions(a, i, j, k);
         T sum = x[p];
@@ -207,8 +191,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
 } // namespace dpcg
 
 #define DPCG_CYCLE(NAME, T)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(dpcg::CYCLE_THREADS) NAME(                                            \
-        const __grid_constant__ dpcg::CycleArgs a) {                                                                   \
+    extern "C" __global__ void __launch_bounds__(dpcg::CYCLE_THREADS) NAME(const __grid_constant__ dpcg::CycleArgs a) { \
         dpcg::cycle<T>(a);                                                                                             \
     }
 DPCG_CYCLE(dpcg_cycle_f32, float)

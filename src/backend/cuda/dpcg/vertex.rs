@@ -9,7 +9,8 @@ use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream, Together};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VertexCycleArgs, VertexGrid,
+    Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
+    VertexGrid,
 };
 use crate::error::{Result, push};
 use crate::runtime::number::Real;
@@ -99,7 +100,7 @@ impl Vertex {
         stream.wait()?;
         let mut together = launch::vertex_cycle_together(stream.device(), single)?;
         let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
-        together.blocks = together.blocks.min(largest.div_ceil(32));
+        together.blocks = together.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
         let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
         let cycle = VertexCycleArgs {
             levels: list,
