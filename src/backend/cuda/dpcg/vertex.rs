@@ -34,14 +34,14 @@ pub struct Vertex {
     /// What the matrix is multiplied by.
     scale: f64,
     grids: Vec<Grid>,
+    /// Of the coarsest one.
+    inverse: Dense,
     finest: VertexGrid,
-    /// SweepTiles of a sweep from zero, and of the others.
+    /// Tiles of a sweep from zero, and of the others.
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
     together: Together,
-    /// Of the coarsest grid.
-    inverse: Dense,
-    /// Its r and x in f64; the list of grids, and the counts of the barrier.
+    /// Of the coarsest grid r and x in f64; the list of grids, and the counts of the barrier.
     memory: Memory,
 }
 
@@ -101,10 +101,11 @@ impl Vertex {
         let mut together = launch::vertex_cycle_together(stream.device(), single)?;
         let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
         together.blocks = together.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
+        let count = levels.len() as i32 - 1;
         let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
         let cycle = VertexCycleArgs {
             levels: list,
-            count: levels.len() as i32 - 1,
+            count,
             sweeps: sweeps as i32,
             step: -1,
             coarsest,
@@ -113,7 +114,7 @@ impl Vertex {
         };
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
-        Ok(Self { sweeps, single, scale, grids, finest, tiles, cycle, together, inverse, memory })
+        Ok(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory })
     }
 
     /// Its memory, for another one.
