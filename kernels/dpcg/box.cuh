@@ -5,8 +5,8 @@
 // an edge. Numbers of cells fit 32 bits; places are 64-bit.
 //
 // Launch shape of all kernels over cells: blocks of THREADS threads if not said otherwise, at most MOST_BLOCKS of them,
-// each of which walks with the stride of the launch. A value has one writer, the thread of its cell, and a kernel that reads neighbours
-// reads arrays that it does not write, unless it says otherwise.
+// each of which walks with the stride of the launch. A value has one writer, the thread of its cell, and a kernel that
+// reads neighbours reads arrays that it does not write, unless it says otherwise.
 #pragma once
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"

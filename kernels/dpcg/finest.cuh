@@ -2,11 +2,11 @@
 // the residual with its restriction. r comes in f64 and is rounded to the numbers T of the cycle, after a division by a
 // power of two near |r|; z = M^-1 r goes in f64. Storage as in vertex.cuh.
 //
-// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the planes.
-// In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of either
-// colour, and the cell above one has the other colour: values above, below and beside in the pair are the thread's own,
-// those of other pairs come through shared memory. A tile has a pair more on either side and rows more, two planes more
-// below and above, whose first colour it relaxes too.
+// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the
+// planes. In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of
+// either colour, and the cell above one has the other colour: values above, below and beside in the pair are the
+// thread's own, those of other pairs come through shared memory. A tile has a pair more on either side and rows more,
+// two planes more below and above, whose first colour it relaxes too.
 //
 // Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 12 more; the last one 40), residual and
 // restriction 37.

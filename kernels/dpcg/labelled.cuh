@@ -248,7 +248,8 @@ struct DenseArgs {
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const In *in = reinterpret_cast<const In *>(a.in);
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < a.n; row += gridDim.x * WARPS) {
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);

@@ -1,7 +1,7 @@
-// The grids of multigrid with vertex coarsening below the finest one (finest.cuh), in the numbers T of the cycle: Jacobi,
-// residual, restriction, interpolation, the product with the inverse of the coarsest grid
-// (src/backend/reference/dpcg/vertex has the same formulas). Matrices are conductances c_o(p) = -A(p, p + o) of the upper
-// half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
+// The grids of multigrid with vertex coarsening below the finest one (finest.cuh), in the numbers T of the cycle:
+// Jacobi, residual, restriction, interpolation, the product with the inverse of the coarsest grid
+// (src/backend/reference/dpcg/vertex has the same formulas). Matrices are conductances c_o(p) = -A(p, p + o) of the
+// upper half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
 //
 // Storage: point (i, j, k) at (k ny + j) nx + i. Before and after each vector are nx ny + nx + 1 zeros, and as many
 // between the conductances of one offset and of the next: no kernel asks for an edge. Weights of the interpolation lie
@@ -81,8 +81,8 @@ template <class T> __device__ inline void residual_of_level(const Level &a, cons
     over_cells(a.box.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
-// P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of their
-// places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
+// P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of
+// their places. residual(p, fi, fj, fk) tells that of one that has(fi, fj, fk) one.
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const T *weights = static_cast<const T *>(a.weights);
@@ -191,7 +191,8 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
 } // namespace dpcg
 
 #define DPCG_CYCLE(NAME, T)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(dpcg::CYCLE_THREADS) NAME(const __grid_constant__ dpcg::CycleArgs a) { \
+    extern "C" __global__ void __launch_bounds__(dpcg::CYCLE_THREADS) NAME(                                            \
+        const __grid_constant__ dpcg::CycleArgs a) {                                                                   \
         dpcg::cycle<T>(a);                                                                                             \
     }
 DPCG_CYCLE(dpcg_cycle_f32, float)

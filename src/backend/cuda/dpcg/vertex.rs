@@ -37,7 +37,7 @@ pub struct Vertex {
     /// Of the coarsest one.
     inverse: Dense,
     finest: VertexGrid,
-    /// SweepTiles of a sweep from zero, and of the others.
+    /// Tiles of a sweep from zero, and of the others.
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
     together: Together,

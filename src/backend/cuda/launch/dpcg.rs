@@ -207,8 +207,8 @@ entries! {
 
 structures! {
     FinestSweepArgs {
-        level: VertexGrid, colour: i32, from: i32, tiles: SweepTiles, wide: Address, z: Address, factor: f64, scales: Address,
-        sum: Sum
+        level: VertexGrid, colour: i32, from: i32, tiles: SweepTiles, wide: Address, z: Address, factor: f64,
+        scales: Address, sum: Sum
     }
     RestrictFinestArgs { level: VertexGrid, from: i32, across: i32, down: i32, unused: i32, sum: Sum }
     VertexCycleArgs {
