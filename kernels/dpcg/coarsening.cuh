@@ -4,13 +4,12 @@
 // in vertex.cuh, exact weights and products in arrays of their own.
 //
 // Every fine edge (p, q) lies in one closed cube between 8 coarse points, that of min(p, q): there are 8 such edges of
-// each offset in a cube. A thread adds up a cube's matrix of 8 x 8 and adds it to that of the coarse points. Cubes of
-// one colour (parity of their three numbers) have no corner in common, and colours come one after the other: every sum
-// has one order.
+// each offset in a cube. A thread adds up a cube's matrix of 8 x 8; a thread of a coarse point adds those of its cubes,
+// one after the other: every sum has one order, the same for both of its points.
 //
-// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 2 x 100 in four launches, product 80
-// (others 240) through the L1 cache and 18 to memory.
-#include "box.cuh"
+// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 120 in three launches, product 80
+// (others 240) through the L1 cache and 36 to memory, coarse grid 72.
+#include "dense.cuh"
 
 namespace dpcg {
 
@@ -22,7 +21,7 @@ constexpr double DAMPING = 0.8;
 struct CoarseningArgs {
     Box fine, coarse;
     int coarsened[3];
-    int which;        // order of points, or colour of cubes
+    int which;        // order of points
     Matrix m;         // the caller's
     double scale;     // what it is multiplied by
     void *c;          // conductances of the fine grid
@@ -31,8 +30,7 @@ struct CoarseningArgs {
     double *excess;           // row sums of the fine grid
     double *weights;          // exact, 8 arrays
     void *narrow;             // the same in T
-    double *exact;            // coarse conductances, offset by offset, then the diagonal
-    int64_t exact_stride;
+    double *cubes;            // entries of all cubes, entry by entry
     void *coarse_c;
     int64_t coarse_stride;
     double *coarse_excess;
@@ -123,72 +121,85 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     }
 }
 
-// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer.
+// The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of `type`:
+// other bits of t name no further point.
+__device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t p) {
+    if (t & ~type) return 0.0;
+    return type == 0 ? 1.0 : a.weights[t * a.fine.count() + p];
+}
+
+// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer;
+// of coarse points with the first. `narrow` holds zeros.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int64_t n = a.fine.count();
+    T *narrow = static_cast<T *>(a.narrow);
     over_places(a.fine, [&](int64_t p, int i, int j, int k) {
         const int type = (a.coarsened[0] & i & 1) | (a.coarsened[1] & j & 1) << 1 | (a.coarsened[2] & k & 1) << 2;
-        if ((type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
-        double row[8] = {a.which == 0 ? 1.0 : 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
-        double divisor = 1.0;
-        if (a.which > 0) {
-            double sum = 0.0, diagonal = a.excess[p];
-            each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
-                diagonal += c;
-                const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
-                const int64_t step = step_of_offset(a.fine, part);
-                if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
-                sum += c;
-                const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
-                // A point with a part in a direction has no odd index there: that bit of its weights is free.
+        if (type == 0 && a.which == 1) narrow[p] = T(1);
+        if (type == 0 || (type & 1) + (type >> 1 & 1) + (type >> 2) != a.which) return;
+        double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
+        each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+            diagonal += c;
+            const Offset part = {{type & 1 ? o.d[0] : 0, type & 2 ? o.d[1] : 0, type & 4 ? o.d[2] : 0}};
+            const int64_t step = step_of_offset(a.fine, part);
+            if (part.d[0] == 0 && part.d[1] == 0 && part.d[2] == 0) return;
+            sum += c;
+            const int side = (part.d[0] > 0) | (part.d[1] > 0) << 1 | (part.d[2] > 0) << 2;
+            // A point with a part in a direction has no odd index there: that bit of its weights is free.
+            const int moved = (part.d[0] != 0) | (part.d[1] != 0) << 1 | (part.d[2] != 0) << 2;
 #pragma unroll
-                for (int t = 0; t < 8; ++t) {
-                    if ((t & side) == side) row[t] += c * a.weights[(t & ~side) * n + p + step];
-                }
-            });
-            // Without positive couplings towards coarse points, none interpolate to it.
-            const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
-            divisor = sum > 0.0 ? sound : 0.0;
-        }
+            for (int t = 0; t < 8; ++t) {
+                if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, p + step);
+            }
+        });
+        // Without positive couplings towards coarse points, none interpolate to it.
+        const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
+        const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
+            if (t & ~type) continue;
             const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
             a.weights[t * n + p] = weight;
-            static_cast<T *>(a.narrow)[t * n + p] = T(weight);
+            narrow[t * n + p] = T(weight);
         }
     });
 }
 
-// The matrix of a cube, upper half by rows.
+// The matrix of a cube: diagonal, and upper half by rows.
+constexpr int CUBE_ENTRIES = 36;
+__device__ constexpr int entry_of(int first, int second) {
+    return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
+}
 struct CubeMatrix {
-    double diagonal[8], upper[28];
+    double entries[CUBE_ENTRIES];
     __device__ void add(double c, const double (&v)[8]) {
-        int at = 0;
 #pragma unroll
         for (int first = 0; first < 8; ++first) {
             const double scaled = c * v[first];
-            diagonal[first] += scaled * v[first];
+            entries[first] += scaled * v[first];
 #pragma unroll
-            for (int second = first + 1; second < 8; ++second) upper[at++] -= scaled * v[second];
+            for (int second = first + 1; second < 8; ++second) entries[entry_of(first, second)] -= scaled * v[second];
         }
     }
 };
 
-// P^T A P of the cubes of a colour.
+// P^T A P, cube by cube.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     const int64_t n = a.fine.count();
     const Box &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
     over_places(coarse, [&](int64_t corner, int I, int J, int K) {
-        if (((I & 1) | (J & 1) << 1 | (K & 1) << 2) != a.which) return;
         const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
         CubeMatrix e = {};
         // Weights of the corners in the interpolation to the point at `in` from the lowest one.
         auto weights_at = [&](const int (&in)[3], int64_t p, int t) {
-            int side = 0;
-            for (int d = 0; d < 3; ++d) side |= (in[d] == 1 + a.coarsened[d]) << d;
-            return (t & side) == side ? a.weights[(t & ~side) * n + p] : 0.0;
+            int side = 0, type = 0;
+            for (int d = 0; d < 3; ++d) {
+                side |= (in[d] == 1 + a.coarsened[d]) << d;
+                type |= (in[d] & a.coarsened[d]) << d;
+            }
+            return (t & side) == side ? weight_at(a, type, t & ~side, p) : 0.0;
         };
         for (int bits = 0; bits < 8; ++bits) {
             const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
@@ -228,21 +239,9 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
                 e.add(conductance, v);
             }
         }
-        // Corners beyond the grid have no weights.
-        const int64_t north = coarse.north(), top = coarse.top();
-        int at = 0;
+        const int64_t cubes = coarse.count();
 #pragma unroll
-        for (int first = 0; first < 8; ++first) {
-            const int x = first & 1, y = first >> 1 & 1, z = first >> 2;
-            const int64_t place = corner + x + y * north + z * top;
-            const bool there = I + x < coarse.nx && J + y < coarse.ny && K + z < coarse.nz;
-            if (there && e.diagonal[first] != 0.0) a.exact[13 * a.exact_stride + place] += e.diagonal[first];
-#pragma unroll
-            for (int second = first + 1; second < 8; ++second, ++at) {
-                const int number = 9 * ((second >> 2) - z) + 3 * ((second >> 1 & 1) - y) + (second & 1) - x - 1;
-                if (there && e.upper[at] != 0.0) a.exact[number * a.exact_stride + place] += e.upper[at];
-            }
-        }
+        for (int k = 0; k < CUBE_ENTRIES; ++k) a.cubes[k * cubes + corner] = e.entries[k];
     });
 }
 
@@ -251,12 +250,25 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
 template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
-    over_cells(a.coarse.count(), [&](int64_t p) {
+    const int64_t cubes = a.coarse.count();
+    over_places(a.coarse, [&](int64_t p, int I, int J, int K) {
+        // Of the 27 points around this one, in their order. Corners beyond the grid have no weights.
+        double sums[27] = {};
+#pragma unroll
+        for (int own = 7; own >= 0; --own) {
+            const int x = own & 1, y = own >> 1 & 1, z = own >> 2;
+            if (I < x || J < y || K < z) continue;
+            const double *entries = a.cubes + p - x - y * a.coarse.north() - z * a.coarse.top();
+#pragma unroll
+            for (int t = 0; t < 8; ++t) {
+                const int number = 13 + 9 * ((t >> 2) - z) + 3 * ((t >> 1 & 1) - y) + (t & 1) - x;
+                sums[number] += entries[entry_of(min(own, t), max(own, t)) * cubes];
+            }
+        }
         double exact = 0.0, sum = 0.0, size = 0.0;
+#pragma unroll
         for (int k = 0; k < 13; ++k) {
-            const int64_t step = step_of_offset(a.coarse, offset_of_number<false>(k));
-            const double *values = a.exact + k * a.exact_stride + p;
-            const double up = values[0], down = values[-step];
+            const double up = sums[14 + k], down = sums[12 - k];
             const T rounded = T(up);
             c[k * a.coarse_stride + p] = rounded;
             const double rounded_up = rounded, rounded_down = T(down);
@@ -267,12 +279,84 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
             size += fabs(rounded_up);
             size += fabs(rounded_down);
         }
-        const double excess = excess_of(a.exact[13 * a.exact_stride + p], exact);
+        const double excess = excess_of(sums[13], exact);
         const double d = sum + excess, divisor = max(d, (d + size) / 2.0) / DAMPING;
         a.coarse_excess[p] = excess;
         diagonal[p] = T(d);
         inverse[p] = T(divisor > 0.0 ? 1.0 / divisor : 0.0);
     });
+}
+
+struct CoarsestArgs {
+    Box box;
+    const void *c; // conductances
+    int64_t c_stride;
+    const double *excess;
+    double *matrix; // of zeros
+    double *diagonal;
+    uint32_t *null_of, *nulls;
+};
+
+// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a
+// point.
+template <class T> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
+    __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
+    __shared__ unsigned moved, nulls;
+    const int n = int(a.box.count()), p = threadIdx.x;
+    const T *c = static_cast<const T *>(a.c);
+    // Calls f(q, conductance) with the neighbours of p.
+    auto each = [&](auto f) {
+        for (int k = 0; p < n && k < 13; ++k) {
+            const int step = int(step_of_offset(a.box, offset_of_number<false>(k)));
+            const double up = c[k * a.c_stride + p], down = c[k * a.c_stride + p - step];
+            if (up != 0.0) f(p + step, up);
+            if (down != 0.0) f(p - step, down);
+        }
+    };
+    double diagonal = 0.0;
+    each([&](int, double conductance) { diagonal += conductance; });
+    const bool has_excess = p < n && a.excess[p] > 0.0;
+    diagonal += has_excess ? a.excess[p] : 0.0;
+    // The first point of a component goes from neighbour to neighbour.
+    root[p] = p;
+    regular[p] = 0;
+    last[p] = ~0u;
+    if (p == 0) nulls = 0;
+    for (bool goes_on = true; goes_on;) {
+        __syncthreads();
+        if (p == 0) moved = 0;
+        unsigned least = root[p];
+        each([&](int q, double) { least = min(least, root[q]); });
+        least = min(least, root[least]);
+        __syncthreads();
+        if (least < root[p]) {
+            root[p] = least;
+            atomicOr(&moved, 1u);
+        }
+        __syncthreads();
+        goes_on = moved != 0;
+    }
+    if (has_excess) atomicOr(&regular[root[p]], 1u);
+    if (p < n) atomicMin(&last[root[p]], ~unsigned(p));
+    __syncthreads();
+    // First points of null vectors: a point alone is none.
+    auto is_null = [&](unsigned q) { return root[q] == q && !regular[q] && ~last[q] != q; };
+    if (p < n && is_null(p)) atomicAdd(&nulls, 1u);
+    null[p] = 0;
+    if (p < n && is_null(root[p])) {
+        for (unsigned q = 0; q <= root[p]; ++q) null[p] += is_null(q) ? 1 : 0;
+        if (~last[root[p]] == unsigned(p)) null[p] |= LEFT_OUT;
+    }
+    __syncthreads();
+    if (p == 0) *a.nulls = nulls;
+    if (p >= n) return;
+    const bool out = null[p] & LEFT_OUT;
+    each([&](int q, double conductance) {
+        a.matrix[int64_t(p) * n + q] = out || null[q] & LEFT_OUT ? 0.0 : -conductance;
+    });
+    a.null_of[p] = null[p];
+    a.diagonal[p] = diagonal;
+    a.matrix[int64_t(p) * n + p] = out ? 0.0 : diagonal;
 }
 
 } // namespace dpcg
@@ -291,5 +375,11 @@ DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, take_product<double, 
 DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, take_product<float, true>)
 DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
 DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
-DPCG_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
-DPCG_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+#define DPCG_POINT_KERNEL(NAME, T)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
+        dpcg::spread_coarsest<T>(a);                                                                                   \
+    }
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f64, double)
+DPCG_POINT_KERNEL(dpcg_spread_coarsest_f32, float)

@@ -1,5 +1,4 @@
 // What surrounds PCG: from the caller's arrays to vectors and back. Bytes a cell: 8 for each array named.
-#pragma once
 #include "box.cuh"
 
 namespace dpcg {
@@ -87,26 +86,21 @@ __device__ inline uint64_t block_largest(uint64_t mine) {
     return largest;
 }
 
-// The largest power of two s not above max |v|, kept where its inverse is a normal number; by the last block, of a
-// value a block.
-__device__ inline void take_scale(const uint64_t *partial, double *scales) {
+// The largest power of two s not above max |v|, kept where its inverse is a normal number.
+__device__ inline void scale(const ScaleArgs &a) {
     uint64_t most = 0;
-    for (unsigned k = threadIdx.x; k < gridDim.x; k += blockDim.x)
-        most = max(most, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(partial) + k)));
+    over_cells(a.count, [&](int64_t c) { most = max(most, magnitude(a.v[c])); });
+    most = block_largest(most);
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = most;
+    if (!last_block(&a.scalars->ticket)) return;
+    most = 0;
+    for (unsigned k = threadIdx.x; k < gridDim.x; k += THREADS)
+        most = max(most, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(a.partial) + k)));
     most = block_largest(most);
     if (threadIdx.x != 0) return;
     const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(most >> 52)));
-    scales[0] = __longlong_as_double((2046 - exponent) << 52);
-    scales[1] = __longlong_as_double(exponent << 52);
-}
-
-// That of v.
-__device__ inline void scale(const ScaleArgs &a) {
-    uint64_t mine = 0;
-    over_cells(a.count, [&](int64_t c) { mine = max(mine, magnitude(a.v[c])); });
-    mine = block_largest(mine);
-    if (threadIdx.x == 0) a.partial[blockIdx.x] = mine;
-    if (last_block(&a.scalars->ticket)) take_scale(a.partial, a.scales);
+    a.scales[0] = __longlong_as_double((2046 - exponent) << 52);
+    a.scales[1] = __longlong_as_double(exponent << 52);
 }
 
 } // namespace dpcg

@@ -22,7 +22,7 @@
 // Races: each value of r, v, p, x and q has one writer, the thread of its column in the tile. x is read by its writer
 // alone, and so is r of order 0.
 #pragma once
-#include "ends.cuh"
+#include "box.cuh"
 
 namespace dpcg {
 
@@ -45,14 +45,12 @@ struct FusedArgs {
     const uint16_t *region; // null: nothing is deflated
     const double *t;
     double *norm_partial; // a value a block
-    uint64_t *largest;    // a value a block; null: no scale of r is wanted
-    double *scales;       // 1 / s and s
     int chunk, unused;
     Sum sum;
 };
 
 // A thread's column of a piece of a tile.
-struct Column {
+struct TileColumn {
     int at;       // in planes of shared memory
     int di, dj;   // from the first column of the tile
     int64_t c;    // in plane 0 of the box
@@ -62,11 +60,11 @@ struct Column {
 };
 
 // `before`: columns before the tile.
-template <int ORDER> __device__ inline Column column_of(const FusedArgs &a, int piece, int before) {
+template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, int piece, int before) {
     using T = Tile<ORDER>;
     const int across = (a.box.nx + ACROSS - 1) / ACROSS, down = (a.box.ny + DOWN - 1) / DOWN;
     const int row = piece / across, t = threadIdx.x;
-    Column col;
+    TileColumn col;
     col.di = t % T::WIDTH - before;
     col.dj = t / T::WIDTH - before;
     col.at = T::WIDTH + t;
@@ -84,10 +82,10 @@ __device__ inline int pieces_of(const FusedArgs &a) {
 }
 
 // What a cell has: its row of the matrix, but for the coupling to the plane below, and two values. Zeros outside.
-struct Cell {
+struct CellRow {
     double center, east, west, north, south, top, first, second;
 };
-__device__ inline void read_row(const FusedArgs &a, int64_t c, Cell &cell) {
+__device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.center = fixed(a.m.center[c]);
     cell.east = fixed(a.m.east[c]);
     cell.west = fixed(a.m.east[c - 1]);
@@ -96,21 +94,18 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, Cell &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// The end of `descend`: what becomes of its sums, and of max |r|.
-__device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho, uint64_t mine) {
+// The end of `descend`: what becomes of its sums.
+__device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);
     rho = block_sum(rho);
-    if (a.scales) mine = block_largest(mine);
     if (threadIdx.x == 0) {
         a.sum.partial[blockIdx.x] = rho;
         a.norm_partial[blockIdx.x] = norm2;
-        if (a.scales) a.largest[blockIdx.x] = mine;
     }
     if (!last_block(&s.ticket)) return;
     norm2 = sum_of(a.norm_partial, gridDim.x);
     rho = sum_of(a.sum.partial, gridDim.x);
-    if (a.scales) take_scale(a.largest, a.scales);
     if (threadIdx.x != 0) return;
     if (!a.sum.in_loop) {
         *a.sum.to = rho;
@@ -131,14 +126,13 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     const int parity = start ? 0 : a.sum.scalars->parity;
     const double alpha = start ? 0.0 : a.sum.scalars->alpha, *r_old = a.r[parity];
     double *r_new = a.r[parity ^ 1], norm2 = 0.0, rho = 0.0;
-    uint64_t largest = 0;
     int turn = 0;
     for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
-        const Column col = column_of<ORDER>(a, piece, ORDER + 1);
+        const TileColumn col = column_of<ORDER>(a, piece, ORDER + 1);
         const bool reads = col.inside && col.di >= -ORDER && col.dj >= -ORDER && col.di < ACROSS && col.dj < DOWN;
         const bool has_t = col.inside && deflates;
         const auto load = [&](int64_t c) {
-            Cell cell = {};
+            CellRow cell = {};
             if (reads) {
                 read_row(a, c, cell);
                 cell.first = r_old[c];
@@ -153,12 +147,12 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         int64_t c = col.c + first * top;
         double t_below = t_of(c - top), t_here = t_of(c), t_above = t_of(c + top);
         double coupling_below = reads ? fixed(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
-        Cell here = load(c);
+        CellRow here = load(c);
         // Of the second plane above.
         int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
         for (int k = first; k < col.k1; ++k, c += top) {
             // What is read here is used in the next plane: a warp that waits for a value waits for all others, too.
-            const Cell next = k + 1 < col.k1 ? load(c + top) : Cell{};
+            const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = has_t ? fixed(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
             double r = here.second;
@@ -192,7 +186,6 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
                     a.v[c] = u;
                     rho += here.center * u * u;
                 }
-                largest = max(largest, magnitude(r));
             }
             t_below = t_here;
             t_here = t_above;
@@ -203,7 +196,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         // The next piece writes what this one may read in its last plane.
         __syncthreads();
     }
-    finish_residual(a, norm2, rho, largest);
+    finish_residual(a, norm2, rho);
 }
 
 // r = r - alpha q.
@@ -211,14 +204,12 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
     double norm2 = 0.0, *to = a.r[0];
-    uint64_t largest = 0;
     over_cells(a.box.count(), [&](int64_t c) {
         const double r = to[c] - alpha * a.q[c];
         to[c] = r;
         norm2 += r * r;
-        largest = max(largest, magnitude(r));
     });
-    finish_residual(a, norm2, 0.0, largest);
+    finish_residual(a, norm2, 0.0);
 }
 
 // z = K^T v, x = x + alpha p, p = z + beta p, q = A p; x alone when the loop ended.
@@ -231,35 +222,33 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     const double alpha = a.sum.scalars->alpha, beta = start ? 0.0 : a.sum.scalars->beta, *p_old = a.p[direction];
     double *p_new = a.p[direction ^ 1], sigma = 0.0;
     if (is_over(a.sum)) {
-        const int64_t count = a.box.count(), step = int64_t(gridDim.x) * T::THREADS;
-        for (int64_t c = int64_t(blockIdx.x) * T::THREADS + threadIdx.x; c < count; c += step)
-            a.x[c] += alpha * p_old[c];
+        over_cells(a.box.count(), [&](int64_t c) { a.x[c] += alpha * p_old[c]; });
         return;
     }
     int turn = 0;
     for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
-        const Column col = column_of<ORDER>(a, piece, 1);
+        const TileColumn col = column_of<ORDER>(a, piece, 1);
         // Where p is wanted, and where more of the series than v.
         const bool has_p = !start && col.inside && col.di <= ACROSS && col.dj <= DOWN;
-        const bool has_row =
-            ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
+        const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
         const auto load = [&](int64_t c) {
-            Cell cell = {};
+            CellRow cell = {};
             if (col.inside) cell.first = fixed(a.v[c]);
             if (has_p) cell.second = fixed(p_old[c]);
             if (has_row) read_row(a, c, cell);
             return cell;
         };
-        const auto x_of = [&](int k, int64_t c) { return !start && col.own && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
+        const bool has_x = !start && col.own;
+        const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
         const int last = min(col.k1 + ORDER, a.box.nz - 1);
         int64_t c = col.c + last * top;
         // The values above, and q but for the plane below.
         double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;
-        Cell here = load(c);
+        CellRow here = load(c);
         double x = x_of(last, c);
         for (int k = last; k >= col.k0 - 1; --k, c -= top) {
             const bool more = k > 0 && k >= col.k0;
-            const Cell next = more ? load(c - top) : Cell{};
+            const CellRow next = more ? load(c - top) : CellRow{};
             const double x_next = more ? x_of(k - 1, c - top) : 0.0;
             const double inverse = has_row && k >= 0 ? 1.0 / here.center : 0.0;
             double z = here.first;

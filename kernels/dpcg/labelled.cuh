@@ -1,53 +1,200 @@
 // Sums over labelled cells: of singular components, and of deflation regions (Z^T v); and A Z t.
 //
-// Cells come in chunks of whole rows. A run is consecutive cells of one label in a chunk, a slot all runs of one label
-// in one chunk. A warp adds the cells of a slot, four runs at a time; a block adds the slots of a label, in order. Runs
-// and slots depend on the matrix alone.
+// A slot is the cells of one label in a chunk of consecutive cells. A warp adds those of a slot; a block adds the slots
+// of a label, in order. Slots depend on the labels alone; they are listed once for a matrix.
+#pragma once
 #include "box.cuh"
 
 namespace dpcg {
 
-struct Run {
-    uint32_t start, len, label;
+constexpr int CHUNK = 1024;
+
+// Of cells, or of all of them 0.
+struct Labels {
+    const void *of; // null: all have label 0
+    int wide;       // 32 bits, else 16
+    uint32_t count; // labels from here on are none
+    __device__ uint32_t at(int64_t c) const {
+        if (!of) return 0;
+        return wide ? static_cast<const uint32_t *>(of)[c] : static_cast<const uint16_t *>(of)[c];
+    }
 };
 
+struct ListArgs {
+    Labels labels;
+    int64_t cells;
+    uint32_t *chunk_start; // slots of each chunk; after their scan the first one, and the end
+    uint32_t *slot_label;  // null: slots are counted
+    uint32_t *label_start; // the same of each label
+    uint32_t *by_label;    // slots, sorted by label; null: all are of one label
+    unsigned long long *cells_of; // of each label
+};
+
+// Sum of the threads before this one; `all` of all of them.
+__device__ inline uint32_t block_scan(uint32_t v, uint32_t &all) {
+    __shared__ uint32_t sums[THREADS];
+    const int t = threadIdx.x;
+    __syncthreads();
+    sums[t] = v;
+    for (int d = 1; d < THREADS; d *= 2) {
+        __syncthreads();
+        const uint32_t before = t >= d ? sums[t - d] : 0;
+        __syncthreads();
+        sums[t] += before;
+    }
+    __syncthreads();
+    all = sums[THREADS - 1];
+    return sums[t] - v;
+}
+
+// The labels of each chunk, in the order of their first cells: how many, or which.
+__device__ inline void list_slots(const ListArgs &a) {
+    constexpr int EACH = CHUNK / THREADS;
+    __shared__ uint32_t label[CHUNK], of_run[CHUNK], run_start[CHUNK + 1];
+    const int t = threadIdx.x;
+    for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.cells; chunk += gridDim.x) {
+        const int64_t first = chunk * CHUNK;
+        const int len = int(min(int64_t(CHUNK), a.cells - first));
+        __syncthreads();
+        for (int i = t; i < len; i += THREADS) label[i] = a.labels.at(first + i);
+        __syncthreads();
+        auto begins = [&](int i) { return i < len && (i == 0 || label[i] != label[i - 1]); };
+        uint32_t mine = 0, runs;
+        for (int i = EACH * t; i < EACH * (t + 1); ++i) mine += begins(i);
+        uint32_t place = block_scan(mine, runs);
+        for (int i = EACH * t; i < EACH * (t + 1); ++i) {
+            if (!begins(i)) continue;
+            of_run[place] = label[i];
+            run_start[place++] = i;
+        }
+        if (t == 0) run_start[runs] = len;
+        __syncthreads();
+        // Runs of a label that none before has.
+        uint32_t place_of_chunk = a.slot_label ? a.chunk_start[chunk] : 0, slots;
+        for (uint32_t low = 0; low < runs; low += THREADS) {
+            const uint32_t k = low + t, of = k < runs ? of_run[k] : a.labels.count;
+            bool is_first = of < a.labels.count;
+            if (is_first && a.slot_label) {
+                atomicAdd(a.cells_of + of, (unsigned long long)(run_start[k + 1] - run_start[k]));
+            }
+            for (uint32_t l = 0; l < k && is_first; ++l) is_first = of_run[l] != of;
+            const uint32_t place = place_of_chunk + block_scan(is_first, slots);
+            place_of_chunk += slots;
+            if (!is_first || !a.slot_label) continue;
+            a.slot_label[place] = of;
+            atomicAdd(a.label_start + of, 1u);
+        }
+        if (t == 0 && !a.slot_label) a.chunk_start[chunk] = place_of_chunk;
+    }
+}
+
+struct ScanArgs {
+    uint32_t *values; // one more than there are
+    int64_t count;
+};
+
+// Each becomes the sum of those before it. One block.
+__device__ inline void scan(const ScanArgs &a) {
+    uint32_t before = 0, all;
+    for (int64_t first = 0; first < a.count; first += THREADS) {
+        const int64_t k = first + threadIdx.x;
+        const uint32_t v = k < a.count ? a.values[k] : 0, sum = before + block_scan(v, all);
+        if (k < a.count) a.values[k] = sum;
+        before += all;
+    }
+    if (threadIdx.x == 0) a.values[a.count] = before;
+}
+
+// Slots by label, in order. A warp a label.
+__device__ inline void sort_slots(const ListArgs &a) {
+    constexpr uint32_t AT_ONCE = 8;
+    const uint32_t slots = a.chunk_start[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
+    for (uint32_t label = blockIdx.x * WARPS + threadIdx.x / 32; label < a.labels.count; label += gridDim.x * WARPS) {
+        uint32_t next = a.label_start[label];
+        for (uint32_t first = lane; next < a.label_start[label + 1]; first += 32 * AT_ONCE) {
+            uint32_t of[AT_ONCE];
+#pragma unroll
+            for (uint32_t q = 0; q < AT_ONCE; ++q) {
+                of[q] = first + 32 * q < slots ? fixed(a.slot_label[first + 32 * q]) : a.labels.count;
+            }
+            for (uint32_t q = 0; q < AT_ONCE; ++q) {
+                const int mine = of[q] == label;
+                if (!__any_sync(0xffffffffu, mine)) continue;
+                uint32_t before = 0, all = 0;
+                for (uint32_t k = 0; k < 32; ++k) {
+                    const int one = __shfl_sync(0xffffffffu, mine, k);
+                    before += k < lane ? one : 0;
+                    all += one;
+                }
+                if (mine) a.by_label[next + before] = first + 32 * q;
+                next += all;
+            }
+        }
+    }
+}
+
 struct LabelledArgs {
-    const Run *runs;
-    const uint32_t *slot_start; // runs of slot s: slot_start[s] .. slot_start[s + 1]
-    const uint32_t *by_label;   // slots, sorted by label
-    const uint32_t *label_start;
-    const double *cells; // of each label
-    double *sums;        // of each slot: sum, and sum of magnitudes
-    double *totals;      // of each label: sum, sum of magnitudes, mean, kept mean
-    double *g;           // the sums alone; may be null
+    Labels labels;
+    int64_t of; // cells
+    const uint32_t *chunk_start, *slot_label, *label_start, *by_label;
+    const unsigned long long *cells; // of each label
+    double *sums;                    // of each slot: sum, and sum of magnitudes
+    double *totals;                  // of each label: sum, sum of magnitudes, mean, kept mean
+    double *g;                       // the sums alone; may be null
     double *v;
     const double *center; // not null: of mean^2 / center in place of v
-    uint32_t count;       // runs, slots or labels
-    int restore;          // shift to the kept means
+    int restore;    // shift to the kept means
+    int magnitudes; // are wanted
     Sum sum;
 };
 
-// Adds up each slot. 8 lanes a run: most are short.
+// Adds up each slot: a warp the cells in its registers, then the warps in order.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
-    const int lane = threadIdx.x % 8, group = threadIdx.x % 32 / 8;
-    for (uint32_t slot = blockIdx.x * WARPS + threadIdx.x / 32; slot < a.count; slot += gridDim.x * WARPS) {
-        double sum = 0.0, magnitudes = 0.0;
-        for (uint32_t k = a.slot_start[slot] + group; k < a.slot_start[slot + 1]; k += 4) {
-            const Run run = a.runs[k];
-            const double mean = a.center ? a.totals[4 * int64_t(run.label) + 2] : 0.0;
-            for (uint32_t i = lane; i < run.len; i += 8) {
-                const int64_t c = int64_t(run.start) + i;
-                const double v = a.center ? mean * mean / a.center[c] : a.v[c];
-                sum += v;
-                magnitudes += fabs(v);
-            }
+    constexpr int EACH = CHUNK / THREADS;
+    __shared__ double partial[2][32][WARPS];
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+    for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.of; chunk += gridDim.x) {
+        double v[EACH];
+        uint32_t of[EACH];
+#pragma unroll
+        for (int q = 0; q < EACH; ++q) {
+            const int64_t c = chunk * CHUNK + warp * (32 * EACH) + 32 * q + lane;
+            of[q] = c < a.of ? a.labels.at(c) : a.labels.count;
+            v[q] = 0.0;
+            if (of[q] >= a.labels.count) continue;
+            const double mean = a.center ? a.totals[4 * int64_t(of[q]) + 2] : 0.0;
+            v[q] = a.center ? mean * mean / a.center[c] : a.v[c];
         }
-        sum = warp_sum(sum);
-        magnitudes = warp_sum(magnitudes);
-        if (threadIdx.x % 32 == 0) {
-            a.sums[2 * int64_t(slot)] = sum;
-            a.sums[2 * int64_t(slot) + 1] = magnitudes;
+        const uint32_t end = a.chunk_start[chunk + 1];
+        for (uint32_t slot = a.chunk_start[chunk]; slot < end; slot += 32) {
+            const uint32_t listed = slot + lane < end ? a.slot_label[slot + lane] : a.labels.count;
+            const int count = int(min(32u, end - slot));
+            for (int k = 0; k < count; ++k) {
+                const uint32_t label = __shfl_sync(0xffffffffu, listed, k);
+                double sum = 0.0, magnitudes = 0.0;
+                bool has = false;
+#pragma unroll
+                for (int q = 0; q < EACH; ++q) {
+                    has |= of[q] == label;
+                    sum += of[q] == label ? v[q] : 0.0;
+                    magnitudes += of[q] == label ? fabs(v[q]) : 0.0;
+                }
+                if (__any_sync(0xffffffffu, has)) {
+                    sum = warp_sum(sum);
+                    if (a.magnitudes) magnitudes = warp_sum(magnitudes);
+                }
+                if (lane != 0) continue;
+                partial[0][k][warp] = sum;
+                partial[1][k][warp] = magnitudes;
+            }
+            __syncthreads();
+            if (t < 2 * count) {
+                double sum = 0.0;
+                for (int w = 0; w < WARPS; ++w) sum += partial[t % 2][t / 2][w];
+                a.sums[2 * int64_t(slot) + t] = sum;
+            }
+            __syncthreads();
         }
     }
 }
@@ -55,11 +202,12 @@ __device__ inline void slot_sums(const LabelledArgs &a) {
 // A block for each label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
-    for (uint32_t label = blockIdx.x; label < a.count; label += gridDim.x) {
+    for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
         double sum = 0.0, magnitudes = 0.0;
         for (uint32_t k = a.label_start[label] + threadIdx.x; k < a.label_start[label + 1]; k += THREADS) {
-            sum += a.sums[2 * int64_t(a.by_label[k])];
-            magnitudes += a.sums[2 * int64_t(a.by_label[k]) + 1];
+            const int64_t slot = a.by_label ? a.by_label[k] : k;
+            sum += a.sums[2 * slot];
+            magnitudes += a.sums[2 * slot + 1];
         }
         sum = block_sum(sum);
         magnitudes = block_sum(magnitudes);
@@ -67,7 +215,7 @@ __device__ inline void label_sums(const LabelledArgs &a) {
             double *totals = a.totals + 4 * int64_t(label);
             totals[0] = sum;
             totals[1] = magnitudes;
-            totals[2] = sum / a.cells[label];
+            totals[2] = sum / double(a.cells[label]);
             if (a.g) a.g[label] = sum;
         }
     }
@@ -75,17 +223,17 @@ __device__ inline void label_sums(const LabelledArgs &a) {
 
 // v -= mean, plus the kept mean with `restore`.
 __device__ inline void shift(const LabelledArgs &a) {
-    for (uint32_t k = blockIdx.x * WARPS + threadIdx.x / 32; k < a.count; k += gridDim.x * WARPS) {
-        const Run run = a.runs[k];
-        const double *totals = a.totals + 4 * int64_t(run.label);
-        const double to = (a.restore ? totals[3] : 0.0) - totals[2];
-        for (uint32_t i = threadIdx.x % 32; i < run.len; i += 32) a.v[int64_t(run.start) + i] += to;
-    }
+    over_cells(a.of, [&](int64_t c) {
+        const uint32_t label = a.labels.at(c);
+        if (label >= a.labels.count) return;
+        const double *totals = a.totals + 4 * int64_t(label);
+        a.v[c] += (a.restore ? totals[3] : 0.0) - totals[2];
+    });
 }
 
 // Remembers the means.
 __device__ inline void keep_means(const LabelledArgs &a) {
-    over_cells(a.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
+    over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
 
 struct DenseArgs {
@@ -101,7 +249,8 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     double product = 0.0;
     const In *in = reinterpret_cast<const In *>(a.in);
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < a.n; row += gridDim.x * WARPS) {
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
@@ -148,6 +297,9 @@ __device__ inline void add_deflated(const DeflatedArgs &a) {
 
 } // namespace dpcg
 
+DPCG_KERNEL(dpcg_list_slots_f64, ListArgs, list_slots)
+DPCG_KERNEL(dpcg_scan_f64, ScanArgs, scan)
+DPCG_KERNEL(dpcg_sort_slots_f64, ListArgs, sort_slots)
 DPCG_KERNEL(dpcg_slot_sums_f64, LabelledArgs, slot_sums)
 DPCG_KERNEL(dpcg_label_sums_f64, LabelledArgs, label_sums)
 DPCG_KERNEL(dpcg_shift_f64, LabelledArgs, shift)

@@ -190,14 +190,14 @@ impl dpcg_handle {
         let system = &mut self.system;
         system.base.begin_setup();
         let (cells, layout) = (system.cells, system.layout()?);
-        let Layout { ld, plane, len } = layout;
+        let Layout { ld, plane, .. } = layout;
         let threads = environment::threads(system.base.options.int(opt::THREADS) as usize);
         let machine = machine(&system.base.options, cells, threads, backend::cuda::driver::device_count());
         let values = |name, array: *const f64| {
             // SAFETY: as our caller promised.
             Ok(match unsafe { system.located((name, array), &layout, machine.is_device())? } {
                 Located::Host(values) => Values::new(name, values, cells, ld, plane),
-                Located::Device(address) => Values::on_device(name, address, cells, ld, plane, len),
+                Located::Device(address) => Values::on_device(name, address, cells, ld, plane),
             })
         };
         let center = values("center", center)?;

@@ -109,18 +109,18 @@ impl ComponentRows {
 }
 
 impl CellComponents {
-    /// Finds them. Row sums below `ZERO_ROW_SUM` of the center count as zero.
+    /// Those of a matrix. Row sums below `ZERO_ROW_SUM` of the center count as zero.
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
-        Self::find_within(a, ZERO_ROW_SUM)
+        Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, ZERO_ROW_SUM, 0..a.cells.rows())?])
     }
 
-    /// The same with another tolerance.
-    pub fn find_within(a: &SevenPoints, zero_row_sum: f64) -> Result<Self> {
-        Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, zero_row_sum, 0..a.cells.rows())?])
+    /// All cells are one component.
+    pub fn whole(cells: Cells, singular: bool) -> Result<Self> {
+        Ok(Self { joined: Joined::whole(cells)?, singular: collected([singular], "components")? })
     }
 
-    /// The same of parts that have all rows, in order.
+    /// Finds them, of parts that have all rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&ComponentRows]) -> Result<Self> {
         let joins = collected(parts.iter().map(|part| &part.joins), "components")?;
         let joined = Joined::of_parts(cells, &joins)?;
@@ -166,11 +166,6 @@ impl CellComponents {
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.joined.runs(row)
     }
-
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
-        self.joined.bytes() + self.singular.capacity()
-    }
 }
 
 /// A coupling is strong when it is so many times that of the heavy phase.
@@ -188,7 +183,8 @@ pub struct Strong {
 }
 
 impl Strong {
-    /// Finds them.
+    /// Those of a matrix.
+    #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
         let limits = Self::limits(Self::heavy(a, 0..a.cells.rows()));
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
@@ -205,7 +201,7 @@ impl Strong {
         heavy.map(|heavy| STRONG * heavy)
     }
 
-    /// The groups of parts that have the strong couplings of all rows, in order.
+    /// Finds them, of parts that have the strong couplings of all rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
         let joined = Joined::of_parts(cells, parts)?;
         let thinnest = thinnest(cells, &joined)?;

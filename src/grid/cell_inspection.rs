@@ -1,41 +1,58 @@
-//! The first look at a matrix on a box of cells: entries that no such matrix has, and numbers that choices depend on.
+//! The first look at a matrix on a box of cells: entries that no such matrix has.
 
 use crate::error::{Error, Place, Result};
-use crate::grid::cells::{CellView, Cells, SevenPoints};
+use crate::grid::cells::{CellView, Cells};
 use crate::runtime::reduce::max_abs;
+use std::ops::Range;
 
-/// What was seen of a matrix.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CellInspection {
+/// What was seen of some rows of a matrix.
+#[derive(Debug, Default)]
+pub struct InspectedRows {
     /// Largest center.
-    pub center_max: f64,
-    /// Largest sum of |L D^-1| over a row, L the entries to west, south and bottom: below 1 the Neumann series
-    /// converges.
-    pub row_sum: f64,
+    center_max: f64,
+    /// The first entry that is not finite, where asked for.
+    not_finite: Option<Error>,
+    /// The first center that no number divides by.
+    refused: Option<Error>,
+    /// A center is not below zero.
+    some_not_negative: bool,
 }
 
-impl CellInspection {
-    /// Looks at all rows. The first entry that is not finite is an error, where asked for; else the first center that
-    /// no number divides by.
-    pub fn of(a: &CellView, finite: bool) -> Result<Self> {
-        let mut refused = None;
+impl InspectedRows {
+    /// Looks at rows up to the first entry that is not finite, where `finite` asks for it; calls `then` with each.
+    pub fn of(a: &CellView, finite: bool, rows: Range<usize>, mut then: impl FnMut(usize)) -> Self {
         let mut seen = Self::default();
-        for row in 0..a.cells.rows() {
+        for row in rows {
             if finite && let Some(error) = first_not_finite(a, row) {
-                return Err(error);
+                seen.not_finite = Some(error);
+                return seen;
             }
             let center = a.center.row(row);
             seen.center_max = seen.center_max.max(max_abs(center));
-            if refused.is_none() {
+            seen.some_not_negative |= !center.iter().all(|c| *c < 0.0);
+            if seen.refused.is_none() {
                 let bad = |c: &f64| !(*c >= f64::MIN_POSITIVE && c.is_finite());
-                refused = center.iter().position(bad).map(|i| refused_center(center[i], place(a.cells, i, row)));
+                seen.refused = center.iter().position(bad).map(|i| refused_center(center[i], place(a.cells, i, row)));
             }
+            then(row);
         }
-        if let Some(error) = refused {
-            return Err(of_all_centers(a).unwrap_or(error));
+        seen
+    }
+
+    /// The largest center, of parts that have all rows, in order; or what is wrong with the matrix.
+    pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
+        let join = |all: Self, part: Self| Self {
+            center_max: all.center_max.max(part.center_max),
+            not_finite: all.not_finite.or(part.not_finite),
+            refused: all.refused.or(part.refused),
+            some_not_negative: all.some_not_negative | part.some_not_negative,
+        };
+        let seen = parts.into_iter().fold(Self::default(), join);
+        match seen.not_finite.or(seen.refused.filter(|_| seen.some_not_negative)) {
+            Some(error) => Err(error),
+            None if seen.some_not_negative => Ok(seen.center_max),
+            None => Err(all_negative(a)),
         }
-        seen.row_sum = (0..a.cells.rows()).map(|row| largest_row_sum(a, row)).fold(0.0, f64::max);
-        Ok(seen)
     }
 }
 
@@ -65,59 +82,48 @@ fn refused_center(value: f64, place: Place) -> Error {
     Error::Matrix { reason, place: Some(place), then: "" }
 }
 
-/// Where some center is refused: whether all are negative, and what to say then.
-fn of_all_centers(a: &CellView) -> Option<Error> {
-    let negative = |row: usize| a.center.row(row).iter().all(|c| *c < 0.0);
-    (0..a.cells.rows()).all(negative).then(|| Error::Matrix {
+fn all_negative(a: &CellView) -> Error {
+    Error::Matrix {
         reason: format!("center must be positive, got {}", a.center.row(0)[0]),
         place: Some(Place::point(0, 0, 0)),
         then: "; every center is negative: do your arrays hold -A and -b?",
-    })
-}
-
-/// max over i of sum over west, south and bottom of |a| / center of the neighbour.
-fn largest_row_sum(a: &CellView, row: usize) -> f64 {
-    let Cells { nx, ny, .. } = a.cells;
-    let east = a.entries(0, row);
-    let center = a.center.row(row);
-    let south = (!row.is_multiple_of(ny)).then(|| (a.entries(1, row - 1), a.center.row(row - 1)));
-    let bottom = (row >= ny).then(|| (a.entries(2, row - ny), a.center.row(row - ny)));
-    let mut largest = 0.0f64;
-    for i in 0..nx {
-        let mut sum = if i > 0 { east[i - 1].abs() / center[i - 1] } else { 0.0 };
-        for (couplings, center) in [south, bottom].into_iter().flatten() {
-            sum += couplings[i].abs() / center[i];
-        }
-        largest = largest.max(sum);
     }
-    largest
 }
 
-/// A direction is coarsened where its couplings are at least this part, 1 / SEMI, of the strongest direction's.
-pub const SEMI: f64 = 3.0;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::cells::Values;
 
-/// Which directions multigrid coarsens on the finest grid: with e_d the mean over rows of the couplings in direction d
-/// over the center, those of more than one cell with SEMI e_d >= max e.
-pub fn coarsened(a: &SevenPoints) -> [bool; 3] {
-    let strength = [0, 1, 2].map(|d| strength(a, d));
-    let most = strength.into_iter().fold(0.0, f64::max);
-    [0, 1, 2].map(|d| a.cells.size()[d] > 1 && SEMI * strength[d] >= most)
-}
-
-/// Sum over rows of the couplings in direction d over the center.
-fn strength(a: &SevenPoints, d: usize) -> f64 {
-    let (couplings, step) = (a.forward[d], a.cells.steps()[d]);
-    let n = a.center.len().saturating_sub(step);
-    let both = |c: usize| -couplings[c] * (1.0 / a.center[c] + 1.0 / a.center[c + step]);
-    (0..n).map(both).sum()
-}
-
-/// The smallest coupling over the largest one of the same direction: how far the phases are apart.
-pub fn contrast(a: &SevenPoints) -> f64 {
-    let of = |couplings: &[f64]| {
-        let magnitudes = couplings.iter().map(|c| c.abs()).filter(|&c| c > 0.0);
-        let (least, most) = magnitudes.fold((f64::INFINITY, 0.0f64), |(l, m), c| (l.min(c), m.max(c)));
-        if most > 0.0 { least / most } else { 1.0 }
-    };
-    a.forward.into_iter().map(of).fold(1.0, f64::min)
+    /// The first entry in the order of rows, whoever looks at which rows.
+    #[test]
+    fn shares_of_rows_find_the_same() {
+        let cells = Cells { nx: 3, ny: 2, nz: 4 };
+        let rows = cells.rows();
+        let (nan, n) = (f64::NAN, cells.count());
+        for (bad, finite, expected) in [
+            (vec![], true, Ok(6.0)),
+            (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], true, Err("north holds NaN at (2, 0, 2)")),
+            (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], false, Err("center -1e0 is not positive at (1, 0, 1)")),
+            (vec![(1, 3, 1e3), (0, 22, 0.0)], true, Err("center 0e0 is not positive at (1, 1, 3)")),
+            ((0..n).map(|c| (0, c, -6.0)).collect(), true, Err("center must be positive, got -6 at (0, 0, 0)")),
+            ((1..n).map(|c| (0, c, -6.0)).collect(), true, Err("center -6e0 is not positive at (1, 0, 0)")),
+        ] {
+            let mut arrays = [6.0, -1.0, -1.0, -1.0].map(|value| vec![value; n]);
+            bad.iter().for_each(|&(array, cell, value): &(usize, usize, f64)| arrays[array][cell] = value);
+            let names = ["center", "east", "north", "top"];
+            let of = |k: usize| Values::new(names[k], &arrays[k], cells, cells.nx, cells.plane());
+            let a = CellView { cells, center: of(0), forward: [1, 2, 3].map(of) };
+            for cuts in [vec![0, rows], vec![0, 1, rows], vec![0, 3, 3, 5, 7, rows]] {
+                let of_rows = |cut: &[usize]| InspectedRows::of(&a, finite, cut[0]..cut[1], |_| {});
+                match (InspectedRows::center_max(&a, cuts.windows(2).map(of_rows)), expected) {
+                    (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                    (found, expected) => {
+                        let sentence = found.unwrap_err().to_string();
+                        assert!(sentence.starts_with(expected.unwrap_err()), "{sentence}");
+                    }
+                }
+            }
+        }
+    }
 }

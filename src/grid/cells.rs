@@ -55,7 +55,6 @@ pub struct Values<'a> {
     cells: Cells,
     ld: usize,
     plane: usize,
-    len: usize,
     device: u64,
 }
 
@@ -63,22 +62,22 @@ impl<'a> Values<'a> {
     /// `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
         assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
-        Self { name, data, cells, ld, plane, len: data.len(), device: 0 }
+        Self { name, data, cells, ld, plane, device: 0 }
     }
 
-    /// An array in the memory of a device, `len` values from `address` on: a backend there may read it, nobody else.
-    pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize, len: usize) -> Self {
-        Self { name, data: &[], cells, ld, plane, len, device: address }
+    /// An array in the memory of a device, from `address` on: a backend there may read it, nobody else.
+    pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize) -> Self {
+        Self { name, data: &[], cells, ld, plane, device: address }
     }
 
-    /// The same array, copied to host memory.
-    pub fn copied_to(&self, copy: &'a [f64]) -> Self {
-        Self::new(self.name, copy, self.cells, self.ld, self.plane)
+    /// Values from one row and from one plane to the next.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.ld, self.plane)
     }
 
-    /// Number of values.
-    pub fn count(&self) -> usize {
-        self.len
+    /// All values, where they are in host memory.
+    pub fn all(&self) -> &'a [f64] {
+        self.data
     }
 
     /// Its address, where it lies on a device.
@@ -144,6 +143,44 @@ pub struct Kept {
     forward: [Vec<f64>; 3],
 }
 
+/// Rows of a matrix that is kept, to be copied from the caller's.
+pub struct KeptRows<'k> {
+    cells: Cells,
+    /// Number of the first one, j + ny k.
+    first: usize,
+    center: &'k mut [f64],
+    forward: [&'k mut [f64]; 3],
+}
+
+impl KeptRows<'_> {
+    /// Those before row `row`, and the others.
+    pub fn split_at(self, row: usize) -> (Self, Self) {
+        let Self { cells, first, center, forward } = self;
+        let cut = (row - first) * cells.nx;
+        let (before, after) = center.split_at_mut(cut);
+        let [x, y, z] = forward.map(|forward| forward.split_at_mut(cut));
+        let before = Self { cells, first, center: before, forward: [x.0, y.0, z.0] };
+        (before, Self { cells, first: row, center: after, forward: [x.1, y.1, z.1] })
+    }
+
+    /// Center, and entries in x, y and z.
+    pub fn arrays(&mut self) -> [&mut [f64]; 4] {
+        let [x, y, z] = &mut self.forward;
+        [self.center, x, y, z]
+    }
+
+    /// Copies a row.
+    pub fn copy_row(&mut self, a: &CellView, row: usize) {
+        let nx = self.cells.nx;
+        let at = (row - self.first) * nx;
+        self.center[at..][..nx].copy_from_slice(a.center.row(row));
+        for (d, kept) in self.forward.iter_mut().enumerate() {
+            let entries = a.entries(d, row);
+            kept[at..][..entries.len()].copy_from_slice(entries);
+        }
+    }
+}
+
 /// Couplings of consecutive cells: center, and entries to west, east, south, north, bottom, top.
 #[derive(Clone, Copy)]
 pub struct Couplings<'a> {
@@ -157,27 +194,19 @@ pub struct Couplings<'a> {
 const MATRIX: &str = "the matrix";
 
 impl Kept {
-    /// Copies the caller's matrix; takes memory where the extents are new.
-    pub fn copy_from(&mut self, a: &CellView) -> Result<()> {
-        let Cells { nx, .. } = a.cells;
-        let guard = a.cells.plane();
-        let len = a.cells.count() + 2 * guard;
-        if self.cells != a.cells {
-            reset(&mut self.center, len, MATRIX)?;
+    /// All rows, of a matrix on so many cells; takes memory where those are others than before.
+    pub fn rows_mut(&mut self, cells: Cells) -> Result<KeptRows<'_>> {
+        let (guard, count) = (cells.plane(), cells.count());
+        if self.cells != cells {
+            reset(&mut self.center, count + 2 * guard, MATRIX)?;
             for forward in &mut self.forward {
-                reset(forward, len, MATRIX)?;
+                reset(forward, count + 2 * guard, MATRIX)?;
             }
-            self.cells = a.cells;
+            self.cells = cells;
         }
-        for row in 0..a.cells.rows() {
-            let at = guard + row * nx;
-            self.center[at..][..nx].copy_from_slice(a.center.row(row));
-            for (d, kept) in self.forward.iter_mut().enumerate() {
-                let entries = a.entries(d, row);
-                kept[at..][..entries.len()].copy_from_slice(entries);
-            }
-        }
-        Ok(())
+        let center = &mut self.center[guard..][..count];
+        let forward = self.forward.each_mut().map(|forward| &mut forward[guard..][..count]);
+        Ok(KeptRows { cells, first: 0, center, forward })
     }
 
     /// Extents.

@@ -4,7 +4,7 @@
 //!
 //! The matrix is read once, for a bit a coupling, by rows that may be shared; what follows is a word at a time.
 
-use crate::error::{Result, push, reserve, zeroed};
+use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::isa::for_each_isa;
 use std::ops::Range;
@@ -121,11 +121,23 @@ pub struct Joined {
     start: Vec<u32>,
     /// Group of a run.
     group: Vec<u32>,
-    /// Runs of row j + ny k: row_start[row] .. row_start[row + 1].
+    /// Runs of row j + ny k: row_start[row] .. row_start[row + 1]; empty: the one run that there is, in each row.
     row_start: Vec<u32>,
 }
 
 impl Joined {
+    /// All cells in one group.
+    pub fn whole(cells: Cells) -> Result<Self> {
+        let one = || collected([0], RUNS);
+        Ok(Self {
+            size: collected([cells.count()], RUNS)?,
+            nx: cells.nx,
+            start: one()?,
+            group: one()?,
+            row_start: Vec::new(),
+        })
+    }
+
     /// The groups that couplings larger than a limit in their direction hold together.
     #[cfg(test)]
     pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
@@ -156,16 +168,14 @@ impl Joined {
 
     /// Columns and group of the runs of row j + ny k, from west to east; `None`: cells that nothing joins.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-        let runs = self.row_start[row] as usize..self.row_start[row + 1] as usize;
+        let runs = match self.row_start.get(row..row + 2) {
+            Some(of_row) => of_row[0] as usize..of_row[1] as usize,
+            None => 0..1,
+        };
         runs.clone().map(move |k| {
             let end = if k + 1 < runs.end { self.start[k + 1] as usize } else { self.nx };
             (self.start[k] as usize..end, (self.group[k] != NO_GROUP).then_some(self.group[k] as usize))
         })
-    }
-
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> usize {
-        8 * self.size.capacity() + 4 * (self.start.capacity() + self.group.capacity() + self.row_start.capacity())
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod block_inverse;
 pub mod cell_components;
 pub mod cell_inspection;
+pub mod cell_survey;
 pub mod cells;
 pub mod components;
 pub mod inspection;

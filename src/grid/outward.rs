@@ -59,6 +59,12 @@ impl Outward {
         found
     }
 
+    /// Of a matrix on a box of cells, what was found elsewhere.
+    pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
+        let [x, y, z] = counts;
+        Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
+    }
+
     /// Notes those of `values`, which begin at (i, j).
     fn look(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
         for (i, &value) in (i..).zip(values) {

@@ -5,11 +5,10 @@
 //! add up to the constant, or E = Z^T A Z is singular: one vector of the heavy phase is dropped there, or all are kept
 //! and E is shifted by c 1 1^T, which makes the same projection.
 
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, insert, push, reset, zeroed};
+use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// In no region.
 pub const NONE: u16 = u16::MAX;
@@ -35,7 +34,7 @@ pub struct Choice<'a> {
     pub kind: Kind,
     /// Boxes in x, y and z: cell i of n in a direction with d boxes lies in box i d / n.
     pub boxes: [usize; 3],
-    /// The caller's label of each cell, -1: none.
+    /// The caller's label of each cell, from 0 up, -1: none.
     pub labels: Option<&'a [i32]>,
     /// Labels spread to the cells beside theirs: where the coupling of the cells at a surface is that of the light
     /// phase, as with arithmetic means of 1/rho.
@@ -60,21 +59,25 @@ pub struct Regions {
     pub surplus: Vec<u16>,
 }
 
-/// A region before any is dropped.
-struct Class {
-    component: usize,
-    cells: usize,
-    /// All of the heavy phase, where that has no vector.
-    heavy: bool,
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCount {
+    /// Vectors.
+    pub vectors: usize,
+    /// Regions before any was dropped.
+    pub found: usize,
 }
 
-/// Of a component: cells in regions that stay, and the region of its first cell of the heavy phase, or else of its
-/// first cell.
-#[derive(Clone, Copy, Default)]
-struct Covered {
-    cells: usize,
-    heavy: Option<u16>,
-    first: Option<u16>,
+/// A region before any is dropped.
+pub struct Class {
+    /// Component of its cells.
+    pub component: usize,
+    /// How many those are.
+    pub cells: usize,
+    /// All of the heavy phase, where that has no vector.
+    pub heavy: bool,
+    /// Its first cell in no group of strong couplings.
+    pub first_heavy: Option<usize>,
 }
 
 /// What the class of a cell is made of, beside its component.
@@ -95,32 +98,39 @@ impl Regions {
     /// Finds the regions of a matrix.
     pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
         check(a.cells, choice)?;
-        let mut covered: Vec<Covered> = zeroed(components.count(), REGIONS)?;
-        let mut regions = Self { of: zeroed(a.cells.count(), REGIONS)?, ..Self::default() };
-        let classes = regions.classify(a, components, strong, choice, &mut covered)?;
-        regions.found = classes.len();
-        for class in classes.iter().filter(|class| choice.keep_all || !class.heavy) {
-            covered[class.component].cells += class.cells;
+        let mut of = zeroed(a.cells.count(), REGIONS)?;
+        let classes = Self::classify(&mut of, a, components, strong, choice)?;
+        let (regions, vector) = Self::of_classes(&classes, components, choice.keep_all)?;
+        if regions.count < classes.len() {
+            of.iter_mut().for_each(|of| *of = vector.get(*of as usize).copied().unwrap_or(NONE));
         }
-        let surplus = |c: usize| {
-            let whole = components.singular[c] && covered[c].cells == components.joined.size[c];
-            if whole { covered[c].heavy.or(covered[c].first) } else { None }
-        };
-        regions.number(&classes, choice.keep_all, surplus)?;
-        if choice.keep_all {
-            regions.note_null_vectors(&classes, (0..components.count()).map(surplus))?;
+        Ok(Self { of, ..regions })
+    }
+
+    /// What becomes of classes, which are numbered in the order of their first cells; and the vector of each, or
+    /// [`NONE`]. The regions of cells are left out.
+    pub fn of_classes(classes: &[Class], components: &CellComponents, keep_all: bool) -> Result<(Self, Vec<u16>)> {
+        let surplus = surplus_classes(classes, components, keep_all)?;
+        let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
+        let mut regions = Self { found: classes.len(), ..Self::default() };
+        for (k, class) in classes.iter().enumerate() {
+            let dropped = !keep_all && (class.heavy || surplus[class.component] == Some(k as u16));
+            vector[k] = if dropped { NONE } else { regions.count as u16 };
+            regions.count += usize::from(!dropped);
         }
-        Ok(regions)
+        if keep_all {
+            regions.note_null_vectors(classes, &surplus)?;
+        }
+        Ok((regions, vector))
     }
 
     /// Sets the class of each cell.
     fn classify(
-        &mut self,
+        of: &mut [u16],
         a: &SevenPoints,
         components: &CellComponents,
         strong: &Strong,
         choice: &Choice,
-        covered: &mut [Covered],
     ) -> Result<Vec<Class>> {
         let Cells { nx, ny, nz } = a.cells;
         let boxes = Boxes::new(a.cells, choice)?;
@@ -137,13 +147,12 @@ impl Regions {
             }
             phases(a, choice, row, &mut kinds);
             boxes.of_row(row, &mut kinds);
-            let of = &mut self.of[row * nx..][..nx];
+            let of = &mut of[row * nx..][..nx];
             for (run, component) in components.runs(row) {
                 let Some(component) = component else {
                     of[run].fill(NONE);
                     continue;
                 };
-                let covered = &mut covered[component];
                 let mut start = run.start;
                 // Cells of one class together.
                 for cells in kinds[run].chunk_by(|a, b| a == b) {
@@ -154,46 +163,23 @@ impl Regions {
                     }
                     let class = known[start].1;
                     of[start..start + cells.len()].fill(class);
+                    if class != NONE {
+                        let class: &mut Class = &mut classes[class as usize];
+                        class.cells += cells.len();
+                        class.first_heavy = class.first_heavy.or((group == 0).then_some(row * nx + start));
+                    }
                     start += cells.len();
-                    if class == NONE {
-                        continue;
-                    }
-                    classes[class as usize].cells += cells.len();
-                    covered.first = covered.first.or(Some(class));
-                    if group == 0 {
-                        covered.heavy = covered.heavy.or(Some(class));
-                    }
                 }
             }
         }
         Ok(classes)
     }
 
-    /// Numbers the vectors: of each component without its surplus one, unless all are kept.
-    fn number(&mut self, classes: &[Class], keep_all: bool, surplus: impl Fn(usize) -> Option<u16>) -> Result<()> {
-        if keep_all {
-            self.count = classes.len();
-            return Ok(());
-        }
-        let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
-        for (k, class) in classes.iter().enumerate() {
-            let dropped = class.heavy || surplus(class.component) == Some(k as u16);
-            vector[k] = if dropped { NONE } else { self.count as u16 };
-            self.count += usize::from(!dropped);
-        }
-        if self.count < classes.len() {
-            for of in &mut self.of {
-                *of = vector.get(*of as usize).copied().unwrap_or(NONE);
-            }
-        }
-        Ok(())
-    }
-
     /// Which vectors add up to null vectors of A, by the surplus one of each component.
-    fn note_null_vectors(&mut self, classes: &[Class], surplus: impl Iterator<Item = Option<u16>>) -> Result<()> {
+    fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {
-            if let Some(vector) = surplus {
+            if let &Some(vector) = surplus {
                 push(&mut self.surplus, vector, REGIONS)?;
             }
             push(&mut number, if surplus.is_some() { self.surplus.len() as u32 } else { 0 }, REGIONS)?;
@@ -205,16 +191,24 @@ impl Regions {
     }
 }
 
-/// Runs of equal regions in a row of cells: columns, and region.
-pub fn region_runs(of: &[u16]) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
-    let mut start = 0;
-    std::iter::from_fn(move || {
-        let &region = of.get(start)?;
-        let len = of[start..].iter().take_while(|&&other| other == region).count();
-        let run = start..start + len;
-        start += len;
-        Some((run, (region != NONE).then_some(region as usize)))
-    })
+/// Of each component that is singular and all in classes that stay, the class that is dropped, unless all are kept:
+/// that of its first cell of the heavy phase, or else of its first cell.
+fn surplus_classes(classes: &[Class], components: &CellComponents, keep_all: bool) -> Result<Vec<Option<u16>>> {
+    let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
+    let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
+    let mut first: Vec<Option<u16>> = zeroed(components.count(), REGIONS)?;
+    for (k, class) in (0..).zip(classes) {
+        let c = class.component;
+        covered[c] += if keep_all || !class.heavy { class.cells } else { 0 };
+        first[c] = first[c].or(Some(k));
+        let found = class.first_heavy.map(|cell| (cell, k));
+        heavy[c] = heavy[c].into_iter().chain(found).min();
+    }
+    let surplus = |c: usize| {
+        let whole = components.singular[c] && covered[c] == components.joined.size[c];
+        if whole { heavy[c].map(|(_, k)| k).or(first[c]) } else { None }
+    };
+    collected((0..components.count()).map(surplus), REGIONS)
 }
 
 /// The number of a class, new or not; [`NONE`] for cells that have none.
@@ -231,7 +225,7 @@ fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes:
     }
     let number = classes.len() as u16;
     insert(numbers, key, number, REGIONS)?;
-    push(classes, Class { component: key.0 as usize, cells: 0, heavy: unlabelled }, REGIONS)?;
+    push(classes, Class { component: key.0 as usize, cells: 0, heavy: unlabelled, first_heavy: None }, REGIONS)?;
     Ok(number)
 }
 
@@ -299,8 +293,8 @@ impl Boxes {
     }
 }
 
-/// Refuses boxes and labels out of range.
-fn check(cells: Cells, choice: &Choice) -> Result<()> {
+/// Refuses boxes out of range.
+pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
     if choice.kind != Kind::LevelSet {
         let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
         for (((name, extent), n), d) in names.into_iter().zip(cells.size()).zip(choice.boxes) {
@@ -313,15 +307,11 @@ fn check(cells: Cells, choice: &Choice) -> Result<()> {
             return Err(too_many(choice));
         }
     }
-    let low = choice.labels.and_then(|labels| labels.iter().position(|&label| label < -1).map(|at| (at, labels[at])));
-    low.map_or(Ok(()), |(at, label)| {
-        let before = format!("labels holds {label} at ");
-        let [i, j, k] = cells.place(at);
-        Err(Error::at(RRB_ERR_ARGUMENT, before, Place::point(i, j, k), "; a label is 0 or more, or -1 for no region"))
-    })
+    Ok(())
 }
 
-fn too_many(choice: &Choice) -> Error {
+/// More regions than there are numbers.
+pub fn too_many(choice: &Choice) -> Error {
     let advice = match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => "choose fewer subdomains",
         (Kind::LevelSet, Some(_)) => "a label across connected components of the matrix counts once in each",

@@ -227,6 +227,14 @@ fn compare_fused(a: &TwoPhase, options: &str) {
     assert!(off <= 1e-11, "{off:e} off");
 }
 
+/// Several tiles of a sweep in each direction.
+fn many_tiles() {
+    let a = TwoPhase::new("9", [70, 43, 11], 1e-3);
+    for (options, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| name.contains("vertex")) {
+        compare(&a, &format!("preconditioner={options} deflation=none"), off);
+    }
+}
+
 /// All vectors kept, E by its factor, labels of the caller, obstacles.
 fn deflation_of_every_kind() {
     let size = [20, 18, 16];
@@ -257,6 +265,52 @@ fn deflation_of_every_kind() {
         solver.int(info::ITERATIONS)
     });
     assert!((counts[0] - counts[1]).abs() <= 1, "{counts:?}");
+}
+
+/// E of more vectors than a step of its inversion takes, over several components, singular or not, and where a product
+/// with its inverse would lose too much.
+fn coarse_matrices_as_the_reference() {
+    const INVERSE: i64 = 1;
+    const CHOLESKY: i64 = 2;
+    let of = |name: &str| TwoPhase::new(name, [15, 14, 13], 1e-3);
+    // A wall without a hole, and behind it a matrix with row sums.
+    let wall = |excess: f64| {
+        let mut a = of("9");
+        for c in (0..a.cells()).filter(|c| c % 15 == 7) {
+            let coupling = std::mem::take(&mut a.forward[0][c]);
+            a.center[c] += coupling;
+            a.center[c + 1] += coupling;
+        }
+        (0..a.cells()).filter(|c| c % 15 > 7).for_each(|c| a.center[c] += excess);
+        a
+    };
+    let mut hardly = of("9");
+    hardly.center[0] *= 1.0 + 2e-12;
+    let mut rows = Rows::default();
+    for (name, a, solver) in [
+        ("one component", of("9"), INVERSE),
+        ("obstacles", of("surf;obs=box"), INVERSE),
+        ("no singular component", of("9;dir=top"), INVERSE),
+        ("two components", wall(0.0), INVERSE),
+        ("one of two is singular", wall(1e-3), INVERSE),
+        ("hardly any row sum", hardly, CHOLESKY),
+    ] {
+        for options in ["keep_all=0", "keep_all=1", "keep_all=1 deflation=levelset_subdomain"] {
+            rows.row(&format!("{name}, {options}"), || {
+                let text = format!("deflation=subdomain subdomains_x=5 subdomains_y=6 subdomains_z=4 {options}");
+                let [reference, cuda] = ["reference", "cuda"]
+                    .map(|backend| Solver::of(&a, &format!("backend={backend} preconditioner=jacobi {text}")));
+                assert_eq!(cuda.int(info::DEFLATION_VECTORS), reference.int(info::DEFLATION_VECTORS));
+                assert_eq!(cuda.int(info::COARSE_SOLVER), solver);
+                let r = a.rhs("rand");
+                let (z, expected) = (cuda.apply(&r), reference.apply(&r));
+                let off = max_difference(&z, &expected) / max_abs(&expected);
+                // Rounding times the condition of E, that of a row sum of 2e-12 and that of others.
+                assert!(off <= if solver == CHOLESKY { 1e-3 } else { 1e-9 }, "{off:e} off");
+            });
+        }
+    }
+    rows.end();
 }
 
 /// An array on the device.
@@ -480,8 +534,10 @@ device::device_tests! { devices();
     series_as_the_reference
     fused_as_the_textbook
     vertex_multigrid_as_the_reference
+    many_tiles
     cell_multigrid_as_the_reference
     deflation_of_every_kind
+    coarse_matrices_as_the_reference
     arrays_here_and_there
     second_factorizations
     not_on_a_device

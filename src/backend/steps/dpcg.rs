@@ -3,9 +3,10 @@
 use super::solve::{Arrays, Program};
 use crate::backend::coarse::deflation::Solver;
 use crate::error::Result;
-use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cells::{CellView, SevenPoints, Values};
-use crate::grid::regions::Regions;
+use crate::grid::cell_survey::Survey;
+use crate::grid::cells::CellView;
+use crate::grid::outward::Outward;
+use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 
 /// M.
@@ -58,54 +59,25 @@ pub struct Setup {
     pub fused: bool,
 }
 
-/// Copies in host memory of the arrays of a matrix that lie on a device; the others are empty.
-#[derive(Default)]
-pub struct Fetched {
-    /// Center, and couplings in x, y and z.
-    pub arrays: [Vec<f64>; 4],
-}
-
-impl Fetched {
-    /// The matrix, all of it in host memory.
-    pub fn view<'v>(&'v self, a: &CellView<'v>) -> CellView<'v> {
-        let of = |values: Values<'v>, copy: &'v [f64]| if copy.is_empty() { values } else { values.copied_to(copy) };
-        let [center, forward @ ..] = &self.arrays;
-        CellView {
-            cells: a.cells,
-            center: of(a.center, center),
-            forward: [0, 1, 2].map(|d| of(a.forward[d], &forward[d])),
-        }
-    }
-}
-
 /// A matrix with its preconditioner and deflation vectors.
 pub trait DpcgBackend: Send {
     /// Works on the caller's stream from now on; 0: on one of its own.
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }
-    /// Copies to host memory what of the caller's matrix lies on a device; nothing where none of it does.
-    fn fetch(&mut self, _a: &CellView) -> Result<Option<Fetched>> {
-        Ok(None)
+    /// Copies the caller's matrix and inspects it: an entry that is not finite is an error where `finite` asks for that,
+    /// and so is a center that no number divides by. Returns the largest center.
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
+    /// Couplings of the matrix loaded last, which is `a`, that point out of the box.
+    fn outward(&self, a: &CellView) -> Result<Outward> {
+        Ok(Outward::of_cells(a))
     }
-    /// Takes such copies back when they were read: their memory serves the next ones.
-    fn take_back(&mut self, _fetched: Fetched) {}
-    /// Copies the caller's matrix, which is in host memory.
-    fn load(&mut self, a: &CellView) -> Result<()>;
-    /// The copy.
-    fn matrix(&self) -> SevenPoints<'_>;
-    /// Its components, singular ones by row sums within this part of the center, and its groups of strong couplings.
-    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
-        let a = self.matrix();
-        Ok((CellComponents::find_within(&a, zero_row_sum)?, Strong::find(&a)?))
-    }
-    /// Makes M and E; `regions`: none where nothing is deflated. Returns how systems with E are solved.
-    fn factorize(
-        &mut self,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-    ) -> Result<Option<Solver>>;
+    /// Finds what choices depend on. Components are singular by row sums within this part of the center.
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
+    /// Finds deflation regions, after `survey`: without them `factorize` deflates nothing.
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount>;
+    /// Makes M and E, after `survey`. Returns how systems with E are solved.
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
     /// Seconds that E took in the last `factorize`.
     fn seconds_of_e(&self) -> f64;
     /// Runs a text on the steps.

@@ -8,11 +8,10 @@ pub use plan::{Done, machine};
 use crate::backend::steps::dpcg::DpcgBackend;
 use crate::backend::steps::solve::{Arrays, SolveSteps};
 use crate::error::{Place, Result};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cell_inspection::{CellInspection, place};
+use crate::grid::cell_inspection::place;
 use crate::grid::cells::{CellView, Cells};
 use crate::grid::outward::Outward;
-use crate::grid::regions::Regions;
+use crate::grid::regions::RegionCount;
 use crate::options::{Options, opt};
 use crate::report::{Observer, Outcome};
 use crate::solver::machine::{Core, Machine};
@@ -25,11 +24,10 @@ pub struct Dpcg {
     backend: Box<dyn DpcgBackend>,
     machine: Machine,
     cells: Cells,
-    /// What was seen of the matrix.
-    inspection: CellInspection,
-    components: CellComponents,
-    /// Of a matrix that was on a device, what points out of the box.
-    outward: Option<Outward>,
+    /// The largest center.
+    center_max: f64,
+    /// The first cell of each singular component.
+    singular: Vec<usize>,
     /// What the last factorize did.
     pub done: Done,
 }
@@ -57,9 +55,8 @@ impl Dpcg {
                     backend: make(machine)?,
                     machine,
                     cells: a.cells,
-                    inspection: CellInspection::default(),
-                    components: CellComponents::default(),
-                    outward: None,
+                    center_max: 0.0,
+                    singular: Vec::new(),
                     done: Done::default(),
                 }
             }
@@ -70,42 +67,28 @@ impl Dpcg {
     }
 
     fn factorize_as_asked(&mut self, a: &CellView, labels: Option<&[i32]>, options: &Options) -> Result<()> {
-        let fetched = self.backend.fetch(a)?;
-        let on_host = fetched.as_ref().map(|fetched| fetched.view(a));
-        self.outward = on_host.as_ref().map(Outward::of_cells);
-        let a = on_host.as_ref().unwrap_or(a);
-        self.inspection = CellInspection::of(a, options.on(opt::CHECK_INPUT))?;
         self.cells = a.cells;
-        self.backend.load(a)?;
-        if let Some(fetched) = fetched {
-            self.backend.take_back(fetched);
-        }
+        self.center_max = self.backend.load(a, options.on(opt::CHECK_INPUT))?;
         let started = Instant::now();
-        let strong;
-        (self.components, strong) = self.backend.find_components(plan::zero_row_sum(options))?;
-        plan::heed_null_space(&mut self.components, options)?;
-        let matrix = self.backend.matrix();
-        let plan = Plan::new(&matrix, options, self.machine, &strong, labels.is_some())?;
-        let regions = match plan.choice(labels) {
-            Some(choice) => Some(Regions::find(&matrix, &self.components, &strong, &choice)?),
-            None => None,
+        let survey = self.backend.survey(plan::zero_row_sum(options))?;
+        plan::check_null_space(&survey, options)?;
+        let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
+        let RegionCount { vectors, found } = match plan.choice(labels) {
+            Some(choice) => self.backend.find_regions(&choice)?,
+            None => RegionCount::default(),
         };
-        let regions = regions.filter(|regions| regions.count > 0);
-        let vectors = regions.as_ref().map_or(0, |regions| regions.count);
-        let setup = plan.setup(vectors);
-        let seconds = Seconds { deflation: started.elapsed().as_secs_f64(), ..Seconds::default() };
-        let (strong, found) = (strong.count(), regions.as_ref().map_or(0, |regions| regions.found));
         self.done = Done {
             vectors,
-            regions: found,
-            strong,
-            components: self.components.count(),
-            singular_components: self.components.singular_count(),
-            row_sum: self.inspection.row_sum,
-            seconds,
+            regions: if vectors > 0 { found } else { 0 },
+            strong: survey.strong,
+            components: survey.components,
+            singular_components: survey.singular.len(),
+            row_sum: survey.row_sum,
+            seconds: Seconds { deflation: started.elapsed().as_secs_f64(), ..Seconds::default() },
             ..plan.told(vectors)
         };
-        if let Some(solver) = self.backend.factorize(&setup, &self.components, regions.as_ref())? {
+        self.singular = survey.singular;
+        if let Some(solver) = self.backend.factorize(&plan.setup(vectors))? {
             self.done.coarse_solver = plan::coarse_solver_of(solver);
         }
         self.done.seconds.deflation += self.backend.seconds_of_e();
@@ -114,7 +97,7 @@ impl Dpcg {
 
     /// Couplings of the matrix that point out of the box.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
-        Ok(self.outward.unwrap_or_else(|| Outward::of_cells(a)))
+        self.backend.outward(a)
     }
 
     /// Runs a text of a solve.
@@ -125,9 +108,8 @@ impl Dpcg {
         observer: &mut dyn Observer,
         text: impl Fn(&mut dyn SolveSteps, &Control) -> Result<Outcome> + Sync,
     ) -> Result<Outcome> {
-        let places = CellPlaces { cells: self.cells, components: &self.components };
-        let (center_max, singular) = (self.inspection.center_max, self.components.singular_count());
-        let seen = Seen { center_max, singular, places: &places };
+        let places = CellPlaces { cells: self.cells, singular: &self.singular };
+        let seen = Seen { center_max: self.center_max, singular: self.singular.len(), places: &places };
         let control = Control::new(options, seen, false, true, arrays.len);
         self.backend.run(arrays, observer, &|s| text(s, &control))
     }
@@ -167,7 +149,7 @@ impl Core for Dpcg {
     }
 
     fn bytes(&self) -> usize {
-        self.backend.bytes() + self.components.bytes()
+        self.backend.bytes() + size_of::<usize>() * self.singular.capacity()
     }
 
     fn device_bytes(&self) -> usize {
@@ -186,7 +168,8 @@ impl Core for Dpcg {
 /// Where cells and singular components lie.
 struct CellPlaces<'a> {
     cells: Cells,
-    components: &'a CellComponents,
+    /// First cells.
+    singular: &'a [usize],
 }
 
 impl Places for CellPlaces<'_> {
@@ -195,13 +178,7 @@ impl Places for CellPlaces<'_> {
     }
 
     fn component(&self, component: usize) -> Place {
-        let singular = self.components.singular.iter().enumerate().filter(|(_, singular)| **singular);
-        let number = singular.map(|(c, _)| c).nth(component);
-        let first = (0..self.cells.rows()).find_map(|row| {
-            let of = |(columns, c): (std::ops::Range<usize>, Option<usize>)| (c == number).then_some(columns.start);
-            self.components.runs(row).find_map(of).map(|i| (i, row))
-        });
-        let (i, row) = first.unwrap_or_default();
-        place(self.cells, i, row)
+        let cell = self.singular[component];
+        place(self.cells, cell % self.cells.nx, cell / self.cells.nx)
     }
 }

@@ -3,9 +3,8 @@
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
-use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cell_inspection::{coarsened, contrast};
-use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::cell_survey::Survey;
+use crate::grid::cells::Cells;
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::regions::{Choice, Kind};
 use crate::options::{
@@ -30,6 +29,9 @@ const THIN: usize = 4;
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
+/// Where they are asked for.
+const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
+
 /// From so many cells on, `backend=auto` takes a device where there is one.
 const WORTH_A_DEVICE: usize = 20_000;
 
@@ -52,16 +54,18 @@ fn refused_on_device(options: &Options) -> Option<&'static str> {
 
 /// Row sums within this part of the center count as zero.
 pub fn zero_row_sum(options: &Options) -> f64 {
-    let asserted = options.is(opt::NULL_SPACE, NullSpace::Constant);
-    if asserted { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM }
+    match options.choice(opt::NULL_SPACE) {
+        NullSpace::Auto => ZERO_ROW_SUM,
+        NullSpace::Constant => ASSERTED_ZERO_ROW_SUM,
+        // No row sum is within less than nothing.
+        NullSpace::None => -1.0,
+    }
 }
 
-/// Those components are singular that the options let be.
-pub fn heed_null_space(components: &mut CellComponents, options: &Options) -> Result<()> {
-    match options.choice(opt::NULL_SPACE) {
-        NullSpace::Auto => {}
-        NullSpace::None => components.singular.fill(false),
-        NullSpace::Constant => check_all_singular(components.count(), components.singular_count())?,
+/// All components are singular where the options say that they are.
+pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
+    if options.is(opt::NULL_SPACE, NullSpace::Constant) {
+        check_all_singular(survey.components, survey.singular.len())?;
     }
     Ok(())
 }
@@ -120,13 +124,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// `labelled`: the caller has regions of his own.
-    pub fn new(
-        a: &SevenPoints,
-        options: &'a Options,
-        machine: Machine,
-        strong: &Strong,
-        labelled: bool,
-    ) -> Result<Self> {
+    pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let preconditioner = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto => Preconditioner::Multigrid,
             asked => asked,
@@ -134,21 +132,22 @@ impl<'a> Plan<'a> {
         if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
             return Err(Error::Unsupported(why.to_owned()));
         }
+        check_boxes(options, cells)?;
         let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
         if preconditioner == Preconditioner::Multigrid {
-            (coarsening, reason) = choose_coarsening(a, options);
+            (coarsening, reason) = choose_coarsening(cells, options, survey);
         }
         let deflation = match options.choice(opt::DEFLATION) {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
-                let (deflates, why) = worth_deflating(a, strong, coarsening, labelled);
+                let (deflates, why) = worth_deflating(survey, coarsening, labelled);
                 reason = if reason == AutoReason::Anisotropic { reason } else { why };
                 if deflates { Deflation::Levelset } else { Deflation::None }
             }
-            Deflation::Auto if strong.count() > 0 || labelled => Deflation::LevelsetSubdomain,
+            Deflation::Auto if survey.strong > 0 || labelled => Deflation::LevelsetSubdomain,
             Deflation::Auto => Deflation::Subdomain,
             asked => asked,
         };
-        Ok(Self { options, cells: a.cells, preconditioner, coarsening, deflation, reason })
+        Ok(Self { options, cells, preconditioner, coarsening, deflation, reason })
     }
 
     /// Regions; none where nothing is deflated.
@@ -159,9 +158,8 @@ impl<'a> Plan<'a> {
             Deflation::Levelset => Kind::LevelSet,
             Deflation::LevelsetSubdomain => Kind::LevelSetSubdomain,
         };
-        let keys = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
         let size = self.cells.size();
-        let boxes = std::array::from_fn(|d| match self.options.int(keys[d]) {
+        let boxes = std::array::from_fn(|d| match self.options.int(BOXES_ASKED[d]) {
             0 => (size[d] / CELLS_OF_A_BOX).clamp(1, BOXES),
             asked => asked as usize,
         });
@@ -241,11 +239,23 @@ pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
     }
 }
 
-fn choose_coarsening(a: &SevenPoints, options: &Options) -> (Coarsening, AutoReason) {
+/// More boxes than cells in a direction are refused, also where `deflation` has no boxes: `auto` takes them by the
+/// matrix.
+fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
+    let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
+    for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
+        let asked = options.int(key);
+        if asked > n as i64 {
+            return Err(Error::range(name, asked, format!("be from 1 to {extent} = {n}: each box needs a cell")));
+        }
+    }
+    Ok(())
+}
+
+fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
     match options.choice(opt::COARSENING) {
         Coarsening::Auto => {
-            let coarsened = coarsened(a);
-            let flat = (0..3).any(|d| a.cells.size()[d] > 1 && !coarsened[d]);
+            let flat = (0..3).any(|d| cells.size()[d] > 1 && !survey.coarsened[d]);
             if flat { (Coarsening::Cell, AutoReason::Anisotropic) } else { (Coarsening::Vertex, AutoReason::Plain) }
         }
         asked => (asked, AutoReason::Asked),
@@ -253,17 +263,17 @@ fn choose_coarsening(a: &SevenPoints, options: &Options) -> (Coarsening, AutoRea
 }
 
 /// Whether components of strong couplings are worth a vector each beside multigrid, and why.
-fn worth_deflating(a: &SevenPoints, strong: &Strong, coarsening: Coarsening, labelled: bool) -> (bool, AutoReason) {
+fn worth_deflating(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (bool, AutoReason) {
     if labelled {
         return (true, AutoReason::Asked);
     }
-    if !(2..=MANY).contains(&strong.count()) {
+    if !(2..=MANY).contains(&survey.strong) {
         return (false, AutoReason::Plain);
     }
-    if contrast(a) <= FAR_APART {
+    if survey.contrast <= FAR_APART {
         return (true, AutoReason::Contrast);
     }
-    if strong.thinnest < THIN {
+    if survey.thinnest < THIN {
         return (true, AutoReason::Thin);
     }
     (coarsening == Coarsening::Cell, AutoReason::Plain)

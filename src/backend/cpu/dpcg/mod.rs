@@ -25,9 +25,9 @@ use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::solve::{Arrays, Inputs, Program};
 use crate::error::{Error, Result};
-use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cells::{CellView, Kept, SevenPoints};
-use crate::grid::regions::Regions;
+use crate::grid::cell_survey::{Found, Survey};
+use crate::grid::cells::{CellView, Cells, Kept};
+use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Team;
@@ -52,6 +52,8 @@ pub struct Cpu {
     team: Option<Team>,
     /// Of a matrix that is not factorized yet; else it is in `state`.
     matrix: Kept,
+    /// Until `factorize`.
+    found: Found,
     state: Option<State>,
     seconds_of_e: f64,
 }
@@ -59,12 +61,19 @@ pub struct Cpu {
 impl Cpu {
     /// Uses at most `threads`; the team is made when a matrix is large enough for it.
     pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, matrix: Kept::default(), state: None, seconds_of_e: 0.0 }
+        Self {
+            wanted_threads: threads,
+            team: None,
+            matrix: Kept::default(),
+            found: Found::default(),
+            state: None,
+            seconds_of_e: 0.0,
+        }
     }
 
-    fn make_team(&mut self, pieces: Pieces) -> Result<()> {
-        let worth = pieces.cells.count() >= WORTH_A_TEAM;
-        let members = if worth { self.wanted_threads.clamp(1, pieces.count()) } else { 1 };
+    fn make_team(&mut self, cells: Cells) -> Result<()> {
+        let worth = cells.count() >= WORTH_A_TEAM;
+        let members = if worth { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
         if self.team.as_ref().map_or(0, Team::members) != members {
             self.team = None;
             self.team = Some(Team::new(members)?);
@@ -74,31 +83,31 @@ impl Cpu {
 }
 
 impl DpcgBackend for Cpu {
-    fn load(&mut self, a: &CellView) -> Result<()> {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         if let Some(state) = self.state.take_if(|state| state.pieces.cells != a.cells) {
             drop(state);
             self.matrix = Kept::default();
         }
+        self.make_team(a.cells)?;
         let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
-        matrix.copy_from(a)?;
-        self.make_team(Pieces::new(a.cells))
+        setup::load(self.team.as_mut().ok_or_else(no_team)?, matrix, a, finite)
     }
 
-    fn matrix(&self) -> SevenPoints<'_> {
-        self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix()
-    }
-
-    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
-        setup::find_components(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)
+        let (found, survey) = setup::survey(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)?;
+        self.found = found;
+        Ok(survey)
     }
 
-    fn factorize(
-        &mut self,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-    ) -> Result<Option<Solver>> {
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
+        self.found.find_regions(&matrix, choice)
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
+        let Found { components, regions, .. } = std::mem::take(&mut self.found);
+        let (components, regions) = (&components, regions.as_ref());
         let (matrix, vectors, whole) = match self.state.take() {
             Some(state) => (state.matrix, Some(state.vectors), state.whole),
             None => (std::mem::take(&mut self.matrix), None, None),

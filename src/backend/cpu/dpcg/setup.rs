@@ -2,12 +2,14 @@
 //! their own; what is made of all of them is the same for any number of members.
 
 use crate::backend::coarse::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
-use crate::error::{Result, collected, extend, reserve};
-use crate::grid::cell_components::{CellComponents, ComponentRows, Strong};
-use crate::grid::cells::SevenPoints;
+use crate::error::{Result, extend, push, reserve};
+use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_inspection::InspectedRows;
+use crate::grid::cell_survey::{Found, Survey, SurveyedRows};
+use crate::grid::cells::{CellView, Kept, SevenPoints};
 use crate::grid::joined::Joins;
 use crate::grid::regions::Regions;
-use crate::runtime::team::{Me, Team};
+use crate::runtime::team::{Me, Team, share};
 use std::sync::{Mutex, PoisonError};
 
 /// For errors.
@@ -28,20 +30,30 @@ pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Resul
     Ok(all)
 }
 
-/// Components of a matrix, and its groups of strong couplings.
-pub fn find_components(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
-    let rows = a.cells.rows();
-    let found = by_members(team, |me| {
-        let rows = me.share(rows);
-        Ok((ComponentRows::of_rows(a, zero_row_sum, rows.clone())?, Strong::heavy(a, rows)))
+/// Copies a matrix and inspects it. Returns the largest center.
+pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Result<f64> {
+    let (rows, members) = (a.cells.rows(), team.members());
+    let mut parts = Vec::new();
+    let mut rest = kept.rows_mut(a.cells)?;
+    for member in 0..members {
+        let (own, others) = rest.split_at(share(rows, member, members).end);
+        push(&mut parts, Mutex::new(own), PARTS)?;
+        rest = others;
+    }
+    let seen = by_members(team, |me| {
+        let mut kept = parts[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(InspectedRows::of(a, finite, me.share(rows), |row| kept.copy_row(a, row)))
     })?;
-    let least = |a: [f64; 3], b: &[f64; 3]| [0, 1, 2].map(|d| a[d].min(b[d]));
-    let heavy = found.iter().map(|(_, heavy)| heavy).fold([f64::INFINITY; 3], least);
-    let joins = by_members(team, |me| Joins::of_rows(a, Strong::limits(heavy), me.share(rows)))?;
-    let parts = collected(found.iter().map(|(rows, _)| rows), PARTS)?;
-    let components = CellComponents::of_parts(a.cells, &parts)?;
-    let strong = Strong::of_parts(a.cells, &collected(joins.iter(), PARTS)?)?;
-    Ok((components, strong))
+    InspectedRows::center_max(a, seen)
+}
+
+/// Surveys a matrix.
+pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Found, Survey)> {
+    let rows = a.cells.rows();
+    let parts = by_members(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
+    let limits = SurveyedRows::limits(&parts);
+    let strong = by_members(team, |me| Joins::of_rows(a, limits, me.share(rows)))?;
+    Found::of_parts(a.cells, &parts, &strong)
 }
 
 /// E of a matrix and its regions, and its solver.
@@ -76,6 +88,7 @@ pub fn coarse_matrix(
 mod tests {
     use super::*;
     use crate::grid::cells::Cells;
+    use crate::grid::components::ZERO_ROW_SUM;
     use crate::grid::joined::Joined;
     use crate::grid::regions::{Choice, Kind};
     use rrbsolver_problems::two_phase::TwoPhase;
@@ -91,13 +104,15 @@ mod tests {
             let cells = Cells { nx, ny, nz };
             let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
             let runs = |joined: &Joined| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
-            let (components, strong) = (CellComponents::find(&a).unwrap(), Strong::find(&a).unwrap());
+            let (Found { components, strong, .. }, alone) = Found::of(&a, ZERO_ROW_SUM).unwrap();
             for members in [1, 2, 3, 7] {
                 let team = &mut Team::new(members).unwrap();
-                let found = find_components(team, &a, crate::grid::components::ZERO_ROW_SUM).unwrap();
-                assert_eq!(runs(&found.0.joined), runs(&components.joined), "{name}");
-                assert_eq!(runs(&found.1.joined), runs(&strong.joined), "{name}");
-                assert_eq!((found.0.singular, found.1.thinnest), (components.singular.clone(), strong.thinnest));
+                let (found, numbers) = survey(team, &a, ZERO_ROW_SUM).unwrap();
+                assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
+                assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
+                assert_eq!(found.components.singular, components.singular);
+                // Bit by bit.
+                assert_eq!(numbers, alone, "{name}, {members} members");
                 let boxes = size.map(|n| n.min(4));
                 for keep_all in [false, true] {
                     let choice =

@@ -5,6 +5,9 @@ use crate::backend::cuda::launch::{Address, CellBox};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 
+/// For errors.
+const LIST: &str = "a list of memory";
+
 /// Arrays of as many values, with zeros before and after each (kernels/dpcg/box.cuh).
 pub struct Padded {
     memory: Memory,
@@ -65,40 +68,77 @@ impl Padded {
     }
 }
 
-/// Memory of a factorization that goes, for the next one: it is taken again where it is as large as what is asked for.
+/// Memory of a factorization that goes, for the next one: it is taken again, in the same order, where it is as large as
+/// what is asked for.
 #[derive(Default)]
-pub struct Pool(Vec<Memory>);
+pub struct Pool {
+    free: Vec<Memory>,
+    /// For the one after that.
+    kept: Vec<Memory>,
+}
 
 impl Pool {
     /// Adds to it.
     pub fn give(&mut self, memory: Memory) -> Result<()> {
-        push(&mut self.0, memory, "a list of memory")
+        push(&mut self.free, memory, LIST)
+    }
+
+    /// Keeps what this factorization needs no more for the next one.
+    pub fn keep(&mut self, memory: Memory) -> Result<()> {
+        push(&mut self.kept, memory, LIST)
+    }
+
+    /// Of the next factorization: what nobody has taken goes.
+    pub fn next(self) -> Self {
+        Self { free: self.kept, kept: Vec::new() }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.free.iter().map(|memory| memory.bytes).sum()
     }
 
     /// `bytes` of zeros, for `what`.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
-        match self.0.iter().position(|memory| memory.bytes == bytes) {
-            Some(k) => {
-                let memory = self.0.swap_remove(k);
-                stream.fill(memory.address, 0, bytes)?;
-                Ok(memory)
-            }
+        match self.found(bytes) {
+            Some(memory) => stream.fill(memory.address, 0, bytes).map(|()| memory),
             None => Memory::zeroed(stream.device(), stream, bytes, what),
         }
     }
+
+    /// `bytes` of whatever is there.
+    fn any(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
+        match self.found(bytes) {
+            Some(memory) => Ok(memory),
+            None => Memory::zeroed(stream.device(), stream, bytes, what),
+        }
+    }
+
+    fn found(&mut self, bytes: usize) -> Option<Memory> {
+        self.free.iter().position(|memory| memory.bytes == bytes).map(|k| self.free.remove(k))
+    }
+
+    /// Memory for lists of these sizes in bytes, whatever is in them, and where each begins.
+    pub fn lists<const N: usize>(
+        &mut self,
+        stream: &Stream,
+        sizes: [usize; N],
+        what: &str,
+    ) -> Result<(Memory, [Address; N])> {
+        let mut bytes = 0;
+        let offsets = sizes.map(|size| {
+            let offset = bytes;
+            bytes += size.next_multiple_of(256);
+            offset as u64
+        });
+        let memory = self.any(stream, bytes, what)?;
+        let places = offsets.map(|offset| memory.address + offset);
+        Ok((memory, places))
+    }
 }
 
-/// Memory for lists of these sizes in bytes, and where each begins.
+/// New memory for lists of these sizes in bytes, of zeros, and where each begins.
 pub fn lists<const N: usize>(stream: &Stream, sizes: [usize; N], what: &str) -> Result<(Memory, [Address; N])> {
-    let mut bytes = 0;
-    let offsets = sizes.map(|size| {
-        let offset = bytes;
-        bytes += size.next_multiple_of(256);
-        offset as u64
-    });
-    let memory = Memory::zeroed(stream.device(), stream, bytes, what)?;
-    let places = offsets.map(|offset| memory.address + offset);
-    Ok((memory, places))
+    Pool::default().lists(stream, sizes, what)
 }
 
 /// Extents as kernels take them.

@@ -1,20 +1,17 @@
-//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh) but for the inverse
-//! of the coarsest one. The host chooses the directions that are coarsened, from their strengths.
+//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses the
+//! directions that are coarsened, from their strengths.
 
-use super::arrays::{Padded, Pool, box_of, lists};
+use super::arrays::{Padded, Pool, box_of};
+use super::dense::Dense;
 use super::source::Source;
-use crate::backend::cpu::dpcg::setup::by_members;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, MOST_CELL_BLOCKS};
+use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, MOST_CELL_BLOCKS};
 use crate::backend::reference::dpcg::vertex;
-use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES, Stencil};
+use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES};
 use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, directions};
-use crate::error::{Result, collected, push, zeroed};
+use crate::error::{Result, push};
 use crate::grid::cells::Cells;
-use crate::runtime::number::Real;
-use crate::runtime::team::Team;
-use bytemuck::Pod;
 
 /// For errors.
 const GRIDS: &str = "the grids of multigrid";
@@ -36,6 +33,9 @@ pub struct Grid {
 /// Of `rows`.
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
+
+/// Of the matrix between the 8 corners of a cube: kernels/dpcg/coarsening.cuh.
+const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.
 struct Matrix {
@@ -79,34 +79,29 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: row sums of two of them, exact weights, and coarse matrices before they are
-/// rounded.
+/// What is needed while grids are made: row sums of two of them, and exact weights.
 struct Scratch {
-    /// Kept alive for the others; freeing it waits for work that uses it.
-    _memory: Memory,
+    memory: Memory,
     excess: [Address; 2],
     weights: Address,
-    exact: Address,
     partial: Address,
     strengths: Address,
 }
 
 impl Scratch {
-    fn new(stream: &Stream, finest: Cells) -> Result<Self> {
+    fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
         let n = finest.count();
-        // At most two thirds of a grid's points are coarse, and a plane of them is no larger.
-        let exact = 14 * (2 * n.div_ceil(3) + 2) + 15 * (finest.plane() + finest.nx + 1);
         let sums = 4 * MOST_CELL_BLOCKS as usize;
-        let sizes = [8 * n, 8 * n, 64 * n, 8 * exact, 8 * sums, 32];
-        let (memory, [fine, coarse, weights, exact, partial, strengths]) = lists(stream, sizes, GRIDS)?;
-        Ok(Self { _memory: memory, excess: [fine, coarse], weights, exact, partial, strengths })
+        let sizes = [8 * n, 8 * n, 64 * n, 8 * sums, 32];
+        let (memory, [fine, coarse, weights, partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;
+        Ok(Self { memory, excess: [fine, coarse], weights, partial, strengths })
     }
 }
 
 /// Grids but for the coarsest one, and the inverse of that one.
 pub struct Made {
     pub grids: Vec<Grid>,
-    pub inverse: Vec<f64>,
+    pub inverse: Dense,
 }
 
 /// Makes the grids of a matrix, that is multiplied by `scale`.
@@ -120,28 +115,31 @@ struct Maker<'a> {
     scratch: Scratch,
 }
 
-/// All grids of a matrix; `T`: the numbers of the cycle. `team`: of the host, for the inverse.
-pub fn make<T: Real + Pod + Sync>(
+/// All grids of a matrix that is multiplied by `scale`. `single`: the numbers of the cycle are in f32.
+pub fn make(
+    pool: &mut Pool,
     stream: &Stream,
     source: &Source,
     scalars: Address,
     scale: f64,
-    pool: &mut Pool,
-    team: &mut Team,
+    single: bool,
 ) -> Result<Made> {
-    let scratch = Scratch::new(stream, source.of)?;
-    let maker = Maker { stream, source, scalars, scale, single: size_of::<T>() == 4, scratch };
-    let mut matrix = Matrix::zeroed(pool, stream, source.of, FACES.len(), size_of::<T>())?;
-    launch::take_conductances(stream, maker.single, &maker.arguments(&matrix, 0))?;
+    let scratch = Scratch::new(pool, stream, source.of)?;
+    let maker = Maker { stream, source, scalars, scale, single, scratch };
+    let value = if single { size_of::<f32>() } else { size_of::<f64>() };
+    let mut matrix = Matrix::zeroed(pool, stream, source.of, FACES.len(), value)?;
+    launch::take_conductances(stream, single, &maker.arguments(&matrix, 0))?;
     let mut grids = Vec::new();
     while grids.is_empty() || matrix.of.count() > vertex::COARSEST {
-        let (grid, next) = maker.coarsen(pool, matrix, grids.len(), size_of::<T>())?;
+        let (grid, next) = maker.coarsen(pool, matrix, grids.len(), value)?;
         push(&mut grids, grid, GRIDS)?;
         matrix = next;
     }
-    let coarsest: Stencil<T> = maker.fetch(&matrix, grids.len())?;
-    let rows = by_members(team, |me| vertex::inverse_rows(&coarsest, me.share(coarsest.cells.count())))?;
-    Ok(Made { grids, inverse: collected(rows.iter().flatten().copied(), GRIDS)? })
+    let inverse = maker.invert(pool, &matrix, grids.len())?;
+    for memory in [maker.scratch.memory, matrix.couplings.into_memory(), matrix.rows.into_memory()] {
+        pool.keep(memory)?;
+    }
+    Ok(Made { grids, inverse })
 }
 
 impl Maker<'_> {
@@ -172,21 +170,18 @@ impl Maker<'_> {
         let coarse = coarse_cells(matrix.of, coarsened);
         let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
         let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
-        let guard = coarse.plane() + coarse.nx + 1;
-        let stride = coarse.count() + guard;
-        stream.fill(self.scratch.exact, 0, 8 * (14 * stride + guard))?;
+        let (memory, [cubes]) = pool.lists(stream, [8 * CUBE_ENTRIES * coarse.count()], GRIDS)?;
         let a = CoarseningArgs {
             coarse: grid.coarse,
             coarsened: grid.coarsened,
             narrow: grid.weights.address,
-            exact: self.scratch.exact + 8 * guard as u64,
-            exact_stride: stride as i64,
+            cubes,
             coarse_c: next.couplings.at(0),
             coarse_stride: next.couplings.stride() as i64,
             coarse_excess: self.scratch.excess[(l + 1) % 2],
             ..a
         };
-        for which in 0..=3 {
+        for which in 1..=3 {
             let of_order = CoarseningArgs { which, ..a };
             if finest {
                 launch::finest_weights(stream, single, &of_order)?;
@@ -194,16 +189,14 @@ impl Maker<'_> {
                 launch::weights(stream, single, &of_order)?;
             }
         }
-        for which in 0..8 {
-            let of_colour = CoarseningArgs { which, ..a };
-            if finest {
-                launch::finest_product(stream, single, &of_colour)?;
-            } else {
-                launch::product(stream, single, &of_colour)?;
-            }
+        if finest {
+            launch::finest_product(stream, single, &a)?;
+        } else {
+            launch::product(stream, single, &a)?;
         }
         let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
         launch::take_coarse(stream, single, &CoarseningArgs { diagonal, inverse, ..a })?;
+        pool.keep(memory)?;
         Ok((grid, next))
     }
 
@@ -221,15 +214,26 @@ impl Maker<'_> {
         Ok(directions(of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI))
     }
 
-    /// The coarsest matrix, number l, to the host.
-    fn fetch<T: Real + Pod>(&self, matrix: &Matrix, l: usize) -> Result<Stencil<T>> {
-        let (n, stride) = (matrix.of.count(), matrix.couplings.stride());
-        let mut excess: Vec<f64> = zeroed(n, GRIDS)?;
-        let mut all: Vec<T> = zeroed(CUBE.len() * stride, GRIDS)?;
-        self.stream.fetch(&mut excess, self.scratch.excess[l % 2])?;
-        self.stream.fetch(&mut all, matrix.couplings.at(0))?;
-        self.stream.wait()?;
-        let c = collected(all.chunks_exact(stride).flat_map(|of| of[..n].iter().copied()), GRIDS)?;
-        Ok(Stencil { cells: matrix.of, offsets: &CUBE, c, excess })
+    /// The inverse of the coarsest matrix, number l.
+    fn invert(&self, pool: &mut Pool, matrix: &Matrix, l: usize) -> Result<Dense> {
+        let mut dense = Dense::zeroed(pool, self.stream, matrix.of.count())?;
+        let a = CoarsestArgs {
+            cells: box_of(matrix.of),
+            c: matrix.couplings.at(0),
+            c_stride: matrix.couplings.stride() as i64,
+            excess: self.scratch.excess[l % 2],
+            matrix: dense.matrix(),
+            diagonal: dense.diagonal,
+            null_of: dense.null_of,
+            nulls: dense.nulls,
+        };
+        if self.single {
+            launch::spread_coarsest_short(self.stream, &a)?;
+        } else {
+            launch::spread_coarsest(self.stream, &a)?;
+        }
+        dense.invert(self.stream)?;
+        dense.complete(self.stream, false)?;
+        Ok(dense)
     }
 }

@@ -1,18 +1,18 @@
 //! Deflation on the device: the region of each cell, Z^T v, E^-1 and A Z t.
 
-use super::arrays::{Padded, lists};
+use super::arrays::Pool;
+use super::dense::Dense;
 use super::labelled::Labelled;
+use super::regions::RegionNumbers;
 use super::source::Source;
-use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
+use super::survey::Made;
+use crate::backend::coarse::deflation::{CoarseMatrix, LARGEST_CONDITION, Scratch, Solver};
 use crate::backend::cpu::dpcg::setup::coarse_matrix;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, DeflatedArgs, DenseArgs, Sum};
-use crate::backend::steps::dpcg::Setup;
-use crate::error::{Error, Result, collected, zeroed};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cells::SevenPoints;
-use crate::grid::regions::{NONE, Regions, region_runs};
+use crate::backend::cuda::launch::{Address, CellLabels, DeflatedArgs, GalerkinArgs, Sum};
+use crate::error::{Error, Result, zeroed};
+use crate::grid::regions::Regions;
 use crate::runtime::team::Team;
 use std::time::Instant;
 
@@ -23,15 +23,14 @@ const DEFLATION: &str = "deflation vectors";
 #[expect(clippy::large_enum_variant, reason = "one a handle")]
 enum Inverse {
     /// E^-1, on the device.
-    Dense(Memory),
+    Dense(Dense),
     /// A factor, on the host, with g and t there.
     Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
 }
 
 /// Deflation vectors, and E of them.
 pub struct Deflation {
-    /// A number of 16 bits a cell, that of cells in no region around them.
-    region: Padded,
+    region: RegionNumbers,
     regions: Labelled,
     inverse: Inverse,
     vectors: Memory,
@@ -50,42 +49,52 @@ impl Deflation {
         }
     }
 
+    /// `scale`: a power of two that brings the largest center near one; `singular`: cells of singular components.
     pub fn new(
+        pool: &mut Pool,
         stream: &Stream,
-        a: &SevenPoints,
-        setup: &Setup,
-        components: &CellComponents,
+        of: &Made,
         regions: &Regions,
+        (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,
     ) -> Result<Self> {
-        let (cells, count) = (a.cells, regions.count);
-        let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
-        let coarse = coarse_matrix(team, a, components, regions, solver, tolerance)?;
-        let (vectors, [g, t]) = lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
-        let region = Padded::zeroed(stream, 1, cells.count(), cells.plane(), size_of::<u16>(), DEFLATION)?;
-        let (guard, none) = (cells.plane(), count as u16);
-        let number = |&r: &u16| if r == NONE { none } else { r };
-        let outside = || std::iter::repeat_n(none, guard);
-        let numbers = outside().chain(regions.of.iter().map(number)).chain(outside());
-        stream.send(region.at(0) - (size_of::<u16>() * guard) as u64, &collected(numbers, DEFLATION)?)?;
-        stream.wait()?;
+        let region = RegionNumbers::new(pool, stream, of, regions)?;
+        let count = region.count;
+        let (vectors, [g, t]) = pool.lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
+        stream.fill(vectors.address, 0, vectors.bytes)?;
+        let mut inverse = None;
+        let mut solver = of.setup.coarse_solver;
+        if solver == Solver::Inverse && count <= Dense::MOST {
+            inverse = on_device(pool, stream, of.source, &region, singular, scale)?;
+            solver = Solver::Cholesky;
+        }
         let mut host_bytes = 0;
-        let inverse = match coarse.inverse() {
-            Some(inverse) => {
-                let memory = Memory::zeroed(stream.device(), stream, size_of_val(inverse), "the inverse of E")?;
-                stream.send(memory.address, inverse)?;
-                stream.wait()?;
-                Inverse::Dense(memory)
-            }
+        let inverse = match inverse {
+            Some(inverse) => Inverse::Dense(inverse),
             None => {
-                host_bytes = coarse.bytes();
-                let scratch = coarse.scratch()?;
-                Inverse::Host { coarse, scratch, g: zeroed(count, DEFLATION)?, t: zeroed(count, DEFLATION)? }
+                let tolerance = of.setup.coarse_tolerance;
+                let (a, found) = (of.on_host(stream)?, region.on_host(stream, of, regions)?);
+                let regions = found.as_ref().unwrap_or(regions);
+                let coarse = coarse_matrix(team, &a, of.components, regions, solver, tolerance)?;
+                if let Some(inverse) = coarse.inverse() {
+                    Inverse::Dense(Dense::sent(pool, stream, inverse)?)
+                } else {
+                    host_bytes = coarse.bytes();
+                    let scratch = coarse.scratch()?;
+                    Inverse::Host { coarse, scratch, g: zeroed(count, DEFLATION)?, t: zeroed(count, DEFLATION)? }
+                }
             }
         };
-        let nx = cells.nx;
-        let regions = Labelled::new(stream, cells, count, |row| region_runs(&regions.of[row * nx..][..nx]))?;
+        let regions = Labelled::new(pool, stream, of.source.of, region.labels())?;
         Ok(Self { region, regions, inverse, vectors, g, t, host_bytes })
+    }
+
+    /// Its memory, for another one.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.region.give(pool)?;
+        self.regions.give(pool)?;
+        pool.give(self.vectors)?;
+        if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
     }
 
     /// E^-1 is applied by the device.
@@ -97,10 +106,7 @@ impl Deflation {
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
-            Inverse::Dense(matrix) => {
-                let matrix = matrix.address;
-                launch::dense(stream, &self.product(matrix, sum)).map(|()| 0.0)
-            }
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum).map(|()| 0.0),
             Inverse::Host { coarse, scratch, g, t } => {
                 stream.fetch(g, self.g)?;
                 stream.wait()?;
@@ -118,18 +124,14 @@ impl Deflation {
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
         self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
         match &self.inverse {
-            Inverse::Dense(matrix) => launch::dense(stream, &self.product(matrix.address, sum)),
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum),
             Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
         }
     }
 
-    fn product(&self, matrix: Address, sum: Sum) -> DenseArgs {
-        DenseArgs { matrix, input: self.g, out: self.t, n: self.regions.labels() as i32, unused: 0, sum }
-    }
-
     /// Regions of cells, and t.
     pub fn region_and_t(&self) -> (Address, Address) {
-        (self.region.at(0), self.t)
+        (self.region.at(), self.t)
     }
 
     /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009), and <p, v>.
@@ -148,12 +150,12 @@ impl Deflation {
     }
 
     fn arguments(&self, source: &Source, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
-        DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(0), t: self.t, v, p, sum }
+        DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
     }
 
     /// Bytes of device memory.
     pub fn device_bytes(&self) -> usize {
-        let inverse = if let Inverse::Dense(memory) = &self.inverse { memory.bytes } else { 0 };
+        let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
         self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
     }
 
@@ -161,4 +163,46 @@ impl Deflation {
     pub fn host_bytes(&self) -> usize {
         self.host_bytes
     }
+}
+
+/// E of the matrix, inverted; none where it is so ill-conditioned that a product with its inverse would lose too much.
+fn on_device(
+    pool: &mut Pool,
+    stream: &Stream,
+    source: &Source,
+    regions: &RegionNumbers,
+    singular: Option<&Labelled>,
+    scale: f64,
+) -> Result<Option<Dense>> {
+    let n = regions.count;
+    let mut dense = Dense::zeroed(pool, stream, n)?;
+    stream.send(dense.null_of, &regions.null_of)?;
+    stream.send(dense.nulls, &[regions.nulls as u32])?;
+    let (memory, [sums]) = pool.lists(stream, [24 * (n + 1) * (n + 1)], DEFLATION)?;
+    stream.fill(sums, 0, memory.bytes)?;
+    let a = GalerkinArgs {
+        cells: source.cells,
+        m: source.m,
+        region: regions.at(),
+        singular: singular.map_or(CellLabels::default(), Labelled::of_cells),
+        scale,
+        sums,
+        null_of: dense.null_of,
+        matrix: dense.matrix(),
+        diagonal: dense.diagonal,
+        n: n as i32,
+        unused: 0,
+    };
+    launch::add_couplings(stream, &a)?;
+    launch::take_coarse_matrix(stream, &a)?;
+    dense.invert(stream)?;
+    if regions.nulls > 0 {
+        dense.complete(stream, true)?;
+    }
+    let condition = dense.condition(stream)?;
+    pool.keep(memory)?;
+    if condition <= LARGEST_CONDITION {
+        return Ok(Some(dense));
+    }
+    dense.keep(pool).map(|()| None)
 }

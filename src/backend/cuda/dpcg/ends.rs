@@ -1,6 +1,7 @@
 //! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
 
 use super::run::{Rhs, Run};
+use super::source::planes_to;
 use super::state::Vectors;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
@@ -17,20 +18,7 @@ use std::time::Instant;
 /// For errors.
 const PLANES: &str = "a list of planes";
 
-/// The planes of an array of the host to the device, where they lie one after the other.
-fn planes_to<'v>(values: &'v [f64], of: Cells, (ld, plane): (usize, usize), to: Address) -> Result<Vec<Job<'v>>> {
-    let mut jobs = Vec::new();
-    if plane == of.ny * ld {
-        push(&mut jobs, Job::read(values, (ld, of.nx, of.rows()), to), PLANES)?;
-        return Ok(jobs);
-    }
-    for (k, values) in values.chunks(plane).enumerate() {
-        push(&mut jobs, Job::read(values, (ld, of.nx, of.ny), to + (8 * k * of.plane()) as u64), PLANES)?;
-    }
-    Ok(jobs)
-}
-
-/// And back.
+/// To planes of an array of the host.
 fn planes_from<'v>(
     values: &'v mut [f64],
     of: Cells,

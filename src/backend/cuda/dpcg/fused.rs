@@ -66,13 +66,12 @@ impl State {
         if self.is_series() {
             self.descend(stream, &a)?;
         } else {
-            let scale = self.vectors.scale;
-            let around = FusedArgs { v: 0, largest: scale.partial, scales: scale.scales, ..a };
+            let around = FusedArgs { v: 0, ..a };
             match self.deflation {
                 Some(_) => launch::descend_0(stream, &around)?,
                 None => launch::advance_residual(stream, &around)?,
             }
-            self.precondition(stream, source, true, rho)?;
+            self.precondition(stream, source, rho)?;
         }
         let energy = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, sigma)) };
         let [alone, part] = [Use::LastSigma, Use::LastPart].map(|how| Sum { how: how as i32, ..last });

@@ -1,156 +1,110 @@
-//! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions. The lists
-//! are made on the host at `factorize`.
+//! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions.
 
-use super::arrays::lists;
+use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, CellRun, LabelledArgs, Sum};
-use crate::error::{Error, Result, collected, push, reset, zeroed};
+use crate::backend::cuda::launch::{Address, CHUNK, CellLabels, LabelledArgs, ListArgs, ScanArgs, Sum};
+use crate::error::{Error, Result, collected, reset};
+use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::Cells;
-use std::ops::Range;
-
-/// Cells of a chunk, but for what completes a row: a warp adds those of one label.
-const CHUNK: usize = 1024;
 
 /// For errors.
-const RUNS: &str = "cells by label";
-
-/// Runs by chunk and label.
-#[derive(Default)]
-struct Lists {
-    runs: Vec<CellRun>,
-    /// First run of each slot, and the end.
-    slot_start: Vec<u32>,
-    /// Label of each slot.
-    slots: Vec<u32>,
-    cells: Vec<f64>,
-}
-
-impl Lists {
-    fn new<R: Iterator<Item = (Range<usize>, Option<usize>)>>(
-        cells: Cells,
-        labels: usize,
-        runs: impl Fn(usize) -> R,
-    ) -> Result<Self> {
-        let mut lists = Self { cells: zeroed(labels, RUNS)?, ..Self::default() };
-        let rows = CHUNK.div_ceil(cells.nx);
-        for first_row in (0..cells.rows()).step_by(rows) {
-            let first = lists.runs.len();
-            for row in first_row..(first_row + rows).min(cells.rows()) {
-                for (columns, label) in runs(row) {
-                    let Some(label) = label else { continue };
-                    lists.cells[label] += columns.len() as f64;
-                    let (start, len) = ((row * cells.nx + columns.start) as u32, columns.len() as u32);
-                    lists.add(first, CellRun { start, len, label: label as u32 })?;
-                }
-            }
-            lists.runs[first..].sort_unstable_by_key(|run| (run.label, run.start));
-            for k in first..lists.runs.len() {
-                let label = lists.runs[k].label;
-                if k == first || lists.runs[k - 1].label != label {
-                    push(&mut lists.slots, label, RUNS)?;
-                    push(&mut lists.slot_start, k as u32, RUNS)?;
-                }
-            }
-        }
-        push(&mut lists.slot_start, lists.runs.len() as u32, RUNS)?;
-        Ok(lists)
-    }
-
-    /// A run, joined to the one before where it goes on.
-    fn add(&mut self, first: usize, run: CellRun) -> Result<()> {
-        match self.runs[first..].last_mut() {
-            Some(last) if last.label == run.label && last.start + last.len == run.start => {
-                last.len += run.len;
-                Ok(())
-            }
-            _ => push(&mut self.runs, run, RUNS),
-        }
-    }
-
-    /// Slots sorted by label, and where those of each begin.
-    fn by_label(&self) -> Result<(Vec<u32>, Vec<u32>)> {
-        let labels = self.cells.len();
-        let mut start: Vec<u32> = zeroed(labels + 1, RUNS)?;
-        for &label in &self.slots {
-            start[label as usize + 1] += 1;
-        }
-        for label in 0..labels {
-            start[label + 1] += start[label];
-        }
-        let mut next = collected(start.iter().copied(), RUNS)?;
-        let mut sorted: Vec<u32> = zeroed(self.slots.len(), RUNS)?;
-        for (slot, &label) in self.slots.iter().enumerate() {
-            let place = &mut next[label as usize];
-            sorted[*place as usize] = slot as u32;
-            *place += 1;
-        }
-        Ok((sorted, start))
-    }
-}
-
-/// Cells by label on the device, and room for sums over them.
-pub struct Labelled {
-    memory: Memory,
-    arguments: LabelledArgs,
-    runs: u32,
-    slots: u32,
-    labels: u32,
-    /// Room for the sums on the host.
-    seen: Vec<f64>,
-}
+const LABELS: &str = "cells by label";
 
 /// Numbers of a label: sum, sum of magnitudes, mean, kept mean.
 const NUMBERS: usize = 4;
 
+/// Cells by label on the device, and room for sums over them.
+pub struct Labelled {
+    /// For the labels, and for slots. Half of that may be unused, so that the next labels need no other.
+    memory: [Memory; 2],
+    /// Labels of its own.
+    own: Option<Memory>,
+    arguments: LabelledArgs,
+    /// Room for the sums on the host.
+    seen: Vec<f64>,
+}
+
 impl Labelled {
-    /// `runs(row)`: columns and label of the runs of a row, in ascending order.
-    pub fn new<R: Iterator<Item = (Range<usize>, Option<usize>)>>(
-        stream: &Stream,
-        cells: Cells,
-        labels: usize,
-        runs: impl Fn(usize) -> R,
-    ) -> Result<Self> {
-        let found = Lists::new(cells, labels, runs)?;
-        let (by_label, label_start) = found.by_label()?;
-        let slots = found.slots.len();
-        let (memory, at) = lists(
-            stream,
-            [
-                size_of_val(&*found.runs),
-                size_of_val(&*found.slot_start),
-                size_of_val(&*by_label),
-                size_of_val(&*label_start),
-                8 * labels,
-                16 * slots,
-                8 * NUMBERS * labels,
-            ],
-            RUNS,
-        )?;
-        stream.send(at[0], &found.runs)?;
-        stream.send(at[1], &found.slot_start)?;
-        stream.send(at[2], &by_label)?;
-        stream.send(at[3], &label_start)?;
-        stream.send(at[4], &found.cells)?;
+    /// Of cells with these labels.
+    pub fn new(pool: &mut Pool, stream: &Stream, cells: Cells, labels: CellLabels) -> Result<Self> {
+        let (count, of) = (labels.count as usize, cells.count());
+        let chunks = of.div_ceil(CHUNK as usize);
+        let sizes = [4 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS * count];
+        let (of_labels, [chunk_start, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
+        stream.fill(of_labels.address, 0, of_labels.bytes)?;
+        let mut list = ListArgs { labels, cells: of as i64, chunk_start, label_start, cells_of, ..Default::default() };
+        launch::list_slots(stream, &list)?;
+        launch::scan(stream, &ScanArgs { values: chunk_start, count: chunks as i64 })?;
+        let mut slots = [0u32];
+        stream.fetch(&mut slots, chunk_start + 4 * chunks as u64)?;
         stream.wait()?;
+        let room = (slots[0] as usize).next_power_of_two();
+        let (of_slots, [slot_label, by_label, sums]) = pool.lists(stream, [4 * room, 4 * room, 16 * room], LABELS)?;
+        (list.slot_label, list.by_label) = (slot_label, by_label);
+        launch::list_slots(stream, &list)?;
+        launch::scan(stream, &ScanArgs { values: label_start, count: count as i64 })?;
+        if count > 1 {
+            launch::sort_slots(stream, &list)?;
+        }
+        let ListArgs { cells, .. } = list;
         let arguments = LabelledArgs {
-            runs: at[0],
-            slot_start: at[1],
-            by_label: at[2],
-            label_start: at[3],
-            cells: at[4],
-            sums: at[5],
-            totals: at[6],
+            labels,
+            of: cells,
+            chunk_start,
+            slot_label,
+            label_start,
+            by_label: if count > 1 { by_label } else { 0 },
+            cells: cells_of,
+            sums,
+            totals,
             ..LabelledArgs::default()
         };
         let mut seen = Vec::new();
-        reset(&mut seen, NUMBERS * labels, RUNS)?;
-        Ok(Self { memory, arguments, runs: found.runs.len() as u32, slots: slots as u32, labels: labels as u32, seen })
+        reset(&mut seen, NUMBERS * count, LABELS)?;
+        Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
+    }
+
+    /// Of the cells of singular components; none where there are none.
+    pub fn of_singular(
+        pool: &mut Pool,
+        stream: &Stream,
+        cells: Cells,
+        components: &CellComponents,
+    ) -> Result<Option<Self>> {
+        let count = components.singular_count();
+        if count == 0 {
+            return Ok(None);
+        }
+        if components.joined.size[..] == [cells.count()] {
+            return Self::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
+        }
+        let number = components.singular_numbers()?;
+        let runs = (0..cells.rows()).flat_map(|row| components.runs(row));
+        let of_run = |component: Option<usize>| component.and_then(|c| number[c]).unwrap_or(count) as u32;
+        let all = runs.flat_map(|(run, component)| std::iter::repeat_n(of_run(component), run.len()));
+        let all = collected(all, LABELS)?;
+        let (own, [of]) = pool.lists(stream, [size_of_val(&*all)], LABELS)?;
+        stream.send(of, &all)?;
+        stream.wait()?;
+        let mut made = Self::new(pool, stream, cells, CellLabels { of, wide: 1, count: count as u32 })?;
+        made.own = Some(own);
+        Ok(Some(made))
+    }
+
+    /// Their memory, for others.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.own.into_iter().chain(self.memory).try_for_each(|memory| pool.give(memory))
     }
 
     /// Labels.
     pub fn labels(&self) -> usize {
-        self.labels as usize
+        self.arguments.labels.count as usize
+    }
+
+    /// Those of cells.
+    pub fn of_cells(&self) -> CellLabels {
+        self.arguments.labels
     }
 
     /// Sums of v by label, those of the sums alone to `g`, where it is not 0. `sum`: of the loop they are in.
@@ -159,26 +113,25 @@ impl Labelled {
     }
 
     fn sums_of(&self, stream: &Stream, a: &LabelledArgs) -> Result<()> {
-        launch::slot_sums(stream, &LabelledArgs { count: self.slots, ..*a })?;
-        launch::label_sums(stream, &LabelledArgs { count: self.labels, ..*a })
+        launch::slot_sums(stream, a)?;
+        launch::label_sums(stream, a)
     }
 
     /// v = v - mean(v) for each label, plus the kept mean with `restore`.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
-        let restore = i32::from(restore);
-        launch::cell_shift(stream, &LabelledArgs { v, restore, count: self.runs, ..self.arguments })
+        launch::cell_shift(stream, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
 
     /// Remembers the means of v.
     pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
-        launch::cell_keep_means(stream, &LabelledArgs { count: self.labels, ..self.arguments })
+        launch::cell_keep_means(stream, &self.arguments)
     }
 
     /// The label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
-        self.sums(stream, v, 0, Sum::default())?;
+        self.sums_of(stream, &LabelledArgs { v, magnitudes: 1, ..self.arguments })?;
         let labels = self.labels();
         let values = self.see(stream)?;
         let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
@@ -202,11 +155,11 @@ impl Labelled {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes
+        self.own.iter().chain(&self.memory).map(|memory| memory.bytes).sum()
     }
 }
 
-/// Runs are numbered in 32 bits.
+/// Cells are numbered in 32 bits.
 pub fn check_numbers(cells: Cells) -> Result<()> {
     if cells.size().iter().all(|&n| i32::try_from(n).is_ok()) && u32::try_from(cells.count()).is_ok() {
         return Ok(());

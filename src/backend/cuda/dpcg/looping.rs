@@ -15,16 +15,20 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 impl State {
-    /// Records an iteration.
+    /// Records an iteration; the loop of the previous factorization stays where its launches are the same.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let on_device = self.deflation.as_ref().is_none_or(|deflation| deflation.is_on_device());
+        let previous = match std::mem::replace(&mut self.looping, Looping::ByHost) {
+            Looping::Recorded(previous) => Some(previous),
+            Looping::ByHost | Looping::Launched => None,
+        };
         if !on_device {
             return Ok(());
         }
         self.looping = Looping::Launched;
         if !without_graphs() {
             let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
-            self.looping = Looping::Recorded(Loop::record(device, body)?);
+            self.looping = Looping::Recorded(Loop::record(device, previous, body)?);
         }
         Ok(())
     }
@@ -37,7 +41,7 @@ impl State {
             return self.fused_iteration(stream, source, Sum { conditional, ..sum });
         }
         launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
-        self.precondition(stream, source, false, Sum { how: Use::Rho as i32, ..sum })?;
+        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
         launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
         self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
     }

@@ -1,42 +1,49 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
-//! Each may use those before it: `arrays` (memory), `labelled` (sums over components and regions), `source` (the
-//! matrix), `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state` (the data of a
-//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (around them).
+//! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
+//! `source` (the matrix), `survey` (the first look at it), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`,
+//! `cell` (preconditioners), `state` (the data of a factorization), `fused` (an iteration in few passes), `run` (the
+//! steps of PCG), `looping`, `ends` (a solve around them).
 
 mod arrays;
 mod cell;
 mod coarsening;
 mod deflation;
+mod dense;
 mod ends;
 mod fused;
 mod labelled;
 mod looping;
 mod multigrid;
+mod regions;
 mod run;
 mod source;
 mod state;
+mod survey;
 mod vertex;
 
 use super::driver::Memory;
 use super::launch;
-use super::launch::CellArray;
+use super::launch::{CellArray, CellFindings};
 use super::session::Session;
-use super::staging::Job;
 use crate::backend::coarse::deflation::Solver;
-use crate::backend::cpu::dpcg::setup::find_components;
-use crate::backend::steps::dpcg::{DpcgBackend, Fetched, Setup};
+use crate::backend::cpu::dpcg::setup;
+use crate::backend::steps::dpcg::{DpcgBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
-use crate::error::{Error, Result, collected, zeroed};
-use crate::grid::cell_components::{CellComponents, Strong};
-use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
-use crate::grid::regions::Regions;
+use crate::error::{Error, Result};
+use crate::grid::cell_inspection::InspectedRows;
+use crate::grid::cell_survey::{Found, Survey};
+use crate::grid::cells::{CellView, Cells, Kept, SevenPoints, Values};
+use crate::grid::outward::{Entry, Outward};
+use crate::grid::regions::{Choice, RegionCount};
 use crate::report::{Observer, Outcome};
 use crate::runtime::team::Team;
 use deflation::Deflation;
 use run::{Rhs, Run};
 use source::Source;
-use state::{Made, State};
+use state::State;
+use std::cell::OnceCell;
+use survey::{Made, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -45,11 +52,18 @@ pub struct Cuda {
     source: Option<Source>,
     /// Room for arrays that are on the host: input, and output.
     staging: Option<Memory>,
-    /// The host's copy of the matrix, and who looks at it.
-    kept: Kept,
+    surveyor: Option<Surveyor>,
+    /// The host's copy of the matrix, until `factorize`, where it is needed; and who looks at it.
+    kept: OnceCell<Kept>,
     team: Option<Team>,
-    /// Room for copies of a matrix that is on the device.
-    fetched: Fetched,
+    /// All entries are finite, and numbers divide by all centers.
+    is_plain: bool,
+    /// What points out of the box.
+    outward: Outward,
+    /// Until `factorize`.
+    found: Found,
+    /// It is the device that found them.
+    is_surveyed: bool,
     threads: usize,
     session: Session,
 }
@@ -68,16 +82,19 @@ impl Cuda {
             state: None,
             source: None,
             staging: None,
-            kept: Kept::default(),
+            surveyor: None,
+            kept: OnceCell::new(),
             team: None,
-            fetched: Fetched::default(),
+            is_plain: false,
+            outward: Outward::default(),
+            found: Found::default(),
+            is_surveyed: false,
             threads,
             session,
         }
     }
 
-    fn make_team(&mut self) -> Result<()> {
-        let cells = self.kept.cells();
+    fn make_team(&mut self, cells: Cells) -> Result<()> {
         let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
         if self.team.as_ref().map_or(0, Team::members) != members {
             self.team = None;
@@ -85,6 +102,36 @@ impl Cuda {
         }
         Ok(())
     }
+
+    /// Couplings that point out of the box, as they were seen in `a`, whose arrays are at `input`.
+    fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
+        let counts = seen.outward.map(|count| count as usize);
+        if seen.first_outward == u64::MAX {
+            return Ok(Outward::in_cells(counts, None));
+        }
+        let (nx, ny) = (a.cells.nx, a.cells.ny);
+        let (i, line) = (seen.first_outward as usize % nx, seen.first_outward as usize / nx);
+        let (row, array) = (line / 3, line % 3);
+        let (j, k) = (row % ny, row / ny);
+        let mut value = [0.0];
+        if a.forward[array].device().is_some() {
+            let from = input[array + 1];
+            let place = k as u64 * from.plane as u64 + j as u64 * from.ld as u64 + i as u64;
+            let stream = self.session.stream();
+            stream.fetch(&mut value, from.values + 8 * place)?;
+            stream.wait()?;
+        } else {
+            value[0] = a.forward[array].row(row)[i];
+        }
+        Ok(Outward::in_cells(counts, Some(Entry { array, value: value[0], i, j, k: Some(k) })))
+    }
+}
+
+/// The caller's matrix as the host has kept it: its names, its extents.
+fn as_given<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
+    let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
+    let forward = [0, 1, 2].map(|d| of(a.forward[d].name, kept.forward[d]));
+    CellView { cells: a.cells, center: of(a.center.name, kept.center), forward }
 }
 
 fn nothing_loaded() -> Error {
@@ -102,76 +149,74 @@ impl DpcgBackend for Cuda {
         self.session.use_stream(stream)
     }
 
-    fn fetch(&mut self, a: &CellView) -> Result<Option<Fetched>> {
-        let views = [a.center, a.forward[0], a.forward[1], a.forward[2]];
-        if views.iter().all(|values| values.device().is_none()) {
-            return Ok(None);
-        }
-        if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session, self.threads);
-        }
-        let _entered = self.session.device.clone().enter()?;
-        let mut fetched = std::mem::take(&mut self.fetched);
-        let (stream, copies, _) = self.session.parts();
-        for (values, copy) in views.iter().zip(&mut fetched.arrays) {
-            match values.device() {
-                Some(_) if copy.len() == values.count() => {}
-                Some(_) => *copy = zeroed(values.count(), "a copy of the matrix")?,
-                None => *copy = Vec::new(),
-            }
-        }
-        let on_device = views.iter().zip(&mut fetched.arrays).filter_map(|(v, copy)| Some((v.device()?, copy)));
-        let jobs = collected(on_device.map(|(address, copy)| Job::all_to(copy, address)), "a list of arrays")?;
-        copies.fetch(stream, &jobs)?;
-        drop(jobs);
-        stream.wait()?;
-        Ok(Some(fetched))
-    }
-
-    fn take_back(&mut self, fetched: Fetched) {
-        self.fetched = fetched;
-    }
-
-    fn load(&mut self, a: &CellView) -> Result<()> {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.threads);
         }
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
             // Their memory first.
-            (self.state, self.source, self.staging) = (None, None, None);
-            self.source = Some(Source::new(self.session.stream(), a.cells)?);
+            (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
+            let source = self.source.insert(Source::new(self.session.stream(), a.cells)?);
+            self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
         }
-        self.kept.copy_from(a)?;
-        self.make_team()?;
+        self.make_team(a.cells)?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let (stream, copies, _) = self.session.parts();
-        match &self.source {
-            Some(source) => source.send(stream, copies, &self.kept.matrix()),
-            None => Ok(()),
+        let input = source.bring(stream, copies, a)?;
+        let seen = *surveyor.take(stream, input)?;
+        (self.is_plain, self.kept) = (seen.unusual == 0, OnceCell::new());
+        self.outward = self.outward_of(a, &input, &seen)?;
+        if self.is_plain {
+            return Ok(f64::from_bits(seen.center_max));
         }
+        let stream = self.session.stream();
+        let here = as_given(a, &on_host(&self.kept, source, stream)?);
+        InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
     }
 
-    fn matrix(&self) -> SevenPoints<'_> {
-        self.kept.matrix()
+    fn outward(&self, _: &CellView) -> Result<Outward> {
+        Ok(self.outward)
     }
 
-    fn find_components(&mut self, zero_row_sum: f64) -> Result<(CellComponents, Strong)> {
-        find_components(self.team.as_mut().ok_or_else(nothing_loaded)?, &self.kept.matrix(), zero_row_sum)
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
+        let _entered = self.session.device.clone().enter()?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let stream = self.session.stream();
+        self.found = Found::default();
+        let seen = if self.is_plain { surveyor.survey(stream, source, zero_row_sum)? } else { None };
+        self.is_surveyed = seen.is_some();
+        if let Some((components, survey)) = seen {
+            self.found.components = components;
+            return Ok(survey);
+        }
+        let team = self.team.as_mut().ok_or_else(nothing_loaded)?;
+        let (found, survey) = setup::survey(team, &on_host(&self.kept, source, stream)?, zero_row_sum)?;
+        self.found = found;
+        Ok(survey)
     }
 
-    fn factorize(
-        &mut self,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-    ) -> Result<Option<Solver>> {
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        let _entered = self.session.device.clone().enter()?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let stream = self.session.stream();
+        if !self.is_surveyed {
+            return self.found.find_regions(&on_host(&self.kept, source, stream)?, choice);
+        }
+        let regions = surveyor.find_regions(stream, source.of, &self.found.components, choice)?;
+        Ok(self.found.take(regions))
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
         let previous = self.state.take();
-        let a = self.kept.matrix();
+        let (Found { components, regions, .. }, kept) = (std::mem::take(&mut self.found), self.kept.take());
+        let kept = &kept.map_or_else(OnceCell::new, OnceCell::from);
         let (Some(source), Some(team)) = (&self.source, &mut self.team) else { return Err(nothing_loaded()) };
-        let stream = self.session.stream();
-        let made = Made { a, source, setup, components, regions };
-        let mut state = State::new(stream, &made, team, previous)?;
+        let (components, regions) = (&components, regions.as_ref());
+        let surveyor = self.surveyor.as_ref().filter(|_| self.is_surveyed);
+        let made = Made { source, kept, setup, components, regions, surveyor };
+        let mut state = State::new(self.session.stream(), &made, team, previous)?;
         state.record(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
     }
@@ -226,12 +271,12 @@ impl DpcgBackend for Cuda {
 
     fn bytes(&self) -> usize {
         let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        let fetched = self.fetched.arrays.iter().map(|copy| 8 * copy.len()).sum::<usize>();
-        self.kept.bytes() + fetched + self.session.bytes() + coarse
+        self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse
     }
 
     fn device_bytes(&self) -> usize {
         self.source.as_ref().map_or(0, Source::bytes)
+            + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
             + self.state.as_ref().map_or(0, State::device_bytes)
     }
@@ -252,3 +297,6 @@ impl DpcgBackend for Cuda {
         1
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,17 +14,12 @@ pub struct Scale {
     /// 1 / s and s.
     pub scales: Address,
     pub scalars: Address,
-    /// It is there.
-    pub known: bool,
 }
 
 impl Scale {
     /// Of max |r|.
     pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
-        let Self { partial, scales, scalars, known } = *self;
-        if known {
-            return Ok(());
-        }
+        let Self { partial, scales, scalars } = *self;
         launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
     }
 }

@@ -1,7 +1,6 @@
 //! The steps of deflated PCG on the device, the textbook ones. A step launches and returns; one that returns a scalar
 //! waits for it.
 
-use super::multigrid::Scale;
 use super::source::Source;
 use super::state::{Looping, State, Vectors};
 use crate::backend::cuda::driver::Stream;
@@ -88,9 +87,9 @@ impl State {
         Ok(())
     }
 
-    /// z = M^-1 r with <r, z>; `scaled`: the scale of r is there.
-    pub fn precondition(&self, stream: &Stream, source: &Source, scaled: bool, sum: Sum) -> Result<()> {
-        let Vectors { r, z, scale, .. } = self.vectors;
+    /// z = M^-1 r with <r, z>.
+    pub fn precondition(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+        let Vectors { r, z, .. } = self.vectors;
         let summed = match self.preconditioner {
             Preconditioner::None => self.copy(stream, r, z).map(|()| false),
             Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
@@ -203,7 +202,7 @@ impl PcgSteps for Run<'_> {
 
     fn precondition(&mut self) -> f64 {
         self.scalar(|s| {
-            s.k.precondition(s.stream, s.source, false, s.sum())?;
+            s.k.precondition(s.stream, s.source, s.sum())?;
             s.summed()
         })
     }

@@ -3,10 +3,26 @@
 use super::arrays::{Padded, box_of};
 use super::labelled::check_numbers;
 use crate::backend::cuda::driver::Stream;
-use crate::backend::cuda::launch::{CellBox, CellMatrix};
+use crate::backend::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
 use crate::backend::cuda::staging::{Copies, Job};
-use crate::error::Result;
-use crate::grid::cells::{Cells, SevenPoints};
+use crate::error::{Result, extend, push};
+use crate::grid::cells::{CellView, Cells, Kept};
+
+/// For errors.
+const PLANES: &str = "a list of planes";
+
+/// The planes of an array of the host to the device, where they lie one after the other.
+pub fn planes_to<'v>(values: &'v [f64], of: Cells, (ld, plane): (usize, usize), to: Address) -> Result<Vec<Job<'v>>> {
+    let mut jobs = Vec::new();
+    if plane == of.ny * ld {
+        push(&mut jobs, Job::read(values, (ld, of.nx, of.rows()), to), PLANES)?;
+        return Ok(jobs);
+    }
+    for (k, values) in values.chunks(plane).enumerate() {
+        push(&mut jobs, Job::read(values, (ld, of.nx, of.ny), to + (8 * k * of.plane()) as u64), PLANES)?;
+    }
+    Ok(jobs)
+}
 
 /// A, padded by a plane of zeros before and after each array.
 pub struct Source {
@@ -25,13 +41,38 @@ impl Source {
         Ok(Self { of, cells: box_of(of), m, arrays })
     }
 
-    /// Copies it.
-    pub fn send(&self, stream: &Stream, copies: &mut Copies, a: &SevenPoints) -> Result<()> {
-        let [east, north, top] = a.forward;
-        let CellMatrix { center, east: to_east, north: to_north, top: to_top } = self.m;
-        let jobs = [(a.center, center), (east, to_east), (north, to_north), (top, to_top)];
-        copies.send(stream, &jobs.map(|(values, to)| Job::all(values, to)))?;
-        stream.wait()
+    fn addresses(&self) -> [Address; 4] {
+        [self.m.center, self.m.east, self.m.north, self.m.top]
+    }
+
+    /// Where the caller's arrays are, center first: those of the host are brought to the places of ours.
+    pub fn bring(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
+        let [x, y, z] = a.forward;
+        let mut at = [CellArray::default(); 4];
+        let mut jobs = Vec::new();
+        for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
+            let (ld, plane) = given.shape();
+            *at = CellArray { values: own, ld: self.of.nx as i64, plane: self.of.plane() as i64 };
+            match given.device() {
+                Some(values) => *at = CellArray { values, ld: ld as i64, plane: plane as i64 },
+                None => extend(&mut jobs, planes_to(given.all(), self.of, (ld, plane), own)?, PLANES)?,
+            }
+        }
+        copies.send(stream, &jobs)?;
+        if !jobs.is_empty() {
+            stream.wait()?;
+        }
+        Ok(at)
+    }
+
+    /// A copy for the host.
+    pub fn keep(&self, stream: &Stream) -> Result<Kept> {
+        let mut kept = Kept::default();
+        for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
+            stream.fetch(values, from)?;
+        }
+        stream.wait()?;
+        Ok(kept)
     }
 
     pub fn bytes(&self) -> usize {

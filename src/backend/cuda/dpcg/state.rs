@@ -1,21 +1,19 @@
 //! What a factorization leaves on the device: M, E, and the vectors of a solve.
 
-use super::arrays::{Padded, lists};
+use super::arrays::{Padded, Pool, lists};
 use super::cell::CellCentred;
 use super::deflation::Deflation;
 use super::fused::Passes;
 use super::labelled::Labelled;
 use super::multigrid::Scale;
 use super::source::Source;
+use super::survey::Made;
 use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
-use crate::backend::steps::dpcg::{Preconditioner, Setup};
+use crate::backend::steps::dpcg::Preconditioner;
 use crate::error::{Error, Result};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cells::{Cells, SevenPoints};
-use crate::grid::regions::Regions;
-use crate::runtime::reduce::max_abs;
+use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
 use std::mem::offset_of;
 use std::time::Instant;
@@ -77,7 +75,7 @@ impl Vectors {
         let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let s = if series { arrays.at(6) } else { 0 };
         let other_p = if fused { arrays.at(count - 1) } else { 0 };
-        let scale = Scale { partial: largest, scales, scalars: scalars_at, known: false };
+        let scale = Scale { partial: largest, scales, scalars: scalars_at };
         let at_other_p = false;
         Ok(Self {
             of,
@@ -106,6 +104,15 @@ impl Vectors {
         Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
     }
 
+    /// Waits; a power of two that brings the largest magnitude of a vector into [1, 2).
+    fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
+        self.scale.find(stream, v, self.of.count() as i64)?;
+        let mut scale = [0.0];
+        stream.fetch(&mut scale, self.scale.scales)?;
+        stream.wait()?;
+        Ok(scale[0])
+    }
+
     /// Waits, and reads the scalars.
     pub fn fetch(&mut self, stream: &Stream) -> Result<&Scalars> {
         stream.fetch_start(&mut self.scalars, self.scalars_at, offset_of!(Scalars, ring))?;
@@ -118,15 +125,6 @@ impl Vectors {
     }
 }
 
-/// What a factorization is made of: the matrix here and on the device, and what is known of it.
-pub struct Made<'a> {
-    pub a: SevenPoints<'a>,
-    pub source: &'a Source,
-    pub setup: &'a Setup,
-    pub components: &'a CellComponents,
-    pub regions: Option<&'a Regions>,
-}
-
 /// A matrix with what was made of it.
 pub struct State {
     pub vectors: Vectors,
@@ -136,6 +134,8 @@ pub struct State {
     /// Cells by singular component, where there is one.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
+    /// For the next factorization.
+    pool: Pool,
     pub looping: Looping,
     /// Of the last run, coarse solves by the host.
     pub seconds_coarse: f64,
@@ -147,11 +147,10 @@ impl State {
     /// `previous`: of a factorization for as many cells, whose memory is used again.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
-        let (vectors, before) = match previous {
-            Some(Self { vectors, multigrid, preconditioner: before, .. }) => {
-                (Some(vectors), multigrid.filter(|_| before == preconditioner))
-            }
-            None => (None, None),
+        let before = previous.map(Self::take_apart).transpose()?;
+        let (vectors, mut pool, looping) = match before {
+            Some((vectors, pool, looping)) => (Some(vectors), pool, looping),
+            None => (None, Pool::default(), Looping::ByHost),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let passes = Passes::of(of.setup);
@@ -159,25 +158,43 @@ impl State {
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, of.a.cells, series, fused)?,
+            None => Vectors::new(stream, of.source.of, series, fused)?,
         };
+        let scale = vectors.scale_of(stream, of.source.m.center)?;
+        let singular = Labelled::of_singular(&mut pool, stream, of.source.of, of.components)?;
         let started = Instant::now();
         let deflation = match of.regions {
-            Some(regions) => Some(Deflation::new(stream, &of.a, of.setup, of.components, regions, team)?),
+            Some(regions) => Some(Deflation::new(&mut pool, stream, of, regions, (singular.as_ref(), scale), team)?),
             None => None,
         };
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
             passes,
-            multigrid: multigrid(stream, of, vectors.scalars_at, (before, team))?,
-            singular: singular(stream, of.a.cells, of.components)?,
+            multigrid: multigrid(&mut pool, stream, of, vectors.scalars_at, scale)?,
+            singular,
             deflation,
             vectors,
-            looping: Looping::ByHost,
+            pool: pool.next(),
+            looping,
             seconds_coarse: 0.0,
             seconds_of_e,
         })
+    }
+
+    /// Vectors, the memory of all else but cell-centred grids, and the loop on them.
+    fn take_apart(self) -> Result<(Vectors, Pool, Looping)> {
+        let mut pool = self.pool;
+        if let Some(singular) = self.singular {
+            singular.give(&mut pool)?;
+        }
+        if let Some(deflation) = self.deflation {
+            deflation.give(&mut pool)?;
+        }
+        if let Some(Multigrid::Vertex(vertex)) = self.multigrid {
+            vertex.give(&mut pool)?;
+        }
+        Ok((self.vectors, pool, self.looping))
     }
 
     /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.
@@ -191,8 +208,8 @@ impl State {
     }
 
     /// z = M^-1 r of multigrid. Whether <r, z> is on its way.
-    pub fn cycle(&self, stream: &Stream, source: &Source, scale: &Scale, sum: Sum) -> Result<bool> {
-        let Vectors { r, z, .. } = &self.vectors;
+    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
+        let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, *r, *z, sum).map(|()| true),
             Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
@@ -208,43 +225,21 @@ impl State {
             None => 0,
         };
         multigrid
+            + self.pool.bytes()
             + self.vectors.bytes()
             + self.singular.as_ref().map_or(0, Labelled::bytes)
             + self.deflation.as_ref().map_or(0, Deflation::device_bytes)
     }
 }
 
-fn multigrid(
-    stream: &Stream,
-    of: &Made,
-    scalars: Address,
-    (previous, team): (Option<Multigrid>, &mut Team),
-) -> Result<Option<Multigrid>> {
+fn multigrid(pool: &mut Pool, stream: &Stream, of: &Made, scalars: Address, scale: f64) -> Result<Option<Multigrid>> {
     let Preconditioner::Multigrid { vertex, sweeps, single, coarsest } = of.setup.preconditioner else {
         return Ok(None);
     };
-    let (a, source) = (&of.a, of.source);
-    if !vertex {
-        drop(previous);
-        return Ok(Some(Multigrid::Cell(match single {
-            true => CellCentred::new::<f32>(stream, a, sweeps, coarsest)?,
-            false => CellCentred::new::<f64>(stream, a, sweeps, coarsest)?,
-        })));
-    }
-    let previous = if let Some(Multigrid::Vertex(previous)) = previous { Some(previous) } else { None };
-    let (center_max, free) = (max_abs(a.center), (previous, team));
-    Ok(Some(Multigrid::Vertex(match single {
-        true => Vertex::new::<f32>(stream, source, scalars, center_max, sweeps, free)?,
-        false => Vertex::new::<f64>(stream, source, scalars, center_max, sweeps, free)?,
-    })))
-}
-
-fn singular(stream: &Stream, cells: Cells, components: &CellComponents) -> Result<Option<Labelled>> {
-    let count = components.singular_count();
-    if count == 0 {
-        return Ok(None);
-    }
-    let number = components.singular_numbers()?;
-    let runs = |row| components.runs(row).map(|(columns, c)| (columns, c.and_then(|c| number[c])));
-    Labelled::new(stream, cells, count, runs).map(Some)
+    Ok(Some(match (vertex, single) {
+        (false, true) => Multigrid::Cell(CellCentred::new::<f32>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
+        (false, false) => Multigrid::Cell(CellCentred::new::<f64>(stream, &of.on_host(stream)?, sweeps, coarsest)?),
+        (true, true) => Multigrid::Vertex(Vertex::new::<f32>(pool, stream, of.source, scalars, scale, sweeps)?),
+        (true, false) => Multigrid::Vertex(Vertex::new::<f64>(pool, stream, of.source, scalars, scale, sweeps)?),
+    }))
 }

@@ -7,9 +7,11 @@ use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
-use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_components::{CellComponents, row_excess};
+use crate::grid::cell_inspection::InspectedRows;
+use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
-use crate::grid::regions::{NONE, Regions};
+use crate::grid::regions::{Choice, NONE, RegionCount, Regions};
 use crate::report::{Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 use std::time::Instant;
@@ -18,6 +20,8 @@ use std::time::Instant;
 #[derive(Default)]
 pub struct Reference {
     matrix: Kept,
+    /// Until `factorize`.
+    found: Found,
     state: Option<State>,
 }
 
@@ -52,6 +56,8 @@ struct Singular {
 
 struct Deflation {
     regions: Vec<u16>,
+    /// Row sums, zero in singular components.
+    excess: Vec<f64>,
     coarse: CoarseMatrix,
     scratch: Scratch,
     g: Vec<f64>,
@@ -139,6 +145,14 @@ impl Deflation {
         }
         seconds
     }
+
+    /// v = v - A y, y constant on regions: exactly v within them where rows have no sum, whatever the contrast.
+    fn subtract_product(&self, a: &SevenPoints, y: &[f64], v: &mut [f64]) {
+        for (c, v) in v.iter_mut().enumerate() {
+            let (couplings, cells) = neighbours(a, c);
+            *v -= self.excess[c] * y[c] + (0..6).map(|k| couplings[k] * (y[cells[k]] - y[c])).sum::<f64>();
+        }
+    }
 }
 
 /// A cell's neighbours: coupling and cell, west, east, south, north, bottom, top; zero and the cell itself where there
@@ -192,7 +206,11 @@ impl State {
                 let coarse = CoarseMatrix::new(a, components, regions, solver, tolerance)?;
                 let (scratch, of) = (coarse.scratch()?, collected(regions.of.iter().copied(), VECTORS)?);
                 let (g, t) = (zeroed(regions.count, VECTORS)?, zeroed(regions.count, VECTORS)?);
-                Some(Deflation { regions: of, coarse, scratch, g, t })
+                let mut excess: Vec<f64> = vector()?;
+                for (row, excess) in excess.chunks_exact_mut(a.cells.nx).enumerate() {
+                    row_excess(a, components, row, excess);
+                }
+                Some(Deflation { regions: of, excess, coarse, scratch, g, t })
             }
         };
         let seconds_of_e = started.elapsed().as_secs_f64();
@@ -213,13 +231,12 @@ impl State {
         })
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); z and u are spent.
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); u is spent.
     fn project(&mut self, a: &SevenPoints, of: fn(&mut Self) -> &mut Vec<f64>) {
         let Some(mut deflation) = self.deflation.take() else { return };
         let mut v = std::mem::take(of(self));
         self.seconds_coarse += deflation.part_of(&v, &mut self.u);
-        multiply(a, &self.u, &mut self.z);
-        add_scaled(&mut v, -1.0, &self.z);
+        deflation.subtract_product(a, &self.u, &mut v);
         *of(self) = v;
         self.deflation = Some(deflation);
     }
@@ -250,22 +267,26 @@ impl State {
 }
 
 impl DpcgBackend for Reference {
-    fn load(&mut self, a: &CellView) -> Result<()> {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         self.state = None;
-        self.matrix.copy_from(a)
+        let mut kept = self.matrix.rows_mut(a.cells)?;
+        let seen = InspectedRows::of(a, finite, 0..a.cells.rows(), |row| kept.copy_row(a, row));
+        InspectedRows::center_max(a, [seen])
     }
 
-    fn matrix(&self) -> SevenPoints<'_> {
-        self.matrix.matrix()
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
+        let (found, survey) = Found::of(&self.matrix.matrix(), zero_row_sum)?;
+        self.found = found;
+        Ok(survey)
     }
 
-    fn factorize(
-        &mut self,
-        setup: &Setup,
-        components: &CellComponents,
-        regions: Option<&Regions>,
-    ) -> Result<Option<Solver>> {
-        let state = self.state.insert(State::new(&self.matrix.matrix(), setup, components, regions)?);
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        self.found.find_regions(&self.matrix.matrix(), choice)
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
+        let Found { components, regions, .. } = std::mem::take(&mut self.found);
+        let state = self.state.insert(State::new(&self.matrix.matrix(), setup, &components, regions.as_ref())?);
         Ok(state.deflation.as_ref().map(|deflation| deflation.coarse.solver()))
     }
 

@@ -19,7 +19,8 @@ fn kept(problem: &TwoPhase) -> Kept {
         forward: [values("east", x), values("north", y), values("top", z)],
     };
     let mut kept = Kept::default();
-    kept.copy_from(&a).unwrap();
+    let mut rows = kept.rows_mut(a.cells).unwrap();
+    (0..a.cells.rows()).for_each(|row| rows.copy_row(&a, row));
     kept
 }
 

@@ -24,7 +24,6 @@ use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
 use coarsest::Coarsest;
-use std::ops::Range;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
@@ -271,18 +270,6 @@ impl<T: Real> Vertex<T> {
     pub fn bytes(&self) -> usize {
         self.grids.bytes()
     }
-}
-
-/// Rows of the inverse of a coarsest grid, as a cycle applies it.
-pub fn inverse_rows<T: Real>(a: &Stencil<T>, rows: Range<usize>) -> Result<Vec<f64>> {
-    let n = a.cells.count();
-    let (mut coarsest, mut inverse) = (Coarsest::new(a)?, zeroed(n * rows.len(), HIERARCHY)?);
-    // It is symmetric.
-    for (row, k) in inverse.chunks_exact_mut(n).zip(rows) {
-        row[k] = 1.0;
-        coarsest.solve(row);
-    }
-    Ok(inverse)
 }
 
 /// What Jacobi divides the residual by.

@@ -1,6 +1,7 @@
 use super::*;
-use crate::grid::cell_inspection::coarsened;
+use crate::grid::cell_survey::Found;
 use crate::grid::cells::SevenPoints;
+use crate::grid::components::ZERO_ROW_SUM;
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 use std::fmt::Write;
 
@@ -294,6 +295,7 @@ fn a_power_of_two_changes_no_bit() {
 
 #[test]
 fn directions_of_strong_couplings_are_coarsened() {
+    let coarsened = |a: &SevenPoints| Found::of(a, ZERO_ROW_SUM).unwrap().1.coarsened;
     for (set, expected) in [("9", [true; 3]), ("9;asp=4", [false, false, true])] {
         let system = System::of(&TwoPhase::new(set, [16; 3], 1.0));
         assert_eq!(coarsened(&system.view()), expected, "{set}");

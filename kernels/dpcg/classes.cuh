@@ -1,0 +1,137 @@
+// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one box and one phase. Their
+// keys are in a table of slots, a power of two of them, with open addressing; who comes first to which slot is another
+// from run to run, what is noted of a class is not. A warp notes runs of its 32 cells. Bytes a cell: 8, with labels 12,
+// and 6 for the numbers.
+#include "survey.cuh"
+
+namespace dpcg {
+
+struct Class {
+    uint32_t first, first_heavy; // the first cell, and that in no strong group; all ones: there is none
+    uint32_t cells;
+    int32_t unlabelled; // its phase is none
+};
+
+struct ClassArgs {
+    Box box;
+    Matrix m;
+    const uint32_t *group; // parents of cells (survey.cuh)
+    const int32_t *labels; // the caller's; null: groups are the phases
+    int boxes[3];
+    int by_phase;     // else one phase
+    int labelled;     // cells without a label are in no class
+    int dilation;     // labels count beside their cells
+    int slots, guard; // of the table; cells before and after the numbers
+    uint64_t *keys;
+    uint32_t *first, *first_heavy, *cells; // of each slot, as in its class
+    uint32_t *place;                       // of each slot, the number of its class as they came
+    uint32_t *slot_of;                     // of each cell
+    Class *classes;
+    const uint16_t *numbers; // of each class, in place order
+    uint16_t *regions;       // of each cell
+    int none, unused;        // the number of cells in no region
+    Findings *findings;
+};
+
+constexpr uint64_t NO_KEY = ~0ull;
+constexpr uint32_t NO_SLOT = ~0u, MOST_CLASSES = 65535;
+
+// The smallest label among the cells that a cell is coupled to. -1, no label, is the largest as an unsigned number.
+__device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
+    const int64_t step[3] = {1, a.box.north(), a.box.top()};
+    const double *forward[3] = {a.m.east, a.m.north, a.m.top};
+    uint32_t smallest = ~0u;
+    for (int d = 0; d < 3; ++d) {
+        if (fixed(forward[d][c]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c + step[d]]));
+        if (fixed(forward[d][c - step[d]]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c - step[d]]));
+    }
+    return int32_t(smallest);
+}
+
+__device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
+    if (!a.by_phase) return 0;
+    if (!a.labels) return in_group(a.group, c) ? group_root(a.group, c) + 1 : 0;
+    const int32_t label = a.labels[c];
+    return uint32_t(label < 0 && a.dilation ? label_beside(a, c) : label) + 1;
+}
+
+// Box and phase of a cell.
+__device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
+    const uint32_t phase = phase_of(a, c);
+    if (a.labelled && phase == 0) return NO_KEY;
+    const uint64_t row = uint64_t(c) / a.box.nx, i = uint64_t(c) % a.box.nx, j = row % a.box.ny, k = row / a.box.ny;
+    const uint64_t x = i * a.boxes[0] / a.box.nx, y = j * a.boxes[1] / a.box.ny, z = k * a.boxes[2] / a.box.nz;
+    return ((z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
+}
+
+// The slot of a key, new or not.
+__device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
+    const uint32_t mask = uint32_t(a.slots) - 1;
+    uint32_t slot = uint32_t(key * 0x9e3779b97f4a7c15ull >> 32);
+    for (;; ++slot) {
+        slot &= mask;
+        const uint64_t seen = *static_cast<volatile uint64_t *>(a.keys + slot);
+        if (seen == key) return slot;
+        if (seen != NO_KEY) continue;
+        // The table has room for what all threads may add before they see that there are too many.
+        const volatile unsigned long long &classes = a.findings->classes;
+        if (classes > MOST_CLASSES) return slot;
+        const uint64_t was = atomicCAS(
+            reinterpret_cast<unsigned long long *>(a.keys + slot), (unsigned long long)NO_KEY, (unsigned long long)key);
+        if (was == NO_KEY) a.place[slot] = uint32_t(atomicAdd(&a.findings->classes, 1ull));
+        if (was == NO_KEY || was == key) return slot;
+    }
+}
+
+__device__ inline void note_first(uint32_t *first, int64_t c) {
+    const volatile uint32_t &seen = *first;
+    if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));
+}
+
+// The class of each cell.
+__device__ inline void classify(const ClassArgs &a) {
+    const int64_t count = a.box.count();
+    over_segments(count, [&](int64_t c) {
+        const uint64_t key = c < count ? key_of(a, c) : NO_KEY;
+        const int heavy = c < count && !in_group(a.group, c), before = lane() > 0 ? lane() - 1 : 0;
+        // By all lanes.
+        const uint64_t key_before = __shfl_sync(ALL_LANES, key, before);
+        const int heavy_before = __shfl_sync(ALL_LANES, heavy, before);
+        const bool goes_on = lane() > 0 && key_before == key && heavy_before == heavy;
+        const uint32_t starts = ~__ballot_sync(ALL_LANES, goes_on);
+        uint32_t slot = NO_SLOT;
+        if (!goes_on && key != NO_KEY) {
+            slot = slot_of(a, key);
+            const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
+            atomicAdd(a.cells + slot, unsigned(after ? __ffs(after) : 32 - lane()));
+            note_first(a.first + slot, c);
+            if (heavy) note_first(a.first_heavy + slot, c);
+        }
+        slot = __shfl_sync(ALL_LANES, slot, lane() - lanes_back(starts));
+        if (c < count) a.slot_of[c] = slot;
+    });
+}
+
+// What is noted of classes, in place order.
+__device__ inline void gather_classes(const ClassArgs &a) {
+    over_cells(a.slots, [&](int64_t slot) {
+        if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;
+        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.cells[slot], uint32_t(a.keys[slot]) == 0};
+    });
+}
+
+// The region of each cell, and of the cells around all.
+__device__ inline void number_cells(const ClassArgs &a) {
+    const int64_t count = a.box.count();
+    over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {
+        const int64_t c = place - a.guard;
+        const uint32_t slot = c >= 0 && c < count ? a.slot_of[c] : NO_SLOT;
+        a.regions[c] = slot == NO_SLOT ? uint16_t(a.none) : a.numbers[a.place[slot]];
+    });
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_classify_f64, ClassArgs, classify)
+DPCG_KERNEL(dpcg_gather_classes_f64, ClassArgs, gather_classes)
+DPCG_KERNEL(dpcg_number_cells_f64, ClassArgs, number_cells)

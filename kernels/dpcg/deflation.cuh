@@ -1,0 +1,105 @@
+// E = Z^T A Z of deflation regions (src/backend/coarse/deflation/mod.rs):
+//
+//     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
+//
+// e_i the sum of row i of A, zero in singular components and where it is rounding. Sums are exact up to 2^-94 times the
+// largest center: each value goes as three integers to integer sums, whose order does not matter.
+//
+// Bytes a cell: 34 in, and an atomic addition of 24 for each coupling between regions.
+#include "dense.cuh"
+#include "labelled.cuh"
+
+namespace dpcg {
+
+struct GalerkinArgs {
+    Box box;
+    Matrix m;
+    const uint16_t *region; // of each cell; n: none
+    Labels singular;        // components
+    double scale;           // 1 / s, s a power of two near the largest center
+    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s), r < s: of -a_ij; r = s: of e_i
+    const uint32_t *null_of;  // of dense.cuh
+    double *matrix, *diagonal;
+    int n, unused;
+};
+
+// Words of 30, 32 and 32 bits below the point; a sum of 2^32 of each fits.
+__device__ inline void add_exactly(unsigned long long *words, double v) {
+    double part = v * 1073741824.0;
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        const double whole = floor(part);
+        if (whole != 0.0) atomicAdd(words + k, (unsigned long long)(long long)whole);
+        part = (part - whole) * 4294967296.0;
+    }
+}
+
+struct Words {
+    uint64_t of[3];
+    __device__ void add(const unsigned long long *words) {
+        for (int k = 0; k < 3; ++k) of[k] += words[k];
+    }
+    __device__ double value() const {
+        const uint64_t middle = of[1] + (of[2] >> 32);
+        int64_t high = int64_t(of[0]) + int64_t(middle >> 32);
+        uint64_t low = middle << 32 | (of[2] & 0xffffffffu);
+        const bool negative = high < 0;
+        if (negative) {
+            high = -high - (low != 0);
+            low = -low;
+        }
+        // 2^-30 and 2^-94.
+        const double magnitude = double(high) * 0x1p-30 + double(low) * 0x1p-94;
+        return negative ? -magnitude : magnitude;
+    }
+};
+
+// A row sum below this part of the center is the rounding of the seven numbers that are added.
+constexpr double ROUNDING = 8.0 * 0x1p-52;
+
+__device__ inline void add_couplings(const GalerkinArgs &a) {
+    const int64_t n = a.box.north(), t = a.box.top(), side = a.n + 1;
+    over_cells(a.box.count(), [&](int64_t c) {
+        const int r = a.region[c], none = a.n;
+        auto couple = [&](int64_t step, double coupling) {
+            const int s = a.region[c + step];
+            if (r == s || coupling == 0.0) return;
+            add_exactly(a.sums + 3 * (min(r, s) * side + max(r, s)), -a.scale * coupling);
+        };
+        const double east = a.m.east[c], north = a.m.north[c], top = a.m.top[c];
+        couple(1, east);
+        couple(n, north);
+        couple(t, top);
+        if (r == none || a.singular.at(c) < a.singular.count) return;
+        const double center = a.m.center[c];
+        const double sum = center + east + a.m.east[c - 1] + north + a.m.north[c - n] + top + a.m.top[c - t];
+        if (fabs(sum) > ROUNDING * center) add_exactly(a.sums + 3 * (r * side + r), a.scale * sum);
+    });
+}
+
+// E without the rows and columns that are left out, and all of its diagonal. A warp a row.
+__device__ inline void take_coarse_matrix(const GalerkinArgs &a) {
+    const int n = a.n, lane = threadIdx.x % 32;
+    const int64_t side = n + 1;
+    for (int r = blockIdx.x * WARPS + threadIdx.x / 32; r < n; r += gridDim.x * WARPS) {
+        const bool out = a.null_of[r] & LEFT_OUT;
+        Words diagonal = {};
+        for (int s = lane; s <= n; s += 32) {
+            Words entry = {};
+            entry.add(a.sums + 3 * (min(r, s) * side + max(r, s)));
+            for (int k = 0; k < 3; ++k) diagonal.of[k] += entry.of[k];
+            if (s == r || s == n) continue;
+            const bool none = out || a.null_of[s] & LEFT_OUT;
+            a.matrix[int64_t(r) * n + s] = none ? 0.0 : -entry.value() / a.scale;
+        }
+        for (int k = 0; k < 3; ++k) diagonal.of[k] = warp_sum(diagonal.of[k]);
+        if (lane != 0) continue;
+        a.diagonal[r] = diagonal.value() / a.scale;
+        a.matrix[int64_t(r) * n + r] = out ? 0.0 : a.diagonal[r];
+    }
+}
+
+} // namespace dpcg
+
+DPCG_KERNEL(dpcg_add_couplings_f64, GalerkinArgs, add_couplings)
+DPCG_KERNEL(dpcg_take_coarse_matrix_f64, GalerkinArgs, take_coarse_matrix)

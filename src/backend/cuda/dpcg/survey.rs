@@ -1,0 +1,275 @@
+//! The first look at a matrix on the device, and the classes that its deflation regions are made of (kernels/dpcg:
+//! survey.cuh, classes.cuh). What is not as usual is left to the host, whose text makes the errors.
+
+use super::arrays::lists;
+use super::source::Source;
+use crate::backend::cuda::driver::{Memory, Pinned, Stream};
+use crate::backend::cuda::launch;
+use crate::backend::cuda::launch::{
+    Address, CellArray, CellClass, CellFindings, ClassArgs, MOST_CELL_BLOCKS, MOST_GROUPS, SurveyArgs,
+};
+use crate::backend::steps::dpcg::Setup;
+use crate::error::{Error, Result, collected, reset, zeroed};
+use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_survey::{Survey, coarsened, contrast};
+use crate::grid::cells::{Cells, Kept, SevenPoints};
+use crate::grid::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
+use std::cell::OnceCell;
+use std::mem::offset_of;
+
+/// For errors.
+const SURVEY: &str = "the first look at the matrix";
+
+/// Cells are numbered in 31 bits, with one more for marks.
+const MOST_CELLS: usize = 1 << 31;
+
+/// Cells that may find a class of their own before a thread sees that there are too many: those of all threads.
+const MOST_AT_ONCE: usize = 1 << 17;
+
+/// Numbers of the extents of a group.
+const EXTENTS: usize = 6;
+
+/// What it takes on the device.
+pub struct Surveyor {
+    memory: Memory,
+    arguments: SurveyArgs,
+    classes: ClassArgs,
+    findings: Pinned<CellFindings>,
+    /// The caller's labels, where there are some.
+    labels: Option<Memory>,
+    /// Room for extents.
+    extents: Vec<u32>,
+    /// Vectors of the classes that were found last, or [`NONE`].
+    vectors: Vec<u16>,
+}
+
+impl Surveyor {
+    /// For the matrix of `source`.
+    pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
+        let n = source.of.count();
+        // A table that is never full.
+        let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
+        let most = n.min(usize::from(NONE));
+        let sizes = [
+            4 * n,
+            4 * n,
+            4 * EXTENTS * MOST_GROUPS,
+            8 * 3 * MOST_CELL_BLOCKS as usize,
+            size_of::<CellFindings>(),
+            16 * slots,
+            4 * slots,
+            4 * slots,
+            size_of::<CellClass>() * most,
+            size_of::<u16>() * most,
+        ];
+        let (memory, [component, group, extents, partial, findings, keys, of_class, place, classes, numbers]) =
+            lists(stream, sizes, SURVEY)?;
+        let m = source.m;
+        let arguments = SurveyArgs {
+            cells: source.cells,
+            to: [m.center, m.east, m.north, m.top],
+            component,
+            group,
+            extents,
+            partial,
+            findings,
+            ..SurveyArgs::default()
+        };
+        let classes = ClassArgs {
+            cells: source.cells,
+            m,
+            group,
+            slots: slots as i32,
+            guard: source.of.plane() as i32,
+            keys,
+            first: keys + 8 * slots as u64,
+            first_heavy: keys + 12 * slots as u64,
+            of_class,
+            place,
+            // Components are known when classes are asked for.
+            slot_of: component,
+            classes,
+            numbers,
+            findings,
+            ..ClassArgs::default()
+        };
+        let findings = Pinned::new(stream.device(), CellFindings::none())?;
+        let mut room = Vec::new();
+        reset(&mut room, EXTENTS * MOST_GROUPS, SURVEY)?;
+        Ok(Self { memory, arguments, classes, findings, labels: None, extents: room, vectors: Vec::new() })
+    }
+
+    /// Makes the arrays at `input`, center first, those of `source`. Returns what was seen.
+    pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
+        *self.findings = CellFindings::none();
+        stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
+        launch::take_matrix(stream, &SurveyArgs { input, ..self.arguments })?;
+        self.see(stream)
+    }
+
+    fn see(&mut self, stream: &Stream) -> Result<&CellFindings> {
+        stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
+        stream.wait()?;
+        Ok(&self.findings)
+    }
+
+    /// Surveys the matrix that was taken, if all of its cells are one component.
+    pub fn survey(
+        &mut self,
+        stream: &Stream,
+        source: &Source,
+        zero_row_sum: f64,
+    ) -> Result<Option<(CellComponents, Survey)>> {
+        if source.of.count() > MOST_CELLS {
+            return Ok(None);
+        }
+        let a = SurveyArgs { zero_row_sum, ..self.arguments };
+        stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
+        launch::look_at_rows(stream, &a)?;
+        launch::unite_cells(stream, &a)?;
+        launch::settle_cells(stream, &a)?;
+        launch::group_extents(stream, &a)?;
+        stream.fetch(&mut self.extents, a.extents)?;
+        let &found = self.see(stream)?;
+        if found.components != 1 || found.alone > 0 {
+            return Ok(None);
+        }
+        let singular = found.regular == 0;
+        let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
+        let survey = Survey {
+            row_sum: f64::from_bits(found.row_sum),
+            coarsened: coarsened(source.of, found.strength),
+            contrast: contrast(bits(found.smallest), bits(found.largest)),
+            components: 1,
+            singular: collected(singular.then_some(0), SURVEY)?,
+            strong: found.groups as usize,
+            thinnest: self.thinnest(source, found.groups as usize),
+        };
+        Ok(Some((CellComponents::whole(source.of, singular)?, survey)))
+    }
+
+    /// Of so many groups, where those are not too many.
+    fn thinnest(&self, source: &Source, groups: usize) -> usize {
+        if groups > MOST_GROUPS {
+            return 0;
+        }
+        let size = source.of.size();
+        let side = |of: &[u32], d: usize| (!of[3 + d] - of[d]) as usize + 1;
+        let of_group = |of: &[u32]| (0..3).filter(|&d| size[d] > 1).map(|d| side(of, d)).min();
+        self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
+    }
+
+    /// Finds the regions of the matrix that was surveyed, but for those of cells, which
+    /// [`Self::number_cells`] says.
+    pub fn find_regions(
+        &mut self,
+        stream: &Stream,
+        of: Cells,
+        components: &CellComponents,
+        choice: &Choice,
+    ) -> Result<Regions> {
+        check(of, choice)?;
+        let level_set = choice.kind == Kind::LevelSet;
+        self.classes = ClassArgs {
+            labels: self.send_labels(stream, choice.labels)?,
+            boxes: if level_set { [1; 3] } else { choice.boxes.map(|n| n as i32) },
+            by_phase: i32::from(choice.kind != Kind::Subdomain),
+            labelled: i32::from(level_set && choice.labels.is_some()),
+            dilation: i32::from(choice.dilation),
+            ..self.classes
+        };
+        let a = &self.classes;
+        stream.fill(a.keys, u8::MAX, 16 * a.slots as usize)?;
+        stream.fill(a.of_class, 0, 4 * a.slots as usize)?;
+        stream.fill(a.findings + offset_of!(CellFindings, classes) as u64, 0, size_of::<u64>())?;
+        launch::classify_cells(stream, a)?;
+        launch::gather_classes(stream, a)?;
+        let from = a.classes;
+        let count = self.see(stream)?.classes as usize;
+        if count > usize::from(NONE) {
+            return Err(too_many(choice));
+        }
+        let mut found: Vec<CellClass> = zeroed(count, SURVEY)?;
+        stream.fetch(&mut found, from)?;
+        stream.wait()?;
+        self.number_classes(&found, components, level_set, choice.keep_all)
+    }
+
+    /// Numbers the vectors of classes that are in no order.
+    fn number_classes(
+        &mut self,
+        found: &[CellClass],
+        components: &CellComponents,
+        level_set: bool,
+        keep_all: bool,
+    ) -> Result<Regions> {
+        let mut order = collected(0..found.len(), SURVEY)?;
+        order.sort_unstable_by_key(|&k| found[k].first);
+        let class = |&k: &usize| Class {
+            component: 0,
+            cells: found[k].cells as usize,
+            heavy: level_set && found[k].unlabelled != 0,
+            first_heavy: (found[k].first_heavy != u32::MAX).then_some(found[k].first_heavy as usize),
+        };
+        let (regions, vector) =
+            Regions::of_classes(&collected(order.iter().map(class), SURVEY)?, components, keep_all)?;
+        reset(&mut self.vectors, found.len(), SURVEY)?;
+        for (&k, vector) in order.iter().zip(vector) {
+            self.vectors[k] = vector;
+        }
+        Ok(regions)
+    }
+
+    /// The caller's labels to the device; 0: there are none.
+    fn send_labels(&mut self, stream: &Stream, labels: Option<&[i32]>) -> Result<Address> {
+        let Some(labels) = labels else { return Ok(0) };
+        let memory = match self.labels.take() {
+            Some(memory) => memory,
+            None => Memory::zeroed(stream.device(), stream, size_of_val(labels), "labels")?,
+        };
+        stream.send(memory.address, labels)?;
+        stream.wait()?;
+        Ok(self.labels.insert(memory).address)
+    }
+
+    /// The region of each cell, in 16 bits, to `regions`; `none` to cells in no region, and to a plane of them before
+    /// and after.
+    pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
+        let number = |&vector: &u16| if vector == NONE { none } else { vector };
+        stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
+        stream.wait()?;
+        launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
+    }
+
+    /// Bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes + self.labels.as_ref().map_or(0, |memory| memory.bytes)
+    }
+}
+
+/// What a factorization is made of: the matrix, and what is known of it.
+pub struct Made<'a> {
+    pub source: &'a Source,
+    /// The host's copy of the matrix, from when it is asked for.
+    pub kept: &'a OnceCell<Kept>,
+    pub setup: &'a Setup,
+    pub components: &'a CellComponents,
+    pub regions: Option<&'a Regions>,
+    /// Of the regions of cells, where the device has found them.
+    pub surveyor: Option<&'a Surveyor>,
+}
+
+impl<'a> Made<'a> {
+    /// The matrix, in the memory of the host.
+    pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
+        on_host(self.kept, self.source, stream)
+    }
+}
+
+/// The host's copy of the matrix, made where there is none.
+pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
+    if kept.get().is_none() {
+        let _ = kept.set(source.keep(stream)?);
+    }
+    kept.get().map(Kept::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
+}
