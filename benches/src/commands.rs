@@ -13,8 +13,10 @@ use crate::smoother::{self, Topic};
 use crate::stages;
 use crate::stream;
 use crate::sweeps::{self, GridPlan};
+use crate::two_phase;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rrbsolver_problems::two_phase::RHS;
 
 /// Name of the program in the lines that records keep.
 pub const PROGRAM: &str = "rrbsolver-bench";
@@ -51,6 +53,8 @@ pub enum Measurement {
     /// Time over implementations S1, S2, S3 and, where there is a device, S4, levels and r1/r2/b1/b2 grids (figures 5.3
     /// to 5.6).
     Grids(GridsArgs),
+    /// Pressure of two-phase flow in a box by dpcg_ with several sets of options, and by the in-house ICCG, in turn.
+    TwoPhase(TwoPhaseArgs),
 }
 
 /// What is solved.
@@ -293,6 +297,38 @@ pub struct GridsArgs {
     repeats: usize,
 }
 
+/// Arguments of `two-phase`.
+#[derive(Clone, Debug, Args)]
+pub struct TwoPhaseArgs {
+    /// A geometry of tests/golden/gmg.csv: nine bubbles of unequal size, unless another is named.
+    #[arg(default_value = "P3")]
+    set: String,
+    /// Cells a side.
+    #[arg(short = 'n', long, default_value_t = 128)]
+    size: usize,
+    /// Density of the light phase in that of the heavy one.
+    #[arg(long, default_value_t = 1e-3)]
+    contrast: f64,
+    /// Right-hand side: jumps of surface tension, random numbers, or cosines.
+    #[arg(long, value_parser = RHS, default_value = "csf")]
+    rhs: String,
+    /// Options of the solver as text, such as "threads=1 preconditioner=neumann"; several times: in turn.
+    #[arg(short, long, default_value = "")]
+    options: Vec<String>,
+    /// In-house ICCG(0), natural order, one thread.
+    #[arg(short, long)]
+    baseline: bool,
+    /// Tolerance, 2-norm of b - A x relative to b.
+    #[arg(long, default_value_t = 1e-6)]
+    rel_tol: f64,
+    /// Measured rounds.
+    #[arg(short, long, default_value_t = 10)]
+    repeats: usize,
+    /// Who has used so many seconds is measured once at most.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+}
+
 /// The library with each set of options, then the in-house ones.
 fn contenders(options: &[String], common: &str, rel_tol: f64, baseline: &[Baseline]) -> Vec<Contender> {
     let library = options.iter().map(|own| {
@@ -364,6 +400,12 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
                 repeats: args.repeats,
             };
             (Study::Grids(sweeps::over_grids(&args.problem, args.size, &args.options, &plan)?), Vec::new())
+        }
+        Measurement::TwoPhase(args) => {
+            let TwoPhaseArgs { set, size, contrast, rhs, options, baseline, rel_tol, repeats, seconds } = args.clone();
+            let plan =
+                two_phase::Plan { set, size: [size; 3], contrast, rhs, options, baseline, rel_tol, repeats, seconds };
+            (Study::TwoPhase(two_phase::measure(&plan)?), Vec::new())
         }
     };
     Ok(Record { command: join(words), machine: Machine::this(), bandwidth, study })

@@ -13,11 +13,13 @@ use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::sweeps::{GridSweep, LevelSweep};
 use crate::timing::digits;
+use crate::two_phase::Pressure;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tables::{
-    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, grids, levels, march, seconds, spread, table,
+    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, grids, levels, march, pressure, seconds, spread,
+    table,
 };
 
 /// One run.
@@ -54,6 +56,8 @@ pub enum Study {
     Smoother(SmootherStudy),
     /// Time steps.
     March(March),
+    /// Pressure systems in space.
+    TwoPhase(Pressure),
 }
 
 impl Record {
@@ -89,6 +93,7 @@ impl Record {
             Study::Overhead(overhead) => beside_steps(overhead),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
+            Study::TwoPhase(run) => pressure(run),
         };
         if matches!(self.study, Study::Stream) {
             text += &self.ceilings();

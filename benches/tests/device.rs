@@ -45,7 +45,7 @@ fn stages_on_a_device() {
 fn the_papers_measurements_on_a_device() {
     let output = folder("paper_device");
     // What is measured on the CPU alone has a test of its own.
-    let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march";
+    let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march,orders_device";
     let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick", "--only", only]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let read = |name: &str| -> Value {
@@ -54,6 +54,8 @@ fn the_papers_measurements_on_a_device() {
     for name in ["table_5_1_device", "stages_device"] {
         assert_eq!(read(name)["result"]["device"], 0, "{name}");
     }
+    let orders = read("orders_device");
+    assert!(orders["result"]["rows"].as_array().unwrap().iter().all(|r| r["device"] == 0 && r["converged"] == true));
     let rows = |name: &str| read(name)["result"]["rows"].as_array().unwrap().clone();
     for name in ["table_5_3_device", "levels_device"] {
         assert!(rows(name).iter().all(|r| r["copies"].is_array()), "{name}");

@@ -55,6 +55,21 @@ fn a_contest_has_counts_residuals_and_ratios() {
     assert!(printed.contains("| in-house MIC(0)-CG") && printed.contains("GB/s: copy"));
 }
 
+/// Two phases by dpcg_ and by the in-house ICCG, and a sentence on what is no geometry.
+#[test]
+fn two_phases_have_counts_and_residuals() {
+    let options =
+        ["two-phase", "9", "-n", "20", "--rhs", "rand", "--baseline", "-r", "2", "-o", "", "-o", "deflation=none"];
+    let (printed, value) = record("two_phase", &options);
+    let rows = value["result"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert!(row["residual"].as_f64().unwrap() <= 1.001e-6 && row["converged"] == true, "{row}");
+        assert!(row["solve"].as_array().unwrap().len() == 2 && row["iterations"].as_u64() > Some(0), "{row}");
+    }
+    assert!(printed.contains("| in-house ICCG(0)") && printed.contains("20 x 20 x 20"), "{printed}");
+}
+
 /// Steps of the textbook: as many as the iterations ask for, and their times no more than the whole.
 #[test]
 fn stages_add_up() {
@@ -161,10 +176,25 @@ fn all_of_the_papers_measurements_end_as_records() {
     let output = folder("paper");
     let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march"] {
+    let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
-        let value: Value = serde_json::from_str(&text).expect(name);
+        serde_json::from_str(&text).expect(name)
+    };
+    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march"] {
+        let value = read(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
+    }
+    // The slides' tables and orders 0 to 5, here on a small box.
+    for (name, methods) in [("slides_64", 3), ("slides_512", 3), ("orders", 6)] {
+        let value = read(name);
+        let rows = value["result"]["rows"].as_array().expect(name);
+        assert_eq!(rows.len(), methods, "{name}");
+        for row in rows {
+            assert!(
+                row["residual"].as_f64().unwrap() <= 1.001e-6 && row["vectors"].as_u64() > Some(0),
+                "{name}: {row}"
+            );
+        }
     }
 }
 
@@ -174,6 +204,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
         (&["solve", "no_such_problem"][..], "no problem is called no_such_problem"),
         (&["solve", "poisson_f", "-n", "15", "--no-stream", "--options", "levels=none"], "levels"),
         (&["solve", "missing.asc"], "cannot read missing.asc"),
+        (&["two-phase", "9;asp=5"], "no geometry is called 9;asp=5"),
         (&["solve", "poisson_f", "-n", "15", "--no-stream", "--peer", "other=false"], "nine fields"),
         (&["solve", "fe_mass", "-n", "15", "--baseline", "ic", "--no-stream"], "5-point"),
         (&["page", "no_such_page.md"], "cannot read no_such_page.md"),

@@ -4,9 +4,9 @@
 // array are zeros, at least as many as a plane has cells, and couplings that leave the box are zero: no kernel asks for
 // an edge. Numbers of cells fit 32 bits; places are 64-bit.
 //
-// Launch shape of all kernels over cells: blocks of THREADS threads, at most MOST_BLOCKS of them, each of which walks
-// with the stride of the launch. A value has one writer, the thread of its cell, and a kernel that reads neighbours
-// reads arrays that it does not write, unless it says otherwise.
+// Launch shape of all kernels over cells: blocks of THREADS threads if not said otherwise, at most MOST_BLOCKS of them,
+// each of which walks with the stride of the launch. A value has one writer, the thread of its cell, and a kernel that
+// reads neighbours reads arrays that it does not write, unless it says otherwise.
 #pragma once
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
@@ -28,7 +28,8 @@ struct Box {
 
 // Calls f(c) with this thread's places of 0 .. count - 1.
 template <class F> __device__ inline void over_cells(int64_t count, F f) {
-    for (int64_t c = int64_t(blockIdx.x) * THREADS + threadIdx.x; c < count; c += int64_t(gridDim.x) * THREADS) f(c);
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
 }
 
 // Calls f(c, i, j, k) with this thread's cells.

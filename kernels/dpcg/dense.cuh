@@ -5,10 +5,10 @@
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
 // A block of threads makes a tile of SIDE x SIDE, from one buffer to another, so that none reads what another writes.
-// The block that has the next pivots inverts them too: 32 steps that wait for one another, as long as the rest takes.
+// The block that has the next pivots inverts them too: 32 steps that wait for one another.
 //
-// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others becomes
-// (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
+// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
+// becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
 #pragma once
 #include "box.cuh"
 
@@ -28,10 +28,13 @@ struct InverseArgs {
     int n, step;    // step -1 inverts the first pivots
 };
 
-// Inverts the 32 x 32 entries that the block has in its registers, column threadIdx.x % 32, rows threadIdx.x / 32 + 8 q.
+// Inverts 32 x 32 entries: a thread has column threadIdx.x % 32 of rows threadIdx.x / 32 + 8 q.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][PIVOTS], columns[2][PIVOTS];
+    __shared__ double least[PIVOTS];
     const int column = threadIdx.x % PIVOTS, first = threadIdx.x / PIVOTS;
+    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * fixed(diagonal[column]) : 0.0;
+#pragma unroll
     for (int p = 0; p < PIVOTS; ++p) {
         double *row = rows[p % 2], *across = columns[p % 2];
 #pragma unroll
@@ -40,8 +43,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
             if (column == p) across[first + 8 * q] = e[q];
         }
         __syncthreads();
-        const double least = p < count ? ZERO_PIVOT * fixed(diagonal[p]) : 0.0;
-        const double inverse = row[p] > least ? 1.0 / row[p] : 0.0, scaled = row[column] * inverse;
+        const double inverse = row[p] > least[p] ? 1.0 / row[p] : 0.0, scaled = row[column] * inverse;
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
             const double other = across[first + 8 * q];
@@ -71,18 +73,22 @@ __device__ inline void invert_step(const InverseArgs &a) {
     }
     if (a.step >= 0) {
         const double *inverse = a.pivots + a.step % 2 * PIVOTS * PIVOTS;
+#pragma unroll
         for (int k = t; k < PIVOTS * PIVOTS; k += THREADS) pivots[k / PIVOTS][k % PIVOTS] = inverse[k];
-        for (int k = t; k < PIVOTS * SIDE; k += THREADS) {
-            const int i = begin + k / SIDE, j = column + k % SIDE;
+#pragma unroll
+        for (int q = 0; q < PIVOTS * SIDE / THREADS; ++q) {
+            const int k = t + THREADS * q, i = begin + k / SIDE, j = column + k % SIDE;
             across[k / SIDE][k % SIDE] = is_pivot(j) ? double(i == j) : entry(i, j);
             along[k / PIVOTS][k % PIVOTS] = entry(row + k / PIVOTS, begin + k % PIVOTS);
         }
         __syncthreads();
         // P^-1 A_kj, and P^-1 in the columns of the pivots.
         double product[2][4] = {};
+#pragma unroll 8
         for (int k = 0; k < PIVOTS; ++k) {
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
+#pragma unroll
                 for (int r = 0; r < 2; ++r) product[r][c] += pivots[2 * y + r][k] * across[k][x + 16 * c];
             }
         }
@@ -92,6 +98,7 @@ __device__ inline void invert_step(const InverseArgs &a) {
             for (int r = 0; r < 2; ++r) across[2 * y + r][x + 16 * c] = product[r][c];
         }
         __syncthreads();
+#pragma unroll 8
         for (int k = 0; k < PIVOTS; ++k) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {

@@ -8,5 +8,6 @@
 #include "dense.cuh"
 #include "deflation.cuh"
 #include "vertex.cuh"
+#include "finest.cuh"
 #include "cell.cuh"
 #include "coarsening.cuh"

@@ -26,7 +26,7 @@ struct ListArgs {
     uint32_t *chunk_start; // slots of each chunk; after their scan the first one, and the end
     uint32_t *slot_label;  // null: slots are counted
     uint32_t *label_start; // the same of each label
-    uint32_t *by_label;    // slots, sorted by label
+    uint32_t *by_label;    // slots, sorted by label; null: all are of one label
     unsigned long long *cells_of; // of each label
 };
 
@@ -59,7 +59,7 @@ __device__ inline void list_slots(const ListArgs &a) {
         for (int i = t; i < len; i += THREADS) label[i] = a.labels.at(first + i);
         __syncthreads();
         auto begins = [&](int i) { return i < len && (i == 0 || label[i] != label[i - 1]); };
-        uint32_t mine = 0, runs, slots;
+        uint32_t mine = 0, runs;
         for (int i = EACH * t; i < EACH * (t + 1); ++i) mine += begins(i);
         uint32_t place = block_scan(mine, runs);
         for (int i = EACH * t; i < EACH * (t + 1); ++i) {
@@ -70,26 +70,21 @@ __device__ inline void list_slots(const ListArgs &a) {
         if (t == 0) run_start[runs] = len;
         __syncthreads();
         // Runs of a label that none before has.
-        uint32_t is_first = 0;
-        for (uint32_t k = EACH * t; k < min(runs, uint32_t(EACH * (t + 1))); ++k) {
-            bool found = of_run[k] >= a.labels.count;
-            if (!found && a.slot_label) atomicAdd(a.cells_of + of_run[k], (unsigned long long)(run_start[k + 1] - run_start[k]));
-            for (uint32_t l = 0; l < k && !found; ++l) found = of_run[l] == of_run[k];
-            is_first |= (found ? 0u : 1u) << (k - EACH * t);
-        }
-        mine = 0;
-        for (int k = 0; k < EACH; ++k) mine += is_first >> k & 1;
-        place = block_scan(mine, slots);
-        if (!a.slot_label) {
-            if (t == 0) a.chunk_start[chunk] = slots;
-            continue;
-        }
-        for (int k = 0; k < EACH; ++k) {
-            if (!(is_first >> k & 1)) continue;
-            const uint32_t of = of_run[EACH * t + k];
-            a.slot_label[a.chunk_start[chunk] + place++] = of;
+        uint32_t place_of_chunk = a.slot_label ? a.chunk_start[chunk] : 0, slots;
+        for (uint32_t low = 0; low < runs; low += THREADS) {
+            const uint32_t k = low + t, of = k < runs ? of_run[k] : a.labels.count;
+            bool is_first = of < a.labels.count;
+            if (is_first && a.slot_label) {
+                atomicAdd(a.cells_of + of, (unsigned long long)(run_start[k + 1] - run_start[k]));
+            }
+            for (uint32_t l = 0; l < k && is_first; ++l) is_first = of_run[l] != of;
+            const uint32_t place = place_of_chunk + block_scan(is_first, slots);
+            place_of_chunk += slots;
+            if (!is_first || !a.slot_label) continue;
+            a.slot_label[place] = of;
             atomicAdd(a.label_start + of, 1u);
         }
+        if (t == 0 && !a.slot_label) a.chunk_start[chunk] = place_of_chunk;
     }
 }
 
@@ -112,20 +107,28 @@ __device__ inline void scan(const ScanArgs &a) {
 
 // Slots by label, in order. A warp a label.
 __device__ inline void sort_slots(const ListArgs &a) {
+    constexpr uint32_t AT_ONCE = 8;
     const uint32_t slots = a.chunk_start[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
     for (uint32_t label = blockIdx.x * WARPS + threadIdx.x / 32; label < a.labels.count; label += gridDim.x * WARPS) {
         uint32_t next = a.label_start[label];
-        for (uint32_t first = 0; next < a.label_start[label + 1]; first += 32) {
-            const int mine = first + lane < slots && a.slot_label[first + lane] == label;
-            if (!__any_sync(0xffffffffu, mine)) continue;
-            uint32_t before = 0, all = 0;
-            for (uint32_t k = 0; k < 32; ++k) {
-                const int one = __shfl_sync(0xffffffffu, mine, k);
-                before += k < lane ? one : 0;
-                all += one;
+        for (uint32_t first = lane; next < a.label_start[label + 1]; first += 32 * AT_ONCE) {
+            uint32_t of[AT_ONCE];
+#pragma unroll
+            for (uint32_t q = 0; q < AT_ONCE; ++q) {
+                of[q] = first + 32 * q < slots ? fixed(a.slot_label[first + 32 * q]) : a.labels.count;
             }
-            if (mine) a.by_label[next + before] = first + lane;
-            next += all;
+            for (uint32_t q = 0; q < AT_ONCE; ++q) {
+                const int mine = of[q] == label;
+                if (!__any_sync(0xffffffffu, mine)) continue;
+                uint32_t before = 0, all = 0;
+                for (uint32_t k = 0; k < 32; ++k) {
+                    const int one = __shfl_sync(0xffffffffu, mine, k);
+                    before += k < lane ? one : 0;
+                    all += one;
+                }
+                if (mine) a.by_label[next + before] = first + 32 * q;
+                next += all;
+            }
         }
     }
 }
@@ -140,40 +143,58 @@ struct LabelledArgs {
     double *g;                       // the sums alone; may be null
     double *v;
     const double *center; // not null: of mean^2 / center in place of v
-    int restore, unused;  // shift to the kept means
+    int restore;    // shift to the kept means
+    int magnitudes; // are wanted
     Sum sum;
 };
 
-// Adds up each slot.
+// Adds up each slot: a warp the cells in its registers, then the warps in order.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
-    __shared__ double value[CHUNK];
-    __shared__ uint32_t label[CHUNK];
+    constexpr int EACH = CHUNK / THREADS;
+    __shared__ double partial[2][32][WARPS];
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32;
     for (int64_t chunk = blockIdx.x; chunk * CHUNK < a.of; chunk += gridDim.x) {
-        __syncthreads();
-        for (int i = threadIdx.x; i < CHUNK; i += THREADS) {
-            const int64_t c = chunk * CHUNK + i;
-            const uint32_t of = c < a.of ? a.labels.at(c) : a.labels.count;
-            label[i] = of;
-            if (of >= a.labels.count) continue;
-            const double mean = a.center ? a.totals[4 * int64_t(of) + 2] : 0.0;
-            value[i] = a.center ? mean * mean / a.center[c] : a.v[c];
+        double v[EACH];
+        uint32_t of[EACH];
+#pragma unroll
+        for (int q = 0; q < EACH; ++q) {
+            const int64_t c = chunk * CHUNK + warp * (32 * EACH) + 32 * q + lane;
+            of[q] = c < a.of ? a.labels.at(c) : a.labels.count;
+            v[q] = 0.0;
+            if (of[q] >= a.labels.count) continue;
+            const double mean = a.center ? a.totals[4 * int64_t(of[q]) + 2] : 0.0;
+            v[q] = a.center ? mean * mean / a.center[c] : a.v[c];
         }
-        __syncthreads();
-        for (uint32_t slot = a.chunk_start[chunk] + threadIdx.x / 32; slot < a.chunk_start[chunk + 1]; slot += WARPS) {
-            const uint32_t of = a.slot_label[slot];
-            double sum = 0.0, magnitudes = 0.0;
-#pragma unroll 8
-            for (int i = threadIdx.x % 32; i < CHUNK; i += 32) {
-                const double v = label[i] == of ? value[i] : 0.0;
-                sum += v;
-                magnitudes += fabs(v);
+        const uint32_t end = a.chunk_start[chunk + 1];
+        for (uint32_t slot = a.chunk_start[chunk]; slot < end; slot += 32) {
+            const uint32_t listed = slot + lane < end ? a.slot_label[slot + lane] : a.labels.count;
+            const int count = int(min(32u, end - slot));
+            for (int k = 0; k < count; ++k) {
+                const uint32_t label = __shfl_sync(0xffffffffu, listed, k);
+                double sum = 0.0, magnitudes = 0.0;
+                bool has = false;
+#pragma unroll
+                for (int q = 0; q < EACH; ++q) {
+                    has |= of[q] == label;
+                    sum += of[q] == label ? v[q] : 0.0;
+                    magnitudes += of[q] == label ? fabs(v[q]) : 0.0;
+                }
+                if (__any_sync(0xffffffffu, has)) {
+                    sum = warp_sum(sum);
+                    if (a.magnitudes) magnitudes = warp_sum(magnitudes);
+                }
+                if (lane != 0) continue;
+                partial[0][k][warp] = sum;
+                partial[1][k][warp] = magnitudes;
             }
-            sum = warp_sum(sum);
-            magnitudes = warp_sum(magnitudes);
-            if (threadIdx.x % 32 != 0) continue;
-            a.sums[2 * int64_t(slot)] = sum;
-            a.sums[2 * int64_t(slot) + 1] = magnitudes;
+            __syncthreads();
+            if (t < 2 * count) {
+                double sum = 0.0;
+                for (int w = 0; w < WARPS; ++w) sum += partial[t % 2][t / 2][w];
+                a.sums[2 * int64_t(slot) + t] = sum;
+            }
+            __syncthreads();
         }
     }
 }
@@ -184,8 +205,9 @@ __device__ inline void label_sums(const LabelledArgs &a) {
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
         double sum = 0.0, magnitudes = 0.0;
         for (uint32_t k = a.label_start[label] + threadIdx.x; k < a.label_start[label + 1]; k += THREADS) {
-            sum += a.sums[2 * int64_t(a.by_label[k])];
-            magnitudes += a.sums[2 * int64_t(a.by_label[k]) + 1];
+            const int64_t slot = a.by_label ? a.by_label[k] : k;
+            sum += a.sums[2 * slot];
+            magnitudes += a.sums[2 * slot + 1];
         }
         sum = block_sum(sum);
         magnitudes = block_sum(magnitudes);
@@ -226,7 +248,8 @@ struct DenseArgs {
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const In *in = reinterpret_cast<const In *>(a.in);
-    for (int row = blockIdx.x * WARPS + threadIdx.x / 32; row < a.n; row += gridDim.x * WARPS) {
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
         for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);

@@ -182,6 +182,14 @@ fn cell_multigrid_as_the_reference() {
     compare_all(|name| name.contains("cell"));
 }
 
+/// Several tiles of a sweep in each direction.
+fn many_tiles() {
+    let a = TwoPhase::new("9", [70, 43, 11], 1e-3);
+    for (options, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| name.contains("vertex")) {
+        compare(&a, &format!("preconditioner={options} deflation=none"), off);
+    }
+}
+
 /// All vectors kept, E by its factor, labels of the caller, obstacles.
 fn deflation_of_every_kind() {
     let size = [20, 18, 16];
@@ -459,6 +467,7 @@ fn monitors_and_streams() {
 device::device_tests! { devices();
     series_as_the_reference
     vertex_multigrid_as_the_reference
+    many_tiles
     cell_multigrid_as_the_reference
     deflation_of_every_kind
     coarse_matrices_as_the_reference

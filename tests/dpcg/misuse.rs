@@ -274,17 +274,19 @@ fn options_that_are_refused() {
     assert_alive(&solver, &a);
 }
 
-/// More boxes than cells in a direction.
+/// More boxes than cells in a direction: whatever is deflated, so that the answer does not depend on what `auto` takes.
 #[test]
 fn more_boxes_than_cells() {
     for backend in BACKENDS {
-        for kind in ["subdomain", "levelset_subdomain"] {
+        for kind in ["auto", "none", "subdomain", "levelset", "levelset_subdomain"] {
             let (solver, a) = good(backend);
             for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
                 let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
                 solver.options(&boxes(n + 1)).unwrap();
                 let failure = solver.factorize(&a).unwrap_err();
-                failure.expect(status::ARGUMENT, &[&format!("subdomains_{d}"), &format!("{n}"), &format!("{}", n + 1)]);
+                let sentence =
+                    format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
+                failure.expect(status::ARGUMENT, &[&sentence]);
                 let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]).unwrap_err();
                 state.expect(status::STATE, &["dpcg_factorize", "failed"]);
                 solver.options(&boxes(n)).unwrap();
@@ -428,6 +430,24 @@ fn incompatible_right_hand_sides() {
         solver.solve(&ones, &mut x).unwrap_err().expect(status::INCOMPATIBLE, &[]);
         assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
         assert_alive(&solver, &a);
+    }
+}
+
+/// All air: one phase, whatever its density. Nothing is deflated, and no method minds; labels without cells are none.
+#[test]
+fn all_air() {
+    for backend in BACKENDS {
+        for method in ["", "preconditioner=neumann deflation=levelset_subdomain", "deflation=levelset keep_all=1"] {
+            let mut a = TwoPhase::new("0", SIZE, 1.0);
+            a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= 1e3);
+            let solver = Solver::new(SIZE, &format!("{backend} {method}"));
+            assert_alive(&solver, &a);
+            solver.regions(Some(&[-1; CELLS])).unwrap();
+            assert_alive(&solver, &a);
+            assert_eq!(solver.int(key::INFO_STRONG_COMPONENTS), 0, "{backend} {method}");
+            solver.regions(Some(&[7; CELLS])).unwrap();
+            assert_alive(&solver, &a);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::smoother::Chart;
 use crate::stages::{Breakdown, LOOP, Stage};
 use crate::sweeps::{GridRow, GridSweep, LevelSweep};
 use crate::timing::{Samples, digits};
+use crate::two_phase::Pressure;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -63,6 +64,30 @@ pub fn march(run: &March) -> String {
         .collect();
     let charts: Vec<String> = run.charts.iter().map(chart).collect();
     format!("{}\n{}", table(&head, &rows), charts.join("\n"))
+}
+
+/// A line for each solver.
+pub fn pressure(run: &Pressure) -> String {
+    let head = ["solver", "place", "vectors", "iterations", "residual", "factorize ms", "solve ms", "ms an iteration"];
+    let rows: Vec<Vec<String>> = run
+        .rows
+        .iter()
+        .map(|r| {
+            vec![
+                r.solver.clone(),
+                r.device.map_or_else(|| format!("{} threads", r.threads), |ordinal| format!("device {ordinal}")),
+                r.vectors.to_string(),
+                if r.converged { r.iterations.to_string() } else { format!("{} (not converged)", r.iterations) },
+                format!("{:.1e}", r.residual),
+                r.factorize.milliseconds(),
+                r.solve.milliseconds(),
+                digits(1e3 * r.solve.median() / r.iterations.max(1) as f64),
+            ]
+        })
+        .collect();
+    let [nx, ny, nz] = run.size;
+    let system = format!("{}, {nx} x {ny} x {nz}, contrast {:e}, right-hand side {}", run.set, run.contrast, run.rhs);
+    format!("{system}:\n\n{}", table(&head, &rows))
 }
 
 /// A table whose columns stand below one another in a terminal too.

@@ -29,6 +29,9 @@ const THIN: usize = 4;
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
+/// Where they are asked for.
+const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
+
 /// From so many cells on, `backend=auto` takes a device where there is one.
 const WORTH_A_DEVICE: usize = 20_000;
 
@@ -129,6 +132,7 @@ impl<'a> Plan<'a> {
         if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
             return Err(Error::Unsupported(why.to_owned()));
         }
+        check_boxes(options, cells)?;
         let (mut coarsening, mut reason) = (Coarsening::Auto, AutoReason::Asked);
         if preconditioner == Preconditioner::Multigrid {
             (coarsening, reason) = choose_coarsening(cells, options, survey);
@@ -154,9 +158,8 @@ impl<'a> Plan<'a> {
             Deflation::Levelset => Kind::LevelSet,
             Deflation::LevelsetSubdomain => Kind::LevelSetSubdomain,
         };
-        let keys = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
         let size = self.cells.size();
-        let boxes = std::array::from_fn(|d| match self.options.int(keys[d]) {
+        let boxes = std::array::from_fn(|d| match self.options.int(BOXES_ASKED[d]) {
             0 => (size[d] / CELLS_OF_A_BOX).clamp(1, BOXES),
             asked => asked as usize,
         });
@@ -234,6 +237,19 @@ pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
         Solver::Cholesky => CoarseSolver::Cholesky,
         Solver::Cg => CoarseSolver::Cg,
     }
+}
+
+/// More boxes than cells in a direction are refused, also where `deflation` has no boxes: `auto` takes them by the
+/// matrix.
+fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
+    let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
+    for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
+        let asked = options.int(key);
+        if asked > n as i64 {
+            return Err(Error::range(name, asked, format!("be from 1 to {extent} = {n}: each box needs a cell")));
+        }
+    }
+    Ok(())
 }
 
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {

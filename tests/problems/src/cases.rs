@@ -464,7 +464,7 @@ impl Maker {
         if positive {
             self.hit("positive couplings");
         }
-        let (label, count) = flood(a);
+        let (label, count) = flood(a.len(), &a.couplings());
         if count > 1 {
             self.hit("several components");
         }
@@ -608,7 +608,7 @@ impl Maker {
             }
             b = unit.multiply(&b);
         }
-        let (label, _) = flood(a);
+        let (label, _) = flood(a.len(), &a.couplings());
         if land && label.contains(&LONE) {
             self.hit("land without b");
             (0..n).filter(|&p| label[p] == LONE).for_each(|p| b[p] = 0.0);

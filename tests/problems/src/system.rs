@@ -16,18 +16,18 @@ pub struct Measured {
     pub error: f64,
 }
 
-/// Labels of the connected regions of two nodes or more, and how many there are.
-pub fn flood(a: &Stencil) -> (Vec<usize>, usize) {
-    let mut neighbours = vec![Vec::new(); a.len()];
-    for (p, q, value) in a.couplings() {
+/// Labels of the connected regions of two nodes or more of `len`, and how many there are.
+pub fn flood(len: usize, couplings: &[(usize, usize, f64)]) -> (Vec<usize>, usize) {
+    let mut neighbours = vec![Vec::new(); len];
+    for &(p, q, value) in couplings {
         if value != 0.0 {
             neighbours[p].push(q);
             neighbours[q].push(p);
         }
     }
-    let mut label = vec![LONE; a.len()];
+    let mut label = vec![LONE; len];
     let mut count = 0;
-    for start in 0..a.len() {
+    for start in 0..len {
         if label[start] != LONE || neighbours[start].is_empty() {
             continue;
         }
@@ -80,11 +80,17 @@ pub struct System {
 impl System {
     /// No component is projected yet.
     pub fn new(a: &Stencil) -> Self {
-        let largest = a.center.iter().fold(0.0, |m: f64, &c| m.max(c));
+        Self { nx: a.nx, ny: a.ny, nine: a.corners.is_some(), ..Self::of(&a.center, &a.couplings()) }
+    }
+
+    /// The same of any symmetric matrix, by its diagonal and its couplings, each once: as a row of nodes.
+    pub fn of(center: &[f64], couplings: &[(usize, usize, f64)]) -> Self {
+        let len = center.len();
+        let largest = center.iter().fold(0.0, |m: f64, &c| m.max(c));
         let exponent = exponent(largest) & !1;
-        let mut rows = vec![Vec::new(); a.len()];
+        let mut rows = vec![Vec::new(); len];
         let mut positive_couplings = 0;
-        for (p, q, value) in a.couplings() {
+        for &(p, q, value) in couplings {
             if value != 0.0 {
                 positive_couplings += usize::from(value > 0.0);
                 let value = scaled(value, -exponent);
@@ -92,17 +98,17 @@ impl System {
                 rows[q].push((p, value));
             }
         }
-        let center: Vec<f64> = a.center.iter().map(|&c| scaled(c, -exponent)).collect();
-        let (label, count) = flood(a);
+        let center: Vec<f64> = center.iter().map(|&c| scaled(c, -exponent)).collect();
+        let (label, count) = flood(len, couplings);
         let mut system = System {
-            nx: a.nx,
-            ny: a.ny,
-            nine: a.corners.is_some(),
+            nx: len,
+            ny: 1,
+            nine: false,
             exponent,
             size: vec![0; count],
             excess: vec![0.0; count],
             negative_excess: false,
-            spread: Vec::with_capacity(a.len()),
+            spread: Vec::with_capacity(len),
             positive_couplings,
             singular: vec![false; count],
             first: vec![0],

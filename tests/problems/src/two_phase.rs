@@ -21,6 +21,16 @@ pub struct TwoPhase {
     pub solid: Vec<bool>,
 }
 
+/// Geometries by name.
+pub const SETS: [&str; 15] =
+    ["0", "1", "8", "9", "27", "27t", "9s", "P3", "r200", "dam", "surf", "film", "sheet", "spray", "drops"];
+
+/// What may stand behind a name and a semicolon.
+pub const PARTS: [&str; 4] = ["asp=4", "dir=top", "obs=hole", "obs=box"];
+
+/// Right-hand sides by name.
+pub const RHS: [&str; 3] = ["rand", "cos", "csf"];
+
 /// A sphere: centre and radius.
 type Sphere = ([f64; 3], f64);
 
@@ -267,6 +277,17 @@ impl TwoPhase {
             }
         }
         b
+    }
+
+    /// (cell, cell behind it, coupling) within the box.
+    #[must_use]
+    pub fn couplings(&self) -> Vec<(usize, usize, f64)> {
+        let [nx, ny, _] = self.size;
+        let mut all = Vec::new();
+        for (f, step) in self.forward.iter().zip([1, nx, nx * ny]) {
+            all.extend(f.iter().enumerate().filter(|(_, a)| !a.is_nan()).map(|(c, &a)| (c, c + step, a)));
+        }
+        all
     }
 
     /// b - A x, and its 2-norm over that of b.

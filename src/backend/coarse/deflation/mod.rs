@@ -90,7 +90,10 @@ impl CoarseMatrix {
         let shift = Shift::new(&matrix, regions)?;
         let method = match solver {
             Solver::Cg => Method::Cg {
-                inverse_diagonal: collected((0..matrix.n()).map(|r| 1.0 / shift.diagonal(&matrix, r)), COARSE_MATRIX)?,
+                inverse_diagonal: {
+                    let inverse = |d: f64| if d > 0.0 { 1.0 / d } else { 0.0 };
+                    collected((0..matrix.n()).map(|r| inverse(shift.diagonal(&matrix, r))), COARSE_MATRIX)?
+                },
                 tolerance,
             },
             Solver::Cholesky | Solver::Inverse => Method::Cholesky(Envelope::factorize(&matrix, &regions.surplus)?),
@@ -247,7 +250,8 @@ for_each_isa! {
 /// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
 /// ```
 ///
-/// and E^+ of a vector without a part along u is the solution with a zero at one vector, less its mean.
+/// and E^+ of a vector without a part along u is the solution with a zero at one vector, less its mean. A lone vector,
+/// all of u, has E = 0, and A Z has nothing of it: its t is zero.
 #[derive(Default)]
 struct Shift {
     /// Which of them, counted from 1, a vector is a part of.
@@ -271,11 +275,15 @@ impl Shift {
                 shift.c[of as usize - 1] += matrix.diagonal(r);
             }
         }
-        // c u u^T is about as large as E: the mean of its diagonal over k. A lone vector has E = 0.
-        for (c, k) in shift.c.iter_mut().zip(&shift.size) {
-            *c = if *c > 0.0 { *c / (k * k) } else { 1.0 };
-        }
+        // c u u^T is about as large as E: the mean of its diagonal over k.
+        shift.c.iter_mut().zip(&shift.size).for_each(|(c, k)| *c /= k * k);
         Ok(shift)
+    }
+
+    /// 1 / (c k), zero of a lone vector.
+    fn inverse(&self, null: usize) -> f64 {
+        let c = self.c[null] * self.size[null];
+        if c > 0.0 { 1.0 / c } else { 0.0 }
     }
 
     /// Of E + c u u^T.
@@ -314,7 +322,7 @@ impl Shift {
 
     /// t += u u^T g / (c k^2), with the means of g.
     fn add_along(&self, t: &mut [f64], means: &[f64]) {
-        self.add(t, |null| means[null] / (self.c[null] * self.size[null]));
+        self.add(t, |null| means[null] * self.inverse(null));
     }
 
     /// q += c u u^T p
@@ -336,10 +344,8 @@ impl Shift {
             }
         }
         for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.of).filter(|(_, of)| **of > 0) {
-            let (c, k) = (self.c[of as usize - 1], self.size[of as usize - 1]);
-            for (value, _) in row.iter_mut().zip(&self.of).filter(|(_, other)| **other == of) {
-                *value += 1.0 / (c * k * k);
-            }
+            let along = self.inverse(of as usize - 1) / self.size[of as usize - 1];
+            row.iter_mut().zip(&self.of).filter(|(_, other)| **other == of).for_each(|(value, _)| *value += along);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! An iteration with a Neumann series (or Jacobi, its order 0) in two passes over memory.
+//! An iteration in two passes over memory: with a Neumann series (or Jacobi, its order 0) those are all, a
+//! preconditioner that is applied as a whole stands between them.
 //!
 //! ```text
 //! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
@@ -12,7 +13,7 @@
 //! A Z t, t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
 //!
 //! Bytes a cell and iteration: 64 downwards (r, q, 4 couplings; r and v), 80 upwards (v, p, x, 4 couplings; p, x and
-//! q).
+//! q). Where M is applied as a whole, descend is r = r - alpha P A p and <r, r>, 24 bytes, and z is there for ascend.
 
 use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
 use super::member::Member;
@@ -55,11 +56,11 @@ pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
 }
 
 impl Member<'_> {
-    /// Terms of the series after the first, where stages are fused.
-    pub(super) fn fused_order(&self) -> Option<usize> {
+    /// Terms of the series after the first; none where M is no series.
+    pub(super) fn order(&self) -> Option<usize> {
         match self.k.preconditioner {
-            Preconditioner::Jacobi if self.k.fused => Some(0),
-            Preconditioner::Neumann { order } if self.k.fused => Some(order),
+            Preconditioner::Jacobi => Some(0),
+            Preconditioner::Neumann { order } => Some(order),
             _ => None,
         }
     }
@@ -90,15 +91,33 @@ impl Member<'_> {
         self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
     }
 
-    /// r = r - alpha (q - A Z t) in a row.
-    fn advance_residual_row(&self, alpha: f64, row: usize) {
-        let (k, Vectors { r, q, .. }, cells) = (self.k, self.vectors(), self.cells_of(row));
-        // SAFETY: cells of this member, which no other reads in this step.
-        let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
+    /// r = r - alpha (q - A Z t) in rows.
+    fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>) {
+        let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         if let Some(d) = &k.deflation {
-            d.subtract(row, k.matrix.couplings(&cells), q);
+            for row in rows.clone() {
+                let cells = self.cells_of(row);
+                // SAFETY: cells of this member, which no other reads in this step.
+                d.subtract(row, k.matrix.couplings(&cells), unsafe { q.range_mut(&cells) });
+            }
         }
-        add_scaled(r, -alpha, q);
+        let nx = k.pieces.cells.nx;
+        let cells = rows.start * nx..rows.end * nx;
+        // SAFETY: as above.
+        unsafe { add_scaled(r.range_mut(&cells), -alpha, q.range(&cells)) };
+    }
+
+    /// `descend` where M is applied as a whole.
+    pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
+        let (k, r) = (self.k, &self.vectors().r);
+        let [norm2] = self.sums(|piece| {
+            self.advance_residual_rows(alpha, k.pieces.rows(piece));
+            // SAFETY: cells of this member.
+            let r = unsafe { r.range(&k.pieces.range(piece)) };
+            [dot(r, r)]
+        });
+        self.norm2 = norm2;
+        norm2
     }
 
     /// v_term of a row, to the rings, or with `last` to z.
@@ -130,7 +149,7 @@ impl Member<'_> {
         // What others need is advanced first.
         let shared = own.end.saturating_sub(halo).max(own.start);
         if let Some(alpha) = alpha {
-            (shared..own.end).for_each(|row| self.advance_residual_row(alpha, row));
+            self.advance_residual_rows(alpha, shared..own.end);
         }
         self.me.barrier();
         let (mut rings, _) = self.rings(order);
@@ -147,7 +166,7 @@ impl Member<'_> {
             let (mut norm2, mut rho) = (0.0, 0.0);
             for row in pieces.rows(piece) {
                 if let Some(alpha) = alpha.filter(|_| row < shared) {
-                    self.advance_residual_row(alpha, row);
+                    self.advance_residual_rows(alpha, row..row + 1);
                 }
                 (0..order).for_each(|term| self.lower_row(&mut rings, term, row, false));
                 self.lower_row(&mut rings, order, row, true);
@@ -172,7 +191,7 @@ impl Member<'_> {
         // SAFETY: nobody writes v in this stage.
         let v = unsafe { self.vectors().z.range(&cells) };
         if term == 0 {
-            return last.unwrap_or_else(|| rings.row_mut(0, row)).copy_from_slice(v);
+            return rings.row_mut(0, row).copy_from_slice(v);
         }
         match last {
             Some(out) => triangle_of_scaled(out, v, a.center, [e, n, t], rings.beside(term - 1, row, true)),
@@ -189,20 +208,17 @@ impl Member<'_> {
     /// q = A p in a piece, Z^T q of it, and <p, q>.
     fn multiply_piece(&self, piece: usize) -> f64 {
         let (k, Vectors { p, q, .. }) = (self.k, self.vectors());
-        // SAFETY: a piece of this member, done once in this stage.
-        let mut sums = k.deflation.as_ref().map(|d| unsafe { d.begin(self.me, piece, true) });
-        let mut energy = 0.0;
-        for row in k.pieces.rows(piece) {
-            let cells = self.cells_of(row);
-            // SAFETY: p of these rows and those beside them is there, see `fused_ascend`; writes cells of this member.
-            let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
-            multiply(q, k.matrix.couplings(&cells), p);
-            energy += dot(p.here, q);
-            if let Some(sums) = &mut sums {
-                sums.add(row, q);
-            }
+        let cells = k.pieces.range(piece);
+        // SAFETY: p of these cells and those beside them is there, see `fused_ascend`; writes cells of this member.
+        let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
+        multiply(q, k.matrix.couplings(&cells), p);
+        if let Some(d) = &k.deflation {
+            // SAFETY: a piece of this member, done once in this stage.
+            let mut sums = unsafe { d.begin(self.me, piece, true) };
+            let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
+            rows.for_each(|(row, q)| sums.add(row, q));
         }
-        energy
+        dot(p.here, q)
     }
 
     /// `ascend`.
@@ -212,7 +228,7 @@ impl Member<'_> {
         let ny = pieces.cells.ny;
         let halo = order * ny;
         let noted = self.reduction::<1>();
-        let (mut rings, z) = self.rings(order);
+        let (mut rings, last) = self.rings(order);
         let end = (own.end + halo).min(rows);
         for row in (own.end..end).rev() {
             let planes = (row + 1 - own.end).div_ceil(ny);
@@ -234,13 +250,16 @@ impl Member<'_> {
             // SAFETY: a piece of this member.
             unsafe { noted.note(piece, [energy]) };
         };
-        let Vectors { x, p, .. } = self.vectors();
+        let Vectors { x, p, z, .. } = self.vectors();
         for row in own.clone().rev() {
-            (0..order).for_each(|term| self.upper_row(&mut rings, term, row, None));
-            self.upper_row(&mut rings, order, row, Some(&mut *z));
             let cells = self.cells_of(row);
+            if order > 0 {
+                (0..order).for_each(|term| self.upper_row(&mut rings, term, row, None));
+                self.upper_row(&mut rings, order, row, Some(&mut *last));
+            }
             // SAFETY: cells of this member; others read p after the barrier below.
-            let (x, p) = unsafe { (x.range_mut(&cells), p.range_mut(&cells)) };
+            let (x, p, v) = unsafe { (x.range_mut(&cells), p.range_mut(&cells), z.range(&cells)) };
+            let z = if order > 0 { &*last } else { v };
             match step {
                 Some((alpha, beta)) => advance(x, alpha, p, z, beta),
                 None => p.copy_from_slice(z),

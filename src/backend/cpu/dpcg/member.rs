@@ -56,8 +56,8 @@ pub struct Member<'a> {
     turn: Cell<usize>,
     /// <r, M^-1 r> of the last fused descend.
     pub(super) rho: f64,
-    /// <r, r>, where stages are not fused.
-    norm2: f64,
+    /// <r, r>, where M is applied as a whole.
+    pub(super) norm2: f64,
     turns: Turns<'a>,
 }
 
@@ -336,21 +336,19 @@ impl PcgSteps for Member<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        match self.fused_order() {
-            Some(order) => self.fused_descend(alpha, order),
-            None => self.textbook_descend(alpha),
+        match (self.order(), alpha) {
+            (Some(order), _) if self.k.fused => self.fused_descend(alpha, order),
+            (None, Some(alpha)) if self.k.fused => self.fused_update(alpha),
+            _ => self.textbook_descend(alpha),
         }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if self.fused_order().is_some() { self.rho } else { self.precondition() }
+        if self.k.fused && self.order().is_some() { self.rho } else { self.precondition() }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        match self.fused_order() {
-            Some(order) => self.fused_ascend(step, order),
-            None => self.textbook_ascend(step),
-        }
+        if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { self.textbook_ascend(step) }
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {

@@ -30,8 +30,8 @@ enum Inverse {
 
 /// Deflation vectors, and E of them.
 pub struct Deflation {
-    numbers: RegionNumbers,
-    cells: Labelled,
+    region: RegionNumbers,
+    regions: Labelled,
     inverse: Inverse,
     vectors: Memory,
     /// g = Z^T v; t = E^-1 g with a zero after it, for cells in no region.
@@ -58,14 +58,14 @@ impl Deflation {
         (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,
     ) -> Result<Self> {
-        let numbers = RegionNumbers::new(pool, stream, of, regions)?;
-        let count = numbers.count;
+        let region = RegionNumbers::new(pool, stream, of, regions)?;
+        let count = region.count;
         let (vectors, [g, t]) = pool.lists(stream, [8 * count, 8 * (count + 1)], DEFLATION)?;
         stream.fill(vectors.address, 0, vectors.bytes)?;
         let mut inverse = None;
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST {
-            inverse = on_device(pool, stream, of.source, &numbers, singular, scale)?;
+            inverse = on_device(pool, stream, of.source, &region, singular, scale)?;
             solver = Solver::Cholesky;
         }
         let mut host_bytes = 0;
@@ -73,7 +73,7 @@ impl Deflation {
             Some(inverse) => Inverse::Dense(inverse),
             None => {
                 let tolerance = of.setup.coarse_tolerance;
-                let (a, found) = (of.on_host(stream)?, numbers.on_host(stream, of, regions)?);
+                let (a, found) = (of.on_host(stream)?, region.on_host(stream, of, regions)?);
                 let regions = found.as_ref().unwrap_or(regions);
                 let coarse = coarse_matrix(team, &a, of.components, regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
@@ -85,14 +85,14 @@ impl Deflation {
                 }
             }
         };
-        let cells = Labelled::new(pool, stream, of.source.of, numbers.labels())?;
-        Ok(Self { numbers, cells, inverse, vectors, g, t, host_bytes })
+        let regions = Labelled::new(pool, stream, of.source.of, region.labels())?;
+        Ok(Self { region, regions, inverse, vectors, g, t, host_bytes })
     }
 
     /// Its memory, for another one.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.numbers.give(pool)?;
-        self.cells.give(pool)?;
+        self.region.give(pool)?;
+        self.regions.give(pool)?;
         pool.give(self.vectors)?;
         if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
     }
@@ -104,7 +104,7 @@ impl Deflation {
 
     /// t = E^-1 Z^T v. Seconds of E^-1, where the host does it.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
-        self.cells.sums(stream, v, self.g, sum)?;
+        self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
             Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, sum).map(|()| 0.0),
             Inverse::Host { coarse, scratch, g, t } => {
@@ -136,13 +136,13 @@ impl Deflation {
     }
 
     fn arguments(&self, source: &Source, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
-        DeflatedArgs { cells: source.cells, m: source.m, region: self.numbers.at(), t: self.t, v, p, sum }
+        DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
     }
 
     /// Bytes of device memory.
     pub fn device_bytes(&self) -> usize {
         let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
-        self.numbers.bytes() + self.cells.bytes() + self.vectors.bytes + inverse
+        self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
     }
 
     /// Of the host's.
@@ -170,7 +170,7 @@ fn on_device(
         cells: source.cells,
         m: source.m,
         region: regions.at(),
-        singular: singular.map_or(CellLabels::default(), Labelled::labels),
+        singular: singular.map_or(CellLabels::default(), Labelled::of_cells),
         scale,
         sums,
         null_of: dense.null_of,

@@ -44,7 +44,9 @@ impl Labelled {
         (list.slot_label, list.by_label) = (slot_label, by_label);
         launch::list_slots(stream, &list)?;
         launch::scan(stream, &ScanArgs { values: label_start, count: count as i64 })?;
-        launch::sort_slots(stream, &list)?;
+        if count > 1 {
+            launch::sort_slots(stream, &list)?;
+        }
         let ListArgs { cells, .. } = list;
         let arguments = LabelledArgs {
             labels,
@@ -52,7 +54,7 @@ impl Labelled {
             chunk_start,
             slot_label,
             label_start,
-            by_label,
+            by_label: if count > 1 { by_label } else { 0 },
             cells: cells_of,
             sums,
             totals,
@@ -95,8 +97,13 @@ impl Labelled {
         self.own.into_iter().chain(self.memory).try_for_each(|memory| pool.give(memory))
     }
 
-    /// Labels of cells.
-    pub fn labels(&self) -> CellLabels {
+    /// Labels.
+    pub fn labels(&self) -> usize {
+        self.arguments.labels.count as usize
+    }
+
+    /// Those of cells.
+    pub fn of_cells(&self) -> CellLabels {
         self.arguments.labels
     }
 
@@ -124,8 +131,8 @@ impl Labelled {
 
     /// The label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
-        self.sums(stream, v, 0, Sum::default())?;
-        let labels = self.arguments.labels.count as usize;
+        self.sums_of(stream, &LabelledArgs { v, magnitudes: 1, ..self.arguments })?;
+        let labels = self.labels();
         let values = self.see(stream)?;
         let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
         let worst = (0..labels).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });

@@ -15,15 +15,19 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 impl State {
-    /// Records an iteration.
+    /// Records an iteration; the loop of the previous factorization stays where its launches are the same.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let on_device = self.deflation.as_ref().is_none_or(|deflation| deflation.is_on_device());
+        let previous = match std::mem::replace(&mut self.looping, Looping::ByHost) {
+            Looping::Recorded(previous) => Some(previous),
+            Looping::ByHost | Looping::Launched => None,
+        };
         self.looping = match (on_device, without_graphs()) {
             (false, _) => Looping::ByHost,
             (true, true) => Looping::Launched,
             (true, false) => {
                 let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
-                Looping::Recorded(Loop::record(device, body)?)
+                Looping::Recorded(Loop::record(device, previous, body)?)
             }
         };
         Ok(())

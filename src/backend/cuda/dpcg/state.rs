@@ -118,7 +118,11 @@ impl State {
     /// `previous`: of a factorization for as many cells, whose memory is used again.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
-        let (vectors, mut pool) = previous.map_or(Ok((None, Pool::default())), Self::take_apart)?;
+        let before = previous.map(Self::take_apart).transpose()?;
+        let (vectors, mut pool, looping) = match before {
+            Some((vectors, pool, looping)) => (Some(vectors), pool, looping),
+            None => (None, Pool::default(), Looping::ByHost),
+        };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let vectors = match vectors.filter(|vectors| vectors.s != 0 || !series) {
             Some(vectors) => vectors,
@@ -139,14 +143,14 @@ impl State {
             deflation,
             vectors,
             pool: pool.next(),
-            looping: Looping::ByHost,
+            looping,
             seconds_coarse: 0.0,
             seconds_of_e,
         })
     }
 
-    /// Vectors, and the memory of all else but cell-centred grids.
-    fn take_apart(self) -> Result<(Option<Vectors>, Pool)> {
+    /// Vectors, the memory of all else but cell-centred grids, and the loop on them.
+    fn take_apart(self) -> Result<(Vectors, Pool, Looping)> {
         let mut pool = self.pool;
         if let Some(singular) = self.singular {
             singular.give(&mut pool)?;
@@ -157,7 +161,7 @@ impl State {
         if let Some(Multigrid::Vertex(vertex)) = self.multigrid {
             vertex.give(&mut pool)?;
         }
-        Ok((Some(self.vectors), pool))
+        Ok((self.vectors, pool, self.looping))
     }
 
     /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.

@@ -1,16 +1,20 @@
-//! Multigrid with vertex coarsening on the device: the V-cycle (kernels/dpcg/vertex.cuh) on grids of `coarsening`.
+//! Multigrid with vertex coarsening on the device, on grids of `coarsening`: sweeps of the finest grid
+//! (kernels/dpcg/finest.cuh) around the cycle of the others (kernels/dpcg/vertex.cuh).
 
 use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
 use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
-use crate::backend::cuda::driver::{Memory, Stream};
+use crate::backend::cuda::driver::{Memory, Stream, Together};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{Address, GridArgs, InterpolationArgs, NarrowArgs, Sum};
-use crate::error::Result;
+use crate::backend::cuda::launch::{
+    Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
+    VertexGrid,
+};
+use crate::error::{Result, push};
 use crate::runtime::number::Real;
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 
 /// For errors.
 const GRIDS: &str = "the grids of multigrid";
@@ -19,13 +23,9 @@ const GRIDS: &str = "the grids of multigrid";
 const R: usize = 0;
 const X: usize = 1;
 
-/// The coarsest grid: its inverse, right-hand side and solution, in f64.
-struct Coarsest {
-    memory: Memory,
-    inverse: Dense,
-    r: Address,
-    x: Address,
-}
+/// More grids than a box of 2^32 cells has: each is at most as large as the one before by two thirds. As in
+/// kernels/dpcg/vertex.cuh.
+const MOST_GRIDS: usize = 64;
 
 /// The preconditioner.
 pub struct Vertex {
@@ -34,29 +34,34 @@ pub struct Vertex {
     /// What the matrix is multiplied by.
     scale: f64,
     grids: Vec<Grid>,
-    coarsest: Coarsest,
+    /// Of the coarsest one.
+    inverse: Dense,
+    finest: VertexGrid,
+    /// Tiles of a sweep from zero, and of the others.
+    tiles: [SweepTiles; 2],
+    cycle: VertexCycleArgs,
+    together: Together,
+    /// Of the coarsest grid r and x in f64; the list of grids, and the counts of the barrier.
+    memory: Memory,
 }
 
 impl Grid {
-    fn arguments(&self, x: usize, out: usize) -> GridArgs {
-        GridArgs {
+    /// `coarse` without its extents: what the next grid has.
+    fn level(&self, coarse: VertexGrid) -> VertexGrid {
+        VertexGrid {
             cells: self.cells,
+            coarse: self.coarse,
+            coarsened: self.coarsened,
             c: self.couplings.at(0),
             c_stride: self.couplings.stride() as i64,
             diagonal: self.rows.at(DIAGONAL),
             inverse: self.rows.at(INVERSE),
+            weights: self.weights.address,
             r: self.vectors.at(R),
-            x: self.vectors.at(x),
-            out: self.vectors.at(out),
-            colour: 0,
-            from_zero: 0,
+            x: [self.vectors.at(X), self.vectors.at(X + 1)],
+            ..coarse
         }
     }
-}
-
-/// Of the two arrays for x and the residual, the other one.
-fn other(x: usize) -> usize {
-    2 * X + 1 - x
 }
 
 impl Vertex {
@@ -71,110 +76,102 @@ impl Vertex {
     ) -> Result<Self> {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
-        let values = 8 * inverse.n();
-        let (memory, [r, x]) = pool.lists(stream, [values, values], GRIDS)?;
-        Ok(Self { sweeps, single, scale, grids, coarsest: Coarsest { memory, inverse, r, x } })
+        let n = inverse.n();
+        let sizes = [8 * n, 8 * n, MOST_GRIDS * size_of::<VertexGrid>(), 16];
+        let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
+        let mut next = VertexGrid { wide: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
+        let mut levels = Vec::new();
+        for grid in grids.iter().rev() {
+            let level = grid.level(next);
+            push(&mut levels, level, GRIDS)?;
+            let [start, x] = level.x;
+            let (r, inverse) = (level.r, level.inverse);
+            next = VertexGrid {
+                coarse_r: r,
+                coarse_start: start,
+                coarse_inverse: inverse,
+                coarse_x: x,
+                ..VertexGrid::zeroed()
+            };
+        }
+        levels.reverse();
+        stream.send(list, &levels[1..])?;
+        stream.fill(barrier, 0, 16)?;
+        stream.wait()?;
+        let mut together = launch::vertex_cycle_together(stream.device(), single)?;
+        let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
+        together.blocks = together.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
+        let count = levels.len() as i32 - 1;
+        let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
+        let cycle = VertexCycleArgs {
+            levels: list,
+            count,
+            sweeps: sweeps as i32,
+            step: -1,
+            coarsest,
+            barrier,
+            ..VertexCycleArgs::default()
+        };
+        let finest = levels[0];
+        let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
+        Ok(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory })
     }
 
     /// Its memory, for another one.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         self.grids.into_iter().try_for_each(|grid| grid.give(pool))?;
-        self.coarsest.inverse.give(pool)?;
-        pool.give(self.coarsest.memory)
+        self.inverse.give(pool)?;
+        pool.give(self.memory)
     }
 
-    /// z = M^-1 r, and <r, z>.
+    /// z = M^-1 r, and <r, z>. In a loop |r| is among the scalars.
     pub fn apply(&self, stream: &Stream, scale: &Scale, r: Address, z: Address, sum: Sum) -> Result<()> {
-        let Some(finest) = self.grids.first() else { return Ok(()) };
-        let (count, single) = (finest.cells.count(), self.single);
-        scale.find(stream, r, count)?;
-        let (wide, narrow) = (r, finest.vectors.at(R));
-        let to_cycle = NarrowArgs { count, scales: scale.scales, wide, narrow, factor: 1.0, r, sum };
-        launch::narrow_residual(stream, single, &to_cycle)?;
-        // Which of the two arrays of each grid has x.
-        let mut at = [X; MOST_GRIDS];
-        for (l, at) in at.iter_mut().enumerate().take(self.grids.len()) {
-            *at = self.smooth(stream, l, X, [0, 1], true)?;
-            self.restrict(stream, l, *at)?;
+        if sum.in_loop == 0 {
+            scale.find(stream, r, self.finest.cells.count())?;
         }
-        self.solve_coarsest(stream)?;
-        let mut below = self.coarsest.x;
-        for l in (0..self.grids.len()).rev() {
-            self.interpolate(stream, l, at[l], below)?;
-            at[l] = self.smooth(stream, l, at[l], [1, 0], false)?;
-            below = self.grids[l].vectors.at(at[l]);
+        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
+        let of = FinestSweepArgs {
+            level: self.finest,
+            tiles: self.tiles[1],
+            wide: r,
+            z,
+            factor: self.scale,
+            scales: scale.scales,
+            sum: none,
+            ..FinestSweepArgs::default()
+        };
+        let single = self.single;
+        launch::sweep_from_zero(stream, single, &FinestSweepArgs { tiles: self.tiles[0], from: 1, ..of })?;
+        // Which x of the finest grid is there.
+        let mut from = 0;
+        for _ in 1..self.sweeps {
+            launch::sweep_finest(stream, single, &FinestSweepArgs { from, ..of })?;
+            from = 1 - from;
         }
-        launch::widen_solution(stream, single, &NarrowArgs { wide: z, narrow: below, factor: self.scale, ..to_cycle })
-    }
-
-    /// The sweeps before the coarse grid, from zero, or after it; where x is then.
-    fn smooth(&self, stream: &Stream, l: usize, mut x: usize, colours: [i32; 2], from_zero: bool) -> Result<usize> {
-        let grid = &self.grids[l];
+        launch::restrict_finest(stream, single, &RestrictFinestArgs::new(self.finest, from, none))?;
+        self.solve_coarse(stream, none)?;
         for sweep in 0..self.sweeps {
-            let from_zero = from_zero && sweep == 0;
-            if l == 0 {
-                for colour in colours {
-                    let from_zero = i32::from(from_zero && colour == colours[0]);
-                    let a = GridArgs { colour, from_zero, ..grid.arguments(x, x) };
-                    launch::relax_colour(stream, self.single, &a)?;
-                }
-            } else {
-                let out = if from_zero { x } else { other(x) };
-                let a = GridArgs { from_zero: i32::from(from_zero), ..grid.arguments(x, out) };
-                launch::relax(stream, self.single, &a)?;
-                x = out;
-            }
+            let last = sweep + 1 == self.sweeps;
+            let a = FinestSweepArgs { colour: 1, from, sum: if last { sum } else { none }, ..of };
+            match (sweep, last) {
+                (0, false) => launch::sweep_corrected(stream, single, &a),
+                (0, true) => launch::last_sweep_corrected(stream, single, &a),
+                (_, false) => launch::sweep_finest(stream, single, &a),
+                (_, true) => launch::last_sweep(stream, single, &a),
+            }?;
+            from = 1 - from;
         }
-        Ok(x)
+        Ok(())
     }
 
-    fn is_last(&self, l: usize) -> bool {
-        l + 1 == self.grids.len()
-    }
-
-    fn interpolation(&self, l: usize, of_fine: usize, of_coarse: Address) -> InterpolationArgs {
-        let grid = &self.grids[l];
-        InterpolationArgs {
-            fine: grid.cells,
-            coarse: grid.coarse,
-            coarsened: grid.coarsened,
-            unused: 0,
-            weights: grid.weights.address,
-            of_fine: grid.vectors.at(of_fine),
-            of_coarse,
+    /// The grids below the finest one: in a launch, or step by step where blocks do not start together.
+    fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
+        let all = VertexCycleArgs { sum, ..self.cycle };
+        if self.together.blocks > 0 {
+            return launch::vertex_cycle(stream, self.single, self.together, &all);
         }
-    }
-
-    /// r of the next grid = P^T (r - A x).
-    fn restrict(&self, stream: &Stream, l: usize, x: usize) -> Result<()> {
-        let residual = self.grids[l].arguments(x, other(x));
-        if l == 0 {
-            launch::finest_residual(stream, self.single, &residual)?;
-        } else {
-            launch::grid_residual(stream, self.single, &residual)?;
-        }
-        let coarse = self.grids.get(l + 1).map_or(self.coarsest.r, |next| next.vectors.at(R));
-        let a = self.interpolation(l, other(x), coarse);
-        if self.is_last(l) && self.single {
-            launch::restrict_wide(stream, &a)
-        } else {
-            launch::restrict(stream, self.single, &a)
-        }
-    }
-
-    /// x += P x of the next grid.
-    fn interpolate(&self, stream: &Stream, l: usize, x: usize, coarse: Address) -> Result<()> {
-        let a = self.interpolation(l, x, coarse);
-        if self.is_last(l) && self.single {
-            launch::interpolate_wide(stream, &a)
-        } else {
-            launch::interpolate(stream, self.single, &a)
-        }
-    }
-
-    fn solve_coarsest(&self, stream: &Stream) -> Result<()> {
-        let Coarsest { inverse, r, x, .. } = &self.coarsest;
-        inverse.multiply(stream, *r, *x, Sum::default())
+        let steps = all.count * (2 * all.sweeps + 2) + 1;
+        (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
     /// Zeros in all vectors.
@@ -184,9 +181,6 @@ impl Vertex {
 
     /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.coarsest.memory.bytes + self.coarsest.inverse.bytes()
+        self.grids.iter().map(Grid::bytes).sum::<usize>() + self.inverse.bytes() + self.memory.bytes
     }
 }
-
-/// More grids than a box of 2^32 cells has: each is at most as large as the one before by two thirds.
-const MOST_GRIDS: usize = 64;

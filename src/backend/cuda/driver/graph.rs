@@ -1,6 +1,7 @@
 //! Loops that the device runs by itself.
 
 use super::device::Device;
+use super::launches::Launches;
 use super::library::check;
 use super::stream::Stream;
 use crate::error::Result;
@@ -12,18 +13,47 @@ pub struct Loop {
     device: Arc<Device>,
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
+    /// Of the condition.
+    handle: sys::CUgraphConditionalHandle,
+    /// What its body launches.
+    launches: Launches,
 }
 
 // SAFETY: graphs may be used from any thread, one at a time, as handles are.
 unsafe impl Send for Loop {}
 
 impl Loop {
-    /// Records what `body` launches on the stream it is given; it gets the handle of the condition.
-    pub fn record(device: &Arc<Device>, body: impl FnOnce(&Stream, u64) -> Result<()>) -> Result<Self> {
+    /// Records what `body` launches on the stream it is given; it gets the handle of the condition. A loop from before
+    /// stays where that would launch the same.
+    pub fn record(
+        device: &Arc<Device>,
+        previous: Option<Self>,
+        mut body: impl FnMut(&Stream, u64) -> Result<()>,
+    ) -> Result<Self> {
         let stream = Stream::new(device)?;
+        if let Some(previous) = previous {
+            *stream.notes.borrow_mut() = Some(Launches::not_done());
+            body(&stream, previous.handle)?;
+            if stream.notes.take().is_some_and(|launches| launches.are(&previous.launches)) {
+                return Ok(previous);
+            }
+        }
+        Self::of_body(device, &stream, body)
+    }
+
+    fn of_body(
+        device: &Arc<Device>,
+        stream: &Stream,
+        mut body: impl FnMut(&Stream, u64) -> Result<()>,
+    ) -> Result<Self> {
         let _entered = device.enter()?;
-        let mut recorded =
-            Self { device: device.clone(), graph: std::ptr::null_mut(), executable: std::ptr::null_mut() };
+        let mut recorded = Self {
+            device: device.clone(),
+            graph: std::ptr::null_mut(),
+            executable: std::ptr::null_mut(),
+            handle: 0,
+            launches: Launches::default(),
+        };
         let (mut handle, mut node) = (0, std::ptr::null_mut());
         // SAFETY: the context is current; the pointers outlive the calls. The node's parameters are those of a
         // WHILE node.
@@ -52,7 +82,10 @@ impl Loop {
             check(began, "recording a loop")?;
             inner
         };
-        let result = body(&stream, handle);
+        recorded.handle = handle;
+        *stream.notes.borrow_mut() = Some(Launches::default());
+        let result = body(stream, handle);
+        recorded.launches = stream.notes.take().unwrap_or_default();
         let mut captured = inner;
         // SAFETY: ends the capture that began above, whatever became of the body.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };

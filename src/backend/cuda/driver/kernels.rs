@@ -103,6 +103,10 @@ impl Stream {
         arguments: &A,
         name: &str,
     ) -> Result<()> {
+        let shape = [kernel as u64, blocks.into(), block.0.into(), block.1.into(), shared_bytes.into()];
+        if !self.note(&shape, arguments)? {
+            return Ok(());
+        }
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
         // SAFETY: all zero is a valid value of this plain structure.
@@ -128,6 +132,11 @@ impl Stream {
         arguments: &A,
         name: &str,
     ) -> Result<()> {
+        let Together { blocks, cluster, shared, further } = together;
+        let shape = [kernel as u64, blocks.into(), cluster.into(), shared.into(), further.into(), block.0.into()];
+        if !self.note(&shape, arguments)? {
+            return Ok(());
+        }
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
         let mut attributes = together.attributes();

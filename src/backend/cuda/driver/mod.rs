@@ -8,6 +8,7 @@
 mod device;
 mod graph;
 mod kernels;
+mod launches;
 mod library;
 mod memory;
 mod module;

@@ -1,9 +1,11 @@
 //! Streams, and moments in their work.
 
 use super::device::Device;
+use super::launches::Launches;
 use super::library::check;
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A stream: ours, or borrowed from the caller.
@@ -11,6 +13,8 @@ pub struct Stream {
     pub(super) device: Arc<Device>,
     pub(super) stream: sys::CUstream,
     owned: bool,
+    /// Notes what is launched.
+    pub(super) notes: RefCell<Option<Launches>>,
 }
 
 // SAFETY: streams may be used from any thread, one at a time, as handles are.
@@ -24,7 +28,7 @@ impl Stream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; the pointer outlives the call.
         check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
-        Ok(Self { device: device.clone(), stream, owned: true })
+        Ok(Self { device: device.clone(), stream, owned: true, notes: RefCell::new(None) })
     }
 
     /// The caller's.
@@ -40,12 +44,20 @@ impl Stream {
                 device.ordinal
             )));
         }
-        Ok(Self { device: device.clone(), stream, owned: false })
+        Ok(Self { device: device.clone(), stream, owned: false, notes: RefCell::new(None) })
     }
 
     /// The device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// Notes a launch: its numbers, and bytes. Whether it is to be done.
+    pub(super) fn note<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
+        match &mut *self.notes.borrow_mut() {
+            Some(launches) => launches.note(numbers, bytes),
+            None => Ok(true),
+        }
     }
 
     /// Waits until all work is done.

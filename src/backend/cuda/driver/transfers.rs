@@ -39,6 +39,9 @@ fn rows_of(
 impl Stream {
     /// Sets bytes.
     pub fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<()> {
+        if !self.note(&[address, bytes as u64], &value)? {
+            return Ok(());
+        }
         // SAFETY: addresses come from `Memory` values that live as long as their user.
         check(unsafe { sys::cuMemsetD8Async(address, value, bytes, self.stream) }, "clearing device memory")
     }

@@ -1,7 +1,7 @@
 //! The kernels of `dpcg`: what they take, and their launches.
 
 use super::declare::Address;
-use crate::backend::cuda::driver::{Argument, Kernel, Stream};
+use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream, Together};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
@@ -9,6 +9,15 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 const CELL_THREADS: u32 = 256;
 const BLOCK: (u32, u32) = (CELL_THREADS, 1);
 pub const MOST_CELL_BLOCKS: u32 = 528;
+/// Threads of a block of the cycle below the finest grid: kernels/dpcg/vertex.cuh.
+pub const VERTEX_CYCLE_THREADS: u32 = 1024;
+/// Threads of a tile at most, and points of a brick of the restriction: kernels/dpcg/finest.cuh.
+const TILE_THREADS: u32 = 768;
+const BRICK: [i32; 3] = [16, 4, 4];
+/// Cells of a row of a tile at most, so that two tiles have a row of 128.
+const TILE_WIDTH: u32 = 64;
+/// Blocks of a sweep that run at once, for the choice of tiles.
+const AT_ONCE: u32 = 132;
 
 /// Blocks of a launch over so many cells.
 pub fn cell_blocks(count: i64) -> u32 {
@@ -84,6 +93,46 @@ impl CellBox {
     }
 }
 
+impl SweepTiles {
+    /// For a sweep that needs so many rows around a tile.
+    pub fn of(cells: CellBox, halo: u32) -> Self {
+        let [nx, ny, nz] = [cells.nx, cells.ny, cells.nz].map(|n| n as u32);
+        let share = |n: u32, most: u32| n.div_ceil(n.div_ceil(most));
+        let width = share(nx, TILE_WIDTH).next_multiple_of(2);
+        let pairs = width / 2 + 2;
+        let height = share(ny, TILE_THREADS / pairs - 2 * halo);
+        let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
+        // A tile has three planes more than its own; as many at once as an H100 has multiprocessors.
+        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
+        let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
+        let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
+        let depth = nz.div_ceil(deep);
+        let count = across * down * nz.div_ceil(depth);
+        Self { pairs, rows: height + 2 * halo, width, height, depth, across, down, count }
+    }
+
+    fn blocks(&self) -> u32 {
+        self.count.min(MOST_CELL_BLOCKS)
+    }
+
+    fn block(&self) -> (u32, u32) {
+        ((self.pairs * self.rows).next_multiple_of(32), 1)
+    }
+}
+
+impl RestrictFinestArgs {
+    /// From one of the two x of a grid.
+    pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
+        let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
+        let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
+        Self { level, from, across, down, unused: 0, sum }
+    }
+
+    fn bricks(&self) -> u32 {
+        (self.across * self.down * ((self.level.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
+    }
+}
+
 structures! {
     CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
@@ -111,7 +160,7 @@ structures! {
     LabelledArgs {
         labels: CellLabels, of: i64, chunk_start: Address, slot_label: Address, label_start: Address,
         by_label: Address, cells: Address, sums: Address, totals: Address, g: Address, v: Address, center: Address,
-        restore: i32, unused: i32, sum: Sum
+        restore: i32, magnitudes: i32, sum: Sum
     }
     /// E = Z^T A Z.
     GalerkinArgs {
@@ -134,15 +183,6 @@ structures! {
     DeflatedArgs {
         cells: CellBox, m: CellMatrix, region: Address, t: Address, v: Address, p: Address, sum: Sum
     }
-    /// A grid of vertex-coarsened multigrid.
-    GridArgs {
-        cells: CellBox, c: Address, c_stride: i64, diagonal: Address, inverse: Address, r: Address, x: Address,
-        out: Address, colour: i32, from_zero: i32
-    }
-    InterpolationArgs {
-        fine: CellBox, coarse: CellBox, coarsened: [i32; 3], unused: i32, weights: Address, of_fine: Address,
-        of_coarse: Address
-    }
     /// From a grid of vertex-coarsened multigrid to the next.
     CoarseningArgs {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
@@ -150,7 +190,31 @@ structures! {
         cubes: Address, coarse_c: Address, coarse_stride: i64, coarse_excess: Address,
         partial: Address, strengths: Address, scalars: Address
     }
-    NarrowArgs { count: i64, scales: Address, wide: Address, narrow: Address, factor: f64, r: Address, sum: Sum }
+}
+
+entries! {
+    /// A grid of vertex-coarsened multigrid, and the way to the next one.
+    VertexGrid {
+        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, diagonal: Address,
+        inverse: Address, weights: Address, r: Address, x: [Address; 2], coarse_r: Address, coarse_start: Address,
+        coarse_inverse: Address, coarse_x: Address
+    }
+    /// SweepTiles of a sweep on the finest grid.
+    SweepTiles {
+        pairs: u32, rows: u32, width: u32, height: u32, depth: u32, across: u32, down: u32, count: u32
+    }
+}
+
+structures! {
+    FinestSweepArgs {
+        level: VertexGrid, colour: i32, from: i32, tiles: SweepTiles, wide: Address, z: Address, factor: f64,
+        scales: Address, sum: Sum
+    }
+    RestrictFinestArgs { level: VertexGrid, from: i32, across: i32, down: i32, unused: i32, sum: Sum }
+    VertexCycleArgs {
+        levels: Address, count: i32, sweeps: i32, step: i32, unused: i32, coarsest: DenseArgs, barrier: Address,
+        sum: Sum
+    }
 }
 
 entries! {
@@ -254,11 +318,6 @@ plain_kernels! {
         |a| cell_blocks(a.cells.count()), BLOCK;
     /// v + Z t.
     AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// A coarse residual, from f32 to the f64 of the coarsest grid; and a coarse solution back.
-    RestrictWide restrict_wide(InterpolationArgs) = "dpcg_restrict_wide_f32",
-        |a| cell_blocks(a.coarse.count()), BLOCK;
-    InterpolateWide interpolate_wide(InterpolationArgs) = "dpcg_interpolate_wide_f32",
-        |a| cell_blocks(a.fine.count()), BLOCK;
     /// A residual of the caller's grid to the first coarse one in f32; and a coarse solution back.
     RestrictCellsTo restrict_cells_to(PairArgs) = "dpcg_restrict_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
@@ -270,7 +329,7 @@ plain_kernels! {
 macro_rules! real_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
-       |$a:ident| $blocks:expr;)*) => {
+       |$a:ident| $blocks:expr $(, in $block:expr)?;)*) => {
         enum $numbers { $($number,)* }
 
         /// The kernels, in the order of their numbers.
@@ -281,22 +340,28 @@ macro_rules! real_kernels {
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
             let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
+            let block = [BLOCK $(, $block)?];
             // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
             // extents and the numbers in it.
-            unsafe { stream.launch(kernel, $blocks, BLOCK, 0, false, $a, concat!("kernel ", $symbol)) }
+            unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
         })*
     };
 }
 
 real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
-    /// A half-sweep of Gauss-Seidel on the finest grid.
-    RelaxColour relax_colour(GridArgs) = "dpcg_relax_colour", |a| cell_blocks(a.cells.count());
-    /// A sweep of Jacobi.
-    Relax relax(GridArgs) = "dpcg_relax", |a| cell_blocks(a.cells.count());
-    /// r - A x on the finest grid, and on another one.
-    FinestResidual finest_residual(GridArgs) = "dpcg_finest_residual", |a| cell_blocks(a.cells.count());
-    GridResidual grid_residual(GridArgs) = "dpcg_grid_residual", |a| cell_blocks(a.cells.count());
+    /// A sweep of Gauss-Seidel on the finest grid: from x = 0, from x, from x + P of the coarse solution; the last two
+    /// as the last one.
+    FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
+    Sweep sweep_finest(FinestSweepArgs) = "dpcg_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    Corrected sweep_corrected(FinestSweepArgs) = "dpcg_sweep_corrected", |a| a.tiles.blocks(), in a.tiles.block();
+    LastSweep last_sweep(FinestSweepArgs) = "dpcg_last_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
+        |a| a.tiles.blocks(), in a.tiles.block();
+    /// The residual there, to the next grid.
+    RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
+    /// A step of the cycle below the finest grid.
+    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
     /// Conductances, row sums and smoother of the finest grid.
     TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
     /// Strengths of directions on the finest grid, and on another one.
@@ -310,18 +375,29 @@ real_kernels! {
     Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(a.coarse.count());
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
-    /// P^T.
-    Restrict restrict(InterpolationArgs) = "dpcg_restrict", |a| cell_blocks(a.coarse.count());
-    /// P.
-    Interpolate interpolate(InterpolationArgs) = "dpcg_interpolate", |a| cell_blocks(a.fine.count());
-    /// r to the numbers of the cycle.
-    Narrow narrow_residual(NarrowArgs) = "dpcg_narrow", |a| cell_blocks(a.count);
-    /// And back.
-    Widen widen_solution(NarrowArgs) = "dpcg_widen", |a| cell_blocks(a.count);
     /// A half-sweep of Gauss-Seidel on cells.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
     /// The residual to the next grid.
     RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// And its solution back.
     InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
+}
+
+/// The number of the cycle below the finest grid.
+fn vertex_cycle_kernel(single: bool) -> usize {
+    PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+}
+
+/// Blocks of it that run at once; none where the device does not start them together.
+pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
+    let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
+    Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })
+}
+
+/// All of its steps.
+pub fn vertex_cycle(stream: &Stream, single: bool, together: Together, a: &VertexCycleArgs) -> Result<()> {
+    // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+    unsafe {
+        stream.launch_together(vertex_cycle_kernel(single), together, (VERTEX_CYCLE_THREADS, 1), a, "kernel dpcg_cycle")
+    }
 }

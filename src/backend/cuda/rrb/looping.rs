@@ -51,7 +51,7 @@ impl Packed {
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
         for body in bodies {
-            let graph = Loop::record(device, |stream, conditional| {
+            let graph = Loop::record(device, None, |stream, conditional| {
                 if fused {
                     (0..*body).try_for_each(|_| self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional))
                 } else {

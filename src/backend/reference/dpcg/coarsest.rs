@@ -2,11 +2,16 @@
 
 use super::points::Points;
 use crate::error::{Error, Result, zeroed};
+use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::dot;
 
 /// For errors of memory.
 const WHAT: &str = "the factors of the coarsest grid";
+
+/// Pivots between these parts of their diagonals are rounding, which grows with the contrast, as where only light cells
+/// have row sums: their cells are kept at zero.
+const ZERO_PIVOT: std::ops::Range<f64> = -1e-3..1e-14;
 
 /// The factors. A component that is singular (its rows sum to zero) keeps its last cell at zero, which solves for every
 /// right-hand side of sum zero; its mean is taken from r before, and from x after that.
@@ -17,7 +22,7 @@ pub struct Coarsest {
     band: usize,
     /// Row i of L at i * band: columns i - band .. i.
     rows: Vec<f64>,
-    /// 1 / d, zero for the last cell of a singular component.
+    /// 1 / d, zero for the last cell of a singular component and where d is rounding.
     inverse: Vec<f64>,
     /// Component of each cell, by number, and the cells of each: zero of a regular one.
     component: Vec<usize>,
@@ -31,7 +36,8 @@ impl Coarsest {
     /// `RRB_ERR_MATRIX` where it is indefinite.
     pub fn factorize<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Self> {
         let count = a.cells.count();
-        let (position, band) = elimination_order(a)?;
+        let (position, strides) = elimination_order(a.cells)?;
+        let band = strides.into_iter().max().unwrap_or(0);
         let (component, cells) = singular_components(a, excess)?;
         let (mut rows, mut inverse): (Vec<f64>, Vec<f64>) = (zeroed(count * band, WHAT)?, zeroed(count, WHAT)?);
         let mut last: Vec<usize> = zeroed(count, WHAT)?;
@@ -44,8 +50,10 @@ impl Coarsest {
         }
         let floats = |row: usize| last.iter().zip(&cells).any(|(last, cells)| *cells > 0 && *last == row);
         for row in 0..count {
+            let diagonal = inverse[row];
             let d = eliminate(&mut rows, &inverse, row, band);
-            inverse[row] = if floats(row) { 0.0 } else { accepted(d)? };
+            let zero = floats(row) || ZERO_PIVOT.contains(&(d / diagonal));
+            inverse[row] = if zero { 0.0 } else { accepted(d)? };
         }
         Ok(Self { position, band, rows, inverse, component, cells })
     }
@@ -126,22 +134,21 @@ fn accepted(d: f64) -> Result<f64> {
     Err(Error::Matrix { reason, place: None, then: "" })
 }
 
-/// Positions of cells, and the largest distance of two that are coupled.
-fn elimination_order<T: Real>(a: Points<T>) -> Result<(Vec<usize>, usize)> {
-    let size = a.cells.size();
+/// Positions of cells, and from a cell to the next one in each direction; zero where there is none.
+pub fn elimination_order(cells: Cells) -> Result<(Vec<usize>, [usize; 3])> {
+    let size = cells.size();
     let mut directions = [0, 1, 2];
     directions.sort_by_key(|&d| size[d]);
-    let (mut strides, mut stride, mut band) = ([0; 3], 1, 0);
-    for d in directions {
+    let (mut strides, mut stride) = ([0; 3], 1);
+    for d in directions.into_iter().filter(|&d| size[d] > 1) {
         strides[d] = stride;
-        band = if size[d] > 1 { stride } else { band };
         stride *= size[d];
     }
-    let mut position: Vec<usize> = zeroed(a.cells.count(), WHAT)?;
+    let mut position: Vec<usize> = zeroed(cells.count(), WHAT)?;
     for (cell, position) in position.iter_mut().enumerate() {
-        *position = (0..3).map(|d| a.cells.place(cell)[d] * strides[d]).sum();
+        *position = (0..3).map(|d| cells.place(cell)[d] * strides[d]).sum();
     }
-    Ok((position, band))
+    Ok((position, strides))
 }
 
 /// The component of each cell, and how many cells each of those has that are singular.
@@ -168,7 +175,6 @@ fn singular_components<T: Real>(a: Points<T>, excess: &[f64]) -> Result<(Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::cells::Cells;
 
     /// Components by a wall, one of them regular: residuals vanish, and means where nothing tells them.
     #[test]

@@ -7,7 +7,7 @@ use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::pcg::PcgSteps;
 use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
 use crate::error::{Error, Result, collected, reset, zeroed};
-use crate::grid::cell_components::CellComponents;
+use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cell_inspection::InspectedRows;
 use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
@@ -56,6 +56,8 @@ struct Singular {
 
 struct Deflation {
     regions: Vec<u16>,
+    /// Row sums, zero in singular components.
+    excess: Vec<f64>,
     coarse: CoarseMatrix,
     scratch: Scratch,
     g: Vec<f64>,
@@ -143,6 +145,14 @@ impl Deflation {
         }
         seconds
     }
+
+    /// v = v - A y, y constant on regions: exactly v within them where rows have no sum, whatever the contrast.
+    fn subtract_product(&self, a: &SevenPoints, y: &[f64], v: &mut [f64]) {
+        for (c, v) in v.iter_mut().enumerate() {
+            let (couplings, cells) = neighbours(a, c);
+            *v -= self.excess[c] * y[c] + (0..6).map(|k| couplings[k] * (y[cells[k]] - y[c])).sum::<f64>();
+        }
+    }
 }
 
 /// A cell's neighbours: coupling and cell, west, east, south, north, bottom, top; zero and the cell itself where there
@@ -196,7 +206,11 @@ impl State {
                 let coarse = CoarseMatrix::new(a, components, regions, solver, tolerance)?;
                 let (scratch, of) = (coarse.scratch()?, collected(regions.of.iter().copied(), VECTORS)?);
                 let (g, t) = (zeroed(regions.count, VECTORS)?, zeroed(regions.count, VECTORS)?);
-                Some(Deflation { regions: of, coarse, scratch, g, t })
+                let mut excess: Vec<f64> = vector()?;
+                for (row, excess) in excess.chunks_exact_mut(a.cells.nx).enumerate() {
+                    row_excess(a, components, row, excess);
+                }
+                Some(Deflation { regions: of, excess, coarse, scratch, g, t })
             }
         };
         let seconds_of_e = started.elapsed().as_secs_f64();
@@ -217,13 +231,12 @@ impl State {
         })
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); z and u are spent.
+    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); u is spent.
     fn project(&mut self, a: &SevenPoints, of: fn(&mut Self) -> &mut Vec<f64>) {
         let Some(mut deflation) = self.deflation.take() else { return };
         let mut v = std::mem::take(of(self));
         self.seconds_coarse += deflation.part_of(&v, &mut self.u);
-        multiply(a, &self.u, &mut self.z);
-        add_scaled(&mut v, -1.0, &self.z);
+        deflation.subtract_product(a, &self.u, &mut v);
         *of(self) = v;
         self.deflation = Some(deflation);
     }

@@ -6,10 +6,11 @@
 //!
 //! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from
 //! a few planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for
-//! each other, and every cell gets the same bits whoever computes it. What the sweeps before the coarse grid have made
-//! is made again after it, which costs less than to store it.
+//! each other, and every cell gets the same bits whoever computes it. Large planes are done strip by strip, with a few
+//! rows beside each likewise: the planes in work are to stay in cache. Red cells are kept from one pass to the next.
 //!
-//! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6; z 8.
+//! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6, red cells 2;
+//! z 8.
 
 use super::grid::{Below, Stencil};
 use super::layout::{Natural, Split, coarse};
@@ -21,7 +22,7 @@ use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::{Number, Shared};
-use crate::runtime::team::Me;
+use crate::runtime::team::{Me, share};
 use std::ops::Range;
 
 const RED: usize = 0;
@@ -34,23 +35,34 @@ pub struct Finest<T> {
     pub inverse: Shared<T>,
     pub weights: Weights<T>,
     pub correction: Shared<T>,
+    /// From a point of each half to its conductances: to east, west, north, south, top and bottom.
+    beside: [[isize; 6]; 2],
+    /// Red cells after the sweeps before the coarse grid, where the even ones of their row stand.
+    red: Shared<T>,
 }
 
 impl<T: Real + Number> Finest<T> {
     pub fn new(cells: Cells) -> Result<Self> {
         let a = Stencil::new(cells, &FACES)?;
         let next = Natural::new(coarse(cells));
-        let inverse = Shared::zeroed(a.split.len())?;
-        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())? })
+        let (inverse, red) = (Shared::zeroed(a.split.len())?, Shared::zeroed(a.split.half)?);
+        let beside = [0, 1].map(|half| {
+            std::array::from_fn(|t| {
+                let back = if t % 2 == 1 { a.split.step(half, FACES[t / 2].map(|o| -o)) } else { 0 };
+                (t / 2 * a.split.len()) as isize + back
+            })
+        });
+        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside, red })
     }
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        self.a.c.bytes() + self.a.excess.bytes() + self.inverse.bytes() + self.weights.bytes() + self.correction.bytes()
+        let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction, &self.red];
+        arrays.iter().map(|array| array.bytes()).sum::<usize>() + self.weights.bytes()
     }
 }
 
-/// A few planes of a split grid, a member's own: plane k stands where k modulo their number says.
+/// A few planes of a split grid, a member's own: plane k stands where k modulo their number, a power of two, says.
 struct Planes<T> {
     values: Shared<T>,
     split: Split,
@@ -58,9 +70,10 @@ struct Planes<T> {
 }
 
 impl<T: Number> Planes<T> {
+    /// At least `count`.
     fn new(split: Split, count: usize) -> Result<Self> {
-        let planes = Self { values: Shared::zeroed(0)?, split, count };
-        Ok(Self { values: Shared::zeroed(2 * count * planes.half())?, ..planes })
+        let planes = Self { values: Shared::zeroed(0)?, split, count: count.next_power_of_two() };
+        Ok(Self { values: Shared::zeroed(2 * planes.count * planes.half())?, ..planes })
     }
 
     /// Values of half a plane, with a row of zeros before and behind it.
@@ -70,7 +83,7 @@ impl<T: Number> Planes<T> {
 
     /// Place of the first point of a half row.
     fn at(&self, half: usize, j: isize, k: isize) -> usize {
-        let slot = k.rem_euclid(self.count as isize) as usize;
+        let slot = k as usize & (self.count - 1);
         (2 * slot + half) * self.half() + ((j + 1) as usize) * self.split.row + 1
     }
 
@@ -123,9 +136,10 @@ pub struct Room<T> {
 impl<T: Real + Number> Room<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
-        // From the first plane of a pass to the last one that is read; for the residual, three of a coarse plane more.
-        let planes = |more| Planes::new(split, 4 * sweeps + more);
-        Ok(Self { r: planes(0)?, x: planes(0)?, residual: planes(2)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
+        // From the first plane of a pass to the last one that is read: that below the last sweep, for the residual that
+        // below a coarse plane.
+        let planes = |more| Planes::new(split, 2 * sweeps + more);
+        Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
 
     /// # Safety
@@ -142,13 +156,30 @@ impl<T: Real + Number> Room<T> {
     }
 }
 
+/// Cells of a plane of a strip, and its rows, at least: those beside it that are made again are to be few.
+const CELLS_OF_STRIP: usize = 16_384;
+const ROWS_OF_STRIP: usize = 32;
+
+/// Strips of a plane.
+pub fn strips(cells: Cells) -> usize {
+    (cells.plane() / CELLS_OF_STRIP).min(cells.ny / ROWS_OF_STRIP).max(1)
+}
+
+/// Rows of the first coarse grid that are a strip's.
+fn strip(cells: Cells, number: usize) -> Range<usize> {
+    share(cells.ny.div_ceil(2), number, strips(cells))
+}
+
 /// One member's passes over the right-hand side `r`, times `scale`.
+#[derive(Clone)]
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     pub room: &'a Room<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
     pub scale: f64,
+    /// Rows in work.
+    pub rows: Range<usize>,
 }
 
 impl<T: Real + Number> Passes<'_, T> {
@@ -159,6 +190,14 @@ impl<T: Real + Number> Passes<'_, T> {
     /// Whether plane k is there.
     fn has(&self, k: isize) -> bool {
         (0..self.split().cells.nz as isize).contains(&k)
+    }
+
+    /// The same with work on those rows of the fine grid that belong to `coarse` ones, and on so many before and behind
+    /// them; and the former.
+    fn on(&self, coarse: &Range<usize>, beside: usize) -> (Self, Range<usize>) {
+        let ny = self.split().cells.ny;
+        let own = 2 * coarse.start..(2 * coarse.end).min(ny);
+        (Self { rows: own.start.saturating_sub(beside)..(own.end + beside).min(ny), ..self.clone() }, own)
     }
 
     /// The half in which the cells of a colour are.
@@ -177,7 +216,7 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             return;
         }
-        for j in 0..ny {
+        for j in self.rows.clone() {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
             // SAFETY: a row of this member.
             unsafe { split(room.r.row_mut(0, j, k), room.r.row_mut(1, j, k), row, self.scale) };
@@ -189,7 +228,7 @@ impl<T: Real + Number> Passes<'_, T> {
         if !self.has(k) {
             return;
         }
-        for j in 0..self.split().cells.ny {
+        for j in self.rows.clone() {
             let half = Self::half(j, k, RED);
             let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
             // SAFETY: a row of this member; nobody writes 1/D.
@@ -202,10 +241,9 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Conductances around the points of a half row.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
-        let a = &self.finest.a;
         // SAFETY: nobody writes the matrix during a cycle.
-        let c = |k, against| unsafe { a.c(half, range, k, against) };
-        [c(0, false), c(0, true), c(1, false), c(1, true), c(2, false), c(2, true)]
+        let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
+        self.finest.beside[half].map(c)
     }
 
     /// Values of a few planes at the neighbours of the points of a half row.
@@ -234,7 +272,7 @@ impl<T: Real + Number> Passes<'_, T> {
         if !self.has(k) {
             return;
         }
-        for j in 0..self.split().cells.ny {
+        for j in self.rows.clone() {
             let half = Self::half(j, k, colour);
             let start = self.split().at(half, j as isize, k);
             let range = start..start + self.split().points(half);
@@ -276,8 +314,18 @@ impl<T: Real + Number> Passes<'_, T> {
         if share.is_empty() {
             return;
         }
+        for number in 0..strips(self.split().cells) {
+            let coarse = strip(self.split().cells, number);
+            // The residual of one row before them is restricted, too.
+            let (passes, own) = self.on(&coarse, 2 * self.sweeps + 1);
+            passes.descend_strip(&share, &coarse, &own, next);
+        }
+    }
+
+    /// In coarse planes, and rows of them, whose fine ones are `own`.
+    fn descend_strip(&self, planes: &Range<usize>, rows: &Range<usize>, own: &Range<usize>, next: &Below<T>) {
         let reach = 2 * self.sweeps as isize;
-        let (first, last) = (2 * share.start as isize - 1, 2 * share.end as isize - 1);
+        let (first, last) = (2 * planes.start as isize - 1, 2 * planes.end as isize - 1);
         for k in first - reach..=last + reach {
             self.load(k);
             self.first(k);
@@ -286,19 +334,23 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.relax(k - 2, RED, false);
                 self.relax(k - 3, BLACK, true);
             }
+            let red = k - reach + 2;
+            if first < red && red <= last {
+                self.keep(red, own);
+            }
             self.residual(k - reach);
             // The plane above coarse plane K is 2 K + 1.
             let above = k - reach;
             if above > first && above % 2 != 0 {
-                self.restrict(next, (above / 2) as usize);
+                self.restrict(next, rows, (above / 2) as usize);
             }
         }
     }
 
-    /// A coarse plane.
-    fn restrict(&self, next: &Below<T>, k: usize) {
+    /// Rows of a coarse plane.
+    fn restrict(&self, next: &Below<T>, rows: &Range<usize>, k: usize) {
         let (residual, n) = (&self.room.residual, self.split().row + 1);
-        for j in 0..next.split.cells.ny {
+        for j in rows.clone() {
             let fine = |half: usize, j: isize, k: isize| {
                 let red = (half as isize + j + k) % 2 == 0;
                 // SAFETY: written before.
@@ -312,56 +364,77 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Adds the correction to red cells of plane k.
+    /// The half of row j of plane k in which red cells are, where those are kept, and how many.
+    fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
+        let half = Self::half(j, k, RED);
+        (half, self.split().at(0, j as isize, k), self.split().points(half))
+    }
+
+    /// Keeps red cells of rows of plane k.
+    fn keep(&self, k: isize, rows: &Range<usize>) {
+        if !self.has(k) {
+            return;
+        }
+        for j in rows.clone() {
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a plane of this member, which no other reads in this pass.
+            unsafe { self.finest.red.slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
+        }
+    }
+
+    /// Red cells of plane k, corrected.
     fn correct(&self, k: isize) {
         if !self.has(k) {
             return;
         }
-        for j in 0..self.split().cells.ny {
-            // SAFETY: a row of this member; nobody writes weights and the correction.
+        for j in self.rows.clone() {
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a row of this member; nobody writes what is kept, weights and the correction.
             unsafe {
-                let red = Some(self.room.x.row_mut(Self::half(j, k, RED), j, k));
-                let rows = if Self::half(j, k, RED) == 0 { [red, None] } else { [None, red] };
+                let x = self.room.x.row_mut(half, j, k);
+                x.copy_from_slice(self.finest.red.slice(at, n));
+                let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
                 self.finest.weights.prolong(rows, j, k as usize, &self.finest.correction);
             }
         }
     }
 
-    /// Sweeps from zero, corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is
-    /// noted.
+    /// Corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted, strip by strip.
     pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {
             return;
         }
-        let reach = 4 * self.sweeps as isize - 2;
-        for k in share.start as isize - reach..share.end as isize + reach {
-            self.load(k);
-            self.first(k);
-            if self.sweeps > 1 {
-                self.relax(k - 1, BLACK, false);
-                self.relax(k - 2, RED, false);
-            }
-            let corrected = k - 2 * (self.sweeps as isize - 1);
-            self.correct(corrected);
-            for sweep in 0..self.sweeps as isize {
-                self.relax(corrected - 2 * sweep - 1, BLACK, false);
-                self.relax(corrected - 2 * sweep - 2, RED, false);
-            }
-            let done = k - reach;
-            if done >= share.start as isize {
-                let product = self.give(done, back, &z);
-                // SAFETY: a plane of this member.
-                unsafe { products.note(done as usize, [product]) };
+        let (cells, reach) = (self.split().cells, 2 * self.sweeps);
+        for number in 0..strips(cells) {
+            let (passes, own) = self.on(&strip(cells, number), reach);
+            for k in share.start as isize - reach as isize..(share.end + reach) as isize {
+                passes.ascend_plane(k);
+                let done = k - reach as isize;
+                if done >= share.start as isize {
+                    let product = self.give(done, &own, back, &z);
+                    // SAFETY: a plane of this member.
+                    unsafe { products.note(number * cells.nz + done as usize, [product]) };
+                }
             }
         }
     }
 
-    /// Gives plane k to z; returns r' z.
-    fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+    /// All that can be done when plane k is read.
+    fn ascend_plane(&self, k: isize) {
+        self.load(k);
+        self.correct(k);
+        for sweep in 0..self.sweeps as isize {
+            self.relax(k - 2 * sweep - 1, BLACK, false);
+            self.relax(k - 2 * sweep - 2, RED, false);
+        }
+    }
+
+    /// Gives rows of plane k to z; returns r' z.
+    fn give<'z>(&self, k: isize, rows: &Range<usize>, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;
-        for j in 0..ny {
+        for j in rows.clone() {
             let start = (k as usize * ny + j) * nx;
             let z = z(start..start + nx);
             // SAFETY: a row of this member.

@@ -6,8 +6,8 @@
 //! (the setup). Members have planes of their own; they write those, and read others only behind a barrier. All numbers
 //! are the same for any number of members.
 //!
-//! Here every direction is coarsened. From the first grid on where one should not be, and below grids of so few points
-//! that a barrier costs more than the work, member 0 alone uses the reference.
+//! Here every direction is coarsened. From the first grid on where one should not be, and on the coarsest one, member 0
+//! alone uses the reference.
 
 mod finest;
 mod grid;
@@ -29,7 +29,7 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::{Noted, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
-use finest::{Finest, Passes, Room};
+use finest::{Finest, Passes, Room, strips};
 use grid::{Below, Grid};
 use layout::{Natural, coarse};
 use load::Seen;
@@ -37,9 +37,6 @@ use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weights::Types;
-
-/// Grids of at most so many points are member 0's alone.
-const ALONE: usize = 2048;
 
 /// What does not depend on the numbers of a stencil.
 struct Shape {
@@ -79,7 +76,6 @@ pub struct Vertex<T: Real + Number> {
     cells: Cells,
     sweeps: usize,
     bounds: Bounds,
-    alone: usize,
     finest: Finest<T>,
     grids: Vec<Grid<T>>,
     /// By member.
@@ -94,14 +90,14 @@ impl<T: Real + Number> Vertex<T> {
     /// Room for matrices on a box and for a team of `members`; `sweeps` of the smoother before and after the coarse
     /// grid: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
-        Self::with(cells, sweeps, members, Bounds::default(), ALONE)
+        Self::with(cells, sweeps, members, Bounds::default())
     }
 
-    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds, alone: usize) -> Result<Self> {
+    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds) -> Result<Self> {
         let mut grids = Vec::new();
         let mut next = coarse(cells);
         push(&mut grids, Grid::new(next)?, HIERARCHY)?;
-        while next.count() > alone.max(bounds.coarsest) {
+        while next.count() > bounds.coarsest {
             next = coarse(next);
             push(&mut grids, Grid::new(next)?, HIERARCHY)?;
         }
@@ -114,12 +110,11 @@ impl<T: Real + Number> Vertex<T> {
             cells,
             sweeps,
             bounds,
-            alone,
             finest: Finest::new(cells)?,
             grids,
             rooms,
             shapes: [Shape::new(&FACES)?, Shape::new(&CUBE)?],
-            noted: Noted::new(cells.nz, size_of::<Seen>() / 8)?,
+            noted: Noted::new(cells.nz * strips(cells), size_of::<Seen>() / 8)?,
             rest: Mutex::new(Rest { plan: Plan::default(), grids: None, whole: None, x: Vec::new(), failure: None }),
         })
     }
@@ -167,7 +162,7 @@ impl<T: Real + Number> Vertex<T> {
         // SAFETY: a plane of this member; conductances were written before a barrier.
         let seen = self.sum(me, l, cells.nz, |k| unsafe { load::finish(grid, k) });
         let next = match self.grids.get(l + 1) {
-            Some(next) if cells.count() > self.alone && !self.is_semicoarsened(cells, seen) => next,
+            Some(next) if cells.count() > self.bounds.coarsest && !self.is_semicoarsened(cells, seen) => next,
             _ => return false,
         };
         self.coarsen(me, &self.shapes[1], &grid.a, &grid.weights, &next.a, seen[4] > 0.0);
@@ -256,8 +251,8 @@ impl<T: Real + Number> Vertex<T> {
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
         let plan = self.rest().plan;
-        let products = self.noted.reduce(0, self.cells.nz);
         if plan.whole {
+            let products = self.noted.reduce(0, self.cells.nz);
             if let (0, Some(whole)) = (me.index, &mut self.rest().whole) {
                 let (z, plane) = (z(0..r.len()), self.cells.plane());
                 whole.cycle(r, z);
@@ -268,9 +263,11 @@ impl<T: Real + Number> Vertex<T> {
             }
             return products.sum(Some(me))[0];
         }
+        let products = self.noted.reduce(0, self.cells.nz * strips(self.cells));
         let scale = inverse_power(magnitude);
         let room = &self.rooms[me.index].0;
-        let passes = Passes { finest: &self.finest, room, sweeps: self.sweeps, r, scale };
+        let rows = 0..self.cells.ny;
+        let passes = Passes { finest: &self.finest, room, sweeps: self.sweeps, r, scale, rows };
         let below = |l: usize| Below { split: &self.grids[l].a.split, r: &self.grids[l].r };
         passes.descend(me, &below(0));
         me.barrier();

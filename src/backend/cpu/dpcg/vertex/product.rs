@@ -300,18 +300,16 @@ impl<T: Real> Cubes<'_, T> {
                     count += 1;
                 }
             }
-            for a in 0..N {
-                let mut row = [[0.0; LANES]; N];
-                for edge in 0..count {
-                    let scaled = minus_product(&added.c[edge], &added.differences[edge][a]);
-                    for (sum, v) in row.iter_mut().zip(&added.differences[edge]) {
-                        add_product(sum, &scaled, v);
-                    }
-                }
-                // The lower triangle is spent: the loop above has a fixed shape.
-                for (&t, sum) in corners.iter().zip(&row).skip(a + 1) {
-                    add_lane(&mut added.pairs[corners[a]][t], sum);
-                }
+            add_pairs_of::<N, 0>(added, &corners, count);
+            if N > 2 {
+                add_pairs_of::<N, 1>(added, &corners, count);
+                add_pairs_of::<N, 2>(added, &corners, count);
+            }
+            if N > 4 {
+                add_pairs_of::<N, 3>(added, &corners, count);
+                add_pairs_of::<N, 4>(added, &corners, count);
+                add_pairs_of::<N, 5>(added, &corners, count);
+                add_pairs_of::<N, 6>(added, &corners, count);
             }
             first = last;
         }
@@ -338,6 +336,22 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
+/// The differences of `count` edges, by the pairs of corner number A with those behind it. A constant: the loops have a
+/// fixed shape, and sums stay in registers.
+#[inline(always)]
+fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
+    let mut row = [[0.0; LANES]; N];
+    for (c, v) in added.c.iter().zip(&added.differences).take(count) {
+        let scaled = minus_product(c, &v[A]);
+        for b in A + 1..N {
+            add_product(&mut row[b], &scaled, &v[b]);
+        }
+    }
+    for b in A + 1..N {
+        add_lane(&mut added.pairs[corners[A]][corners[b]], &row[b]);
+    }
+}
+
 /// Row sums of c v v', v = P_p - P_q, from the sums of both.
 #[inline(always)]
 fn add_row_sums<const N: usize>(
@@ -356,6 +370,14 @@ fn add_row_sums<const N: usize>(
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
+        // Compiled for all lanes, and for fewer.
+        if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
+    }
+}
+
+impl<T: Real> Cubes<'_, T> {
+    #[inline(always)]
+    fn add_some(&self, added: &mut Added, at: usize, n: usize) {
         for p in 0..27 {
             self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
         }
@@ -410,9 +432,13 @@ pub fn make<T: Real + Number>(
     }
     // SAFETY: of this member.
     unsafe { sums.values.clear() };
+    let mut added = Added::new();
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
-            add_row(cube, fine, weights, sums, [j, k], has_excess);
+            let of = cubes_of_row(cube, fine, weights, sums, [j, k], has_excess);
+            for at in (0..to.split.cells.nx).step_by(LANES) {
+                add_cubes(&of, &mut added, at, LANES.min(to.split.cells.nx - at));
+            }
             finish_row(sums, to, [j, k], k >= share.start);
         }
         // Behind the last row of the grid are zeros.
@@ -447,15 +473,15 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2]
     }
 }
 
-/// Adds what a row of cubes has to the sums.
-fn add_row<T: Real + Number>(
-    cube: &Cube,
-    fine: &Stencil<T>,
-    weights: &Weights<T>,
-    sums: &Sums,
+/// A row of cubes.
+fn cubes_of_row<'a, T: Real + Number>(
+    cube: &'a Cube,
+    fine: &'a Stencil<T>,
+    weights: &'a Weights<T>,
+    sums: &'a Sums,
     [j, k]: [usize; 2],
     has_excess: bool,
-) {
+) -> Cubes<'a, T> {
     let (split, coarse) = (&fine.split, &weights.coarse);
     let n = coarse.cells.nx;
     let bit = |t: usize, d: usize| t >> d & 1;
@@ -490,8 +516,5 @@ fn add_row<T: Real + Number>(
         // SAFETY: as above.
         *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
-    let mut added = Added::new();
-    for at in (0..n).step_by(LANES) {
-        add_cubes(&of, &mut added, at, LANES.min(n - at));
-    }
+    of
 }

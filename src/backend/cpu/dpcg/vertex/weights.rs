@@ -228,8 +228,13 @@ impl<T: Real> Points<'_, T> {
 impl<T: Real> Work for Points<'_, T> {
     #[inline(always)]
     fn work(&mut self, parts: &mut Parts) {
-        for at in (0..self.len).step_by(LANES) {
-            self.some(parts, at, LANES.min(self.len - at));
+        // Compiled for all lanes, and for fewer. Closures would not be compiled for this instruction set.
+        let whole = self.len - self.len % LANES;
+        for at in (0..whole).step_by(LANES) {
+            self.some(parts, at, LANES);
+        }
+        if whole < self.len {
+            self.some(parts, whole, self.len - whole);
         }
     }
 }

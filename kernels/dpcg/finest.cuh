@@ -1,0 +1,272 @@
+// Multigrid with vertex coarsening on the finest grid: sweeps of red-black Gauss-Seidel, a pass over memory each, and
+// the residual with its restriction. r comes in f64 and is rounded to the numbers T of the cycle, after a division by a
+// power of two near |r|; z = M^-1 r goes in f64. Storage as in vertex.cuh.
+//
+// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the
+// planes. In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of
+// either colour, and the cell above one has the other colour: values above, below and beside in the pair are the
+// thread's own, those of other pairs come through shared memory. A tile has a pair more on either side and rows more,
+// two planes more below and above, whose first colour it relaxes too.
+//
+// Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 12 more; the last one 40), residual and
+// restriction 37.
+//
+// Races: sweeps go from one array to another; a cell has one writer.
+#pragma once
+#include "vertex.cuh"
+
+namespace dpcg {
+
+// Threads of a sweep at most.
+constexpr int TILE_THREADS = 768;
+
+// What a sweep begins with.
+enum Start {
+    ZERO,     // x = 0; r comes in f64
+    GIVEN,    // x
+    CORRECTED // x + P of the coarse solution
+};
+
+struct SweepArgs {
+    Level k;
+    int colour; // the first one
+    int from;   // which x; the sweep writes the other one
+    int pairs, rows;          // of a tile, with those around it
+    int width, height, depth; // cells of a tile without them
+    int across, down, tiles;  // tiles in a plane, and all
+    const double *wide; // r
+    double *z;          // factor s x, of the last sweep
+    double factor;
+    const double *scales; // 1 / s and s, outside a loop
+    Sum sum;              // <r, z>
+};
+
+// The power of two that residuals are divided by: in a loop |r| is known, and s^2 <= |r|^2 < 4 s^2.
+__device__ inline double scale_of(const SweepArgs &a) {
+    if (!a.sum.in_loop) return a.scales[1];
+    const int64_t exponent = int64_t(magnitude(a.sum.scalars->norm2) >> 52);
+    if (exponent == 0 || exponent == 2047) return 1.0;
+    return __longlong_as_double((1023 + ((exponent - 1023) >> 1)) << 52);
+}
+
+// What a cell's equation has beside x: couplings to west, east, south, north, bottom and top.
+template <class T> struct Row {
+    T r, inverse, c[6];
+    __device__ T solve(T west, T east, T south, T north, T bottom, T top) const {
+        const T x = c[0] * west + c[1] * east, y = c[2] * south + c[3] * north, z = c[4] * bottom + c[5] * top;
+        return (r + (x + (y + z))) * inverse;
+    }
+};
+
+// x in a cell of the second colour, as it is given: with the coarse solution in the four coarse points around it, since
+// such a cell has an odd index in two directions at most.
+template <class T> struct Given {
+    T x, weight[4], coarse[4];
+    __device__ T value() const {
+        return x + ((weight[0] * coarse[0] + weight[1] * coarse[1]) + (weight[2] * coarse[2] + weight[3] * coarse[3]));
+    }
+};
+
+// The column of planes of a thread's pair.
+template <class T, Start START> struct Column {
+    const SweepArgs &a;
+    int i, j;
+    bool in_low, in_high; // the grid: its cells
+    bool own;             // cells of the tile itself
+    double per_scale;
+
+    __device__ bool in(int q) const { return q ? in_high : in_low; }
+    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.box.nz; }
+    __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.box.ny + j) * a.k.box.nx + i + q; }
+    __device__ const T *c(int offset) const { return static_cast<const T *>(a.k.c) + offset * a.k.c_stride; }
+
+    // Cell q of plane k; `bottom`: the coupling there.
+    __device__ Row<T> row(int k, int q, T bottom) const {
+        Row<T> v = {};
+        if (!has(k, q)) return v;
+        const uint32_t p = place(k, q);
+        v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.k.r)[p];
+        v.inverse = fixed(static_cast<const T *>(a.k.inverse)[p]);
+        v.c[0] = fixed((c(0) - 1)[p]);
+        v.c[1] = fixed(c(0)[p]);
+        v.c[2] = fixed((c(1) - a.k.box.north())[p]);
+        v.c[3] = fixed(c(1)[p]);
+        v.c[4] = bottom;
+        v.c[5] = fixed(c(2)[p]);
+        return v;
+    }
+
+    __device__ Given<T> given(int k) const {
+        Given<T> v = {};
+        const int q = (a.colour + 1 + j + k) & 1;
+        if (START == ZERO || !has(k, q)) return v;
+        const uint32_t p = place(k, q);
+        v.x = static_cast<const T *>(a.k.x[a.from])[p];
+        if (START == CORRECTED) {
+            const Level &g = a.k;
+            const int odd = odd_directions(g, i + q, j, k), low = odd & -odd, high = odd ^ low;
+            const int64_t n = g.box.count();
+#pragma unroll
+            for (int m = 0; m < 4; ++m) {
+                const int t = (m & 1 ? low : 0) | (m & 2 ? high : 0);
+                if ((m & 1 && !low) || (m & 2 && !high)) continue;
+                v.weight[m] = fixed((static_cast<const T *>(g.weights) + t * n)[p]);
+                v.coarse[m] = coarse_solution<T>(g, t, i + q, j, k);
+            }
+        }
+        return v;
+    }
+};
+
+// A tile; returns this thread's part of <r, z>.
+template <class T, Start START, bool LAST>
+__device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
+    const int t = threadIdx.x, row = t / a.pairs, lane = t - row * a.pairs;
+    const int halo = START == ZERO ? 1 : 2;
+    const int tx = tile % a.across, ty = tile / a.across % a.down, low = tile / (a.across * a.down) * a.depth;
+    const int high = min(low + a.depth, a.k.box.nz);
+    const int i = tx * a.width + 2 * lane - 2, j = ty * a.height + row - halo;
+    const bool there = row < a.rows && j >= 0 && j < a.k.box.ny && i >= 0;
+    const Column<T, START> column{a, i, j, there && i < a.k.box.nx, there && i + 1 < a.k.box.nx,
+        lane > 0 && lane + 1 < a.pairs && row >= halo && row < halo + a.height, 1.0 / scale};
+    // Beyond the tile's edge a thread reads its own value: what comes of it does not reach the tile's own cells.
+    const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.pairs && row < a.rows ? t + 1 : t;
+    const int south = row > 0 ? t - a.pairs : t, north = row + 1 < a.rows ? t + a.pairs : t;
+    // In plane k the first colour is at q and the second one beside it; in plane k - 1 the other way round, so that a
+    // coupling to the bottom is that of the other colour to the top.
+    int q = (a.colour + j + low - 1) & 1;
+    const T *top = column.c(2);
+    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? fixed(top[column.place(low - 2, q)]) : T(0));
+    Row<T> second = column.row(
+        low - 1, 1 - q, column.has(low - 2, 1 - q) ? fixed(top[column.place(low - 2, 1 - q)]) : T(0));
+    Row<T> kept = {};
+    // x of the second colour in planes k - 1, k, k + 1, then of the first one in k - 2, k - 1, k.
+    T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
+    T relaxed[3] = {0, 0, 0};
+    double sum = 0.0;
+    if (START != ZERO) planes[0][(low - 1) & 1][t] = given[1];
+    for (int k = low - 1; k <= high; ++k, q = 1 - q) {
+        // What the next steps need is on its way during this one.
+        Row<T> next_first = {}, next_second = {};
+        if (k < high) {
+            next_first = column.row(k + 1, 1 - q, second.c[5]);
+            next_second = column.row(k + 1, q, first.c[5]);
+        }
+        const Given<T> next_given = column.given(k + 2);
+        const bool writes = k > low && column.own;
+        const bool in_first = writes && column.in(1 - q), in_second = writes && column.in(q);
+        const uint32_t of_first = column.place(k - 1, 1 - q), of_second = column.place(k - 1, q);
+        double r[2] = {0.0, 0.0};
+        if (LAST) {
+            r[0] = in_first ? a.wide[of_first] : 0.0;
+            r[1] = in_second ? a.wide[of_second] : 0.0;
+        }
+        __syncthreads();
+        const T *of = planes[0][k & 1];
+        relaxed[2] = START == ZERO
+            ? first.r * first.inverse
+            : first.solve(
+                  q ? given[1] : of[west], q ? of[east] : given[1], of[south], of[north], given[0], given[2]);
+        planes[1][k & 1][t] = relaxed[2];
+        of = planes[1][(k - 1) & 1];
+        const T x = kept.solve(
+            q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
+        if (LAST) {
+            const double z[2] = {a.factor * scale * double(relaxed[1]), a.factor * scale * double(x)};
+            if (in_first) a.z[of_first] = z[0];
+            if (in_second) a.z[of_second] = z[1];
+            sum += r[0] * z[0] + r[1] * z[1];
+        } else {
+            T *out = static_cast<T *>(a.k.x[1 - a.from]);
+            if (in_first) out[of_first] = relaxed[1];
+            if (in_second) out[of_second] = x;
+        }
+        if (START == ZERO && column.own && k >= low && k < high) {
+            T *out = static_cast<T *>(a.k.r);
+            if (column.in(q)) out[column.place(k, q)] = first.r;
+            if (column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
+        }
+        kept = second, first = next_first, second = next_second;
+        relaxed[0] = relaxed[1], relaxed[1] = relaxed[2];
+        given[0] = given[1], given[1] = given[2], given[2] = next_given.value();
+        if (START != ZERO) planes[0][(k + 1) & 1][t] = given[1];
+    }
+    return sum;
+}
+
+// x = D^-1 (r - (A - D) x) in the cells of one colour, then in those of the other.
+template <class T, Start START, bool LAST> __device__ inline void sweep(const SweepArgs &a) {
+    __shared__ T planes[2][2][TILE_THREADS];
+    double sum = 0.0;
+    if (!is_met(a.sum)) {
+        const double scale = START == ZERO || LAST ? scale_of(a) : 1.0;
+        for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
+            __syncthreads();
+            sum += sweep_tile<T, START, LAST>(a, tile, scale, planes);
+        }
+    }
+    if (LAST) finish_sum(a.sum, sum);
+}
+
+// Coarse points of a block of the restriction.
+constexpr int BRICK_X = 16, BRICK_Y = 4, BRICK_Z = 4;
+static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
+
+struct RestrictArgs {
+    Level k;
+    int from;          // which x
+    int across, down;  // bricks
+    int unused;
+    Sum sum;
+};
+
+// r of the next grid = P^T (r - A x), and the first sweep there. Cells of odd i + j + k were relaxed last: they have no
+// residual.
+template <class T> __device__ inline void restrict_finest(const RestrictArgs &a) {
+    if (is_met(a.sum)) return;
+    __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];
+    const Level &g = a.k;
+    const Box &fine = g.box;
+    const T *x = static_cast<const T *>(g.x[a.from]);
+    const int brick = blockIdx.x;
+    const int I = brick % a.across * BRICK_X, J = brick / a.across % a.down * BRICK_Y;
+    const int K = brick / (a.across * a.down) * BRICK_Z;
+    const int cx = g.coarsened[0], cy = g.coarsened[1], cz = g.coarsened[2];
+    const int i0 = (I << cx) - cx, j0 = (J << cy) - cy, k0 = (K << cz) - cz;
+    const int nx = (BRICK_X << cx) + cx, ny = (BRICK_Y << cy) + cy, nz = (BRICK_Z << cz) + cz, half = (nx + 1) / 2;
+    for (int item = threadIdx.x; item < half * ny * nz; item += THREADS) {
+        const int row = quotient(item, half), k = quotient(row, ny), j = row - k * ny;
+        const int i = 2 * (item - row * half) + ((i0 + j0 + j + k0 + k) & 1);
+        if (i >= nx) continue;
+        const int fi = i0 + i, fj = j0 + j, fk = k0 + k;
+        const bool inside = fi >= 0 && fi < fine.nx && fj >= 0 && fj < fine.ny && fk >= 0 && fk < fine.nz;
+        const int64_t p = (int64_t(fk) * fine.ny + fj) * fine.nx + fi;
+        residuals[row * nx + i] = inside ? residual_at<T, true>(g, x, p) : T(0);
+    }
+    __syncthreads();
+    const int t = threadIdx.x, i = I + t % BRICK_X, j = J + t / BRICK_X % BRICK_Y, k = K + t / (BRICK_X * BRICK_Y);
+    if (i >= g.coarse.nx || j >= g.coarse.ny || k >= g.coarse.nz) return;
+    const int64_t c = (int64_t(k) * g.coarse.ny + j) * g.coarse.nx + i;
+    restrict_at<T>(
+        g, c, i, j, k, [](int fi, int fj, int fk) { return ((fi + fj + fk) & 1) == 0; },
+        [&](int64_t, int fi, int fj, int fk) { return residuals[((fk - k0) * ny + fj - j0) * nx + fi - i0]; });
+}
+
+} // namespace dpcg
+
+#define DPCG_SWEEP(NAME, START, LAST)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f32(                                       \
+        const __grid_constant__ dpcg::SweepArgs a) {                                                                   \
+        dpcg::sweep<float, dpcg::START, LAST>(a);                                                                      \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f64(                                       \
+        const __grid_constant__ dpcg::SweepArgs a) {                                                                   \
+        dpcg::sweep<double, dpcg::START, LAST>(a);                                                                     \
+    }
+DPCG_SWEEP(dpcg_sweep_from_zero, ZERO, false)
+DPCG_SWEEP(dpcg_sweep, GIVEN, false)
+DPCG_SWEEP(dpcg_sweep_corrected, CORRECTED, false)
+DPCG_SWEEP(dpcg_last_sweep, GIVEN, true)
+DPCG_SWEEP(dpcg_last_sweep_corrected, CORRECTED, true)
+DPCG_KERNEL(dpcg_restrict_finest_f32, RestrictArgs, restrict_finest<float>)
+DPCG_KERNEL(dpcg_restrict_finest_f64, RestrictArgs, restrict_finest<double>)

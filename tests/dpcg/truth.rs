@@ -1,0 +1,454 @@
+//! Random systems: every status and every residual of `dpcg_solve` is held against a recomputation in twice the
+//! precision (tests/problems/src/system.rs), and what is refused must be refused with reason and leave x as given.
+//!
+//! `RRBSOLVER_TRUTH_CASES`: how many, 2000; `RRBSOLVER_TRUTH_SEED`: another sequence, 1; `RRBSOLVER_TRUTH_CASE`: this
+//! case alone, with its options.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use common::dpcg::*;
+use common::problems::OUTSIDE;
+use common::problems::system::{LONE, System, norm2, norm2_of_sizes, twice};
+use common::problems::twice::{Twice, exponent};
+use common::{Failure, bits, max_abs, status};
+use std::collections::BTreeMap;
+
+/// Residuals told may be off by this part, if by more than rounding.
+const TOLD: f64 = 0.01;
+/// A right-hand side of this part of the given one is rounding (docs/method.md).
+const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
+
+fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+struct Random(SplitMix);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0.unit()
+    }
+
+    /// low .. high, both included.
+    fn whole(&mut self, low: usize, high: usize) -> usize {
+        low + (self.unit() * (high - low + 1) as f64) as usize
+    }
+
+    fn chance(&mut self, percent: f64) -> bool {
+        100.0 * self.unit() < percent
+    }
+
+    /// 10^low .. 10^high.
+    fn power(&mut self, low: f64, high: f64) -> f64 {
+        10f64.powf(low + (high - low) * self.unit())
+    }
+
+    fn among<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.whole(0, choices.len() - 1)]
+    }
+}
+
+/// A system and how it is solved.
+struct Case {
+    a: TwoPhase,
+    b: Vec<f64>,
+    guess: Vec<f64>,
+    labels: Option<Vec<i32>>,
+    options: String,
+    /// Row sums within this part of the center count as zero.
+    zero_row_sum: f64,
+    null_space: &'static str,
+    rel_tol: f64,
+    max_iter: usize,
+    of_initial: bool,
+    preconditioned: bool,
+    checks_compatibility: bool,
+}
+
+/// Couplings of -1, of several decades, or of two phases; stronger in some directions; walls and land cut them off.
+fn couplings(r: &mut Random, size: [usize; 3]) -> TwoPhase {
+    let [nx, ny, nz] = size;
+    let n = nx * ny * nz;
+    let mut a = TwoPhase {
+        size,
+        center: vec![0.0; n],
+        forward: [(); 3].map(|()| vec![OUTSIDE; n]),
+        air: vec![false; n],
+        solid: vec![false; n],
+    };
+    let (kind, decades, share) = (r.whole(0, 2), 8.0 * r.unit(), r.unit());
+    let kappa: Vec<f64> = (0..n)
+        .map(|_| match kind {
+            0 => 1.0,
+            1 => r.power(-decades, 0.0),
+            _ => {
+                if r.unit() < share {
+                    10f64.powf(decades)
+                } else {
+                    1.0
+                }
+            }
+        })
+        .collect();
+    let flat = r.chance(30.0);
+    let scale = [(); 3].map(|()| if flat { r.power(-2.0, 2.0) } else { 1.0 });
+    let wall = r.chance(25.0).then(|| (r.whole(0, 2), r.whole(0, 12)));
+    let land = if r.chance(25.0) { 0.3 * r.unit() } else { 0.0 };
+    a.solid.iter_mut().for_each(|solid| *solid = r.unit() < land);
+    for c in 0..n {
+        let at = [c % nx, c / nx % ny, c / (nx * ny)];
+        for (d, step) in [1, nx, nx * ny].into_iter().enumerate() {
+            if at[d] + 1 < size[d] {
+                let shut = a.solid[c] || a.solid[c + step] || wall == Some((d, at[d]));
+                let mean = 2.0 * kappa[c] * kappa[c + step] / (kappa[c] + kappa[c + step]);
+                a.forward[d][c] = if shut { 0.0 } else { -scale[d] * mean };
+            }
+        }
+    }
+    a
+}
+
+/// Centers that make row sums zero, nearly zero, or positive, in all rows, some, or one.
+fn centers(r: &mut Random, a: &mut TwoPhase) {
+    for (p, q, value) in a.couplings() {
+        a.center[p] -= value;
+        a.center[q] -= value;
+    }
+    let part = match r.whole(0, 5) {
+        0 | 1 => 0.0,
+        2 => 9e-13 * r.unit(),
+        3 => r.power(-14.0, -6.0),
+        _ => r.power(-6.0, 1.0),
+    };
+    let (one, share) = (r.whole(0, a.cells() - 1), if r.chance(50.0) { 1.0 } else { r.unit() });
+    let alone = r.chance(20.0);
+    for (p, center) in a.center.iter_mut().enumerate() {
+        if if alone { p == one } else { r.unit() < share } {
+            *center *= 1.0 + part;
+        }
+        if *center == 0.0 {
+            *center = r.power(-3.0, 3.0);
+        }
+    }
+}
+
+fn options(r: &mut Random, case: &mut Case) {
+    let size = case.a.size;
+    let preconditioner =
+        r.among(&["auto", "auto", "none", "jacobi", "neumann", "ic0", "ric", "multigrid", "multigrid"]);
+    let deflation = r.among(&["auto", "none", "subdomain", "levelset", "levelset_subdomain"]);
+    let mut words = vec![format!("preconditioner={preconditioner} deflation={deflation}")];
+    for (name, n) in ["subdomains_x", "subdomains_y", "subdomains_z"].into_iter().zip(size) {
+        if r.chance(50.0) {
+            words.push(format!("{name}={}", r.whole(0, n.min(4))));
+        }
+    }
+    for (name, values) in [
+        ("order", &["0", "1", "3", "8"][..]),
+        ("ric_omega", &["0", "0.5", "0.97"]),
+        ("keep_all", &["1"]),
+        ("coarse_solver", &["inverse", "cholesky", "cg"]),
+        ("coarsening", &["vertex", "cell"]),
+        ("sweeps", &["1", "2"]),
+        ("dilation", &["0", "1"]),
+        ("precision", &["f32", "f64"]),
+        ("fusion", &["off"]),
+    ] {
+        if r.chance(35.0) {
+            words.push(format!("{name}={}", r.among(values)));
+        }
+    }
+    case.null_space = r.among(&["auto", "auto", "auto", "none", "constant"]);
+    case.zero_row_sum = match case.null_space {
+        "auto" => 1e-12,
+        "constant" => 1e-6,
+        _ => -1.0,
+    };
+    case.rel_tol = r.power(-13.0, -1.0);
+    case.max_iter = if r.chance(15.0) { r.whole(0, 5) } else { 400 };
+    case.of_initial = r.chance(25.0);
+    case.preconditioned = r.chance(15.0);
+    case.checks_compatibility = r.chance(10.0);
+    words.push(format!(
+        "backend={} threads={} null_space={} rel_tol={:e} max_iter={} reference={} norm={} check_compatibility={}",
+        r.among(&["cpu", "cpu", "reference"]),
+        r.whole(1, 3),
+        case.null_space,
+        case.rel_tol,
+        case.max_iter,
+        if case.of_initial { "initial" } else { "rhs" },
+        if case.preconditioned { "preconditioned" } else { "true2" },
+        u8::from(case.checks_compatibility),
+    ));
+    case.options = words.join(" ");
+}
+
+fn make(seed: u64, number: u64) -> Case {
+    let mut random = Random(SplitMix(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let r = &mut random;
+    let size = match r.whole(0, 19) {
+        0 => [r.whole(1, 40), 1, 1],
+        1 => [1, r.whole(1, 12), r.whole(1, 12)],
+        // Enough for several threads.
+        2 if r.chance(20.0) => [32, 27, 20],
+        _ => [(); 3].map(|()| r.whole(1, 12)),
+    };
+    let mut a = couplings(r, size);
+    centers(r, &mut a);
+    let (scale_a, scale_b) = if r.chance(40.0) { (r.power(-60.0, 60.0), r.power(-60.0, 60.0)) } else { (1.0, 1.0) };
+    a.center.iter_mut().chain(a.forward.iter_mut().flatten()).for_each(|v| *v *= scale_a);
+    let kind = r.whole(0, 4);
+    let place = r.whole(0, a.cells() - 1);
+    let b: Vec<f64> = (0..a.cells())
+        .map(|p| {
+            scale_b
+                * match kind {
+                    0 => r.unit() - 0.5,
+                    1 => f64::from(u8::from(p == place)),
+                    2 => f64::from(u8::from(r.unit() < 0.1)),
+                    3 => a.center[p] / scale_a * (r.unit() - 0.5),
+                    _ => {
+                        if r.unit() < 0.02 {
+                            1.0
+                        } else {
+                            1e-9 * r.unit()
+                        }
+                    }
+                }
+        })
+        .collect();
+    let unit = scale_b / scale_a;
+    let guess = match r.whole(0, 5) {
+        0 => random_guess(r, b.len(), unit),
+        1 => vec![unit * r.power(-2.0, 8.0); b.len()],
+        2 => {
+            let far = unit * r.power(-3.0, 6.0);
+            random_guess(r, b.len(), far)
+        }
+        _ => vec![0.0; b.len()],
+    };
+    let most = r.whole(0, 9) as f64;
+    let labels = r.chance(25.0).then(|| (0..b.len()).map(|_| (r.unit() * (most + 2.0)) as i32 - 1).collect());
+    let mut case = Case {
+        a,
+        b,
+        guess,
+        labels,
+        options: String::new(),
+        zero_row_sum: 0.0,
+        null_space: "",
+        rel_tol: 0.0,
+        max_iter: 0,
+        of_initial: false,
+        preconditioned: false,
+        checks_compatibility: false,
+    };
+    options(r, &mut case);
+    case
+}
+
+fn random_guess(r: &mut Random, len: usize, scale: f64) -> Vec<f64> {
+    (0..len).map(|_| scale * (r.unit() - 0.5)).collect()
+}
+
+/// A case with what is true of it.
+struct Judge<'c> {
+    case: &'c Case,
+    system: System,
+    given: Vec<Twice>,
+    b: Vec<Twice>,
+    b_error: Vec<f64>,
+    b_exponent: i32,
+}
+
+impl<'c> Judge<'c> {
+    fn new(case: &'c Case) -> Self {
+        let mut system = System::of(&case.a.center, &case.a.couplings());
+        system.project_within(case.zero_row_sum);
+        let largest = max_abs(&case.b);
+        let b_exponent = if largest > 0.0 { exponent(largest) } else { 0 };
+        let given = twice(&case.b, -b_exponent);
+        let (b, b_error) = (system.without_means(&given), system.rounding_of_rhs(&given));
+        Self { case, system, given, b, b_error, b_exponent }
+    }
+
+    /// ||b - A x||, b projected, and what rounding may have done to it.
+    fn residual(&self, x: &[f64]) -> (f64, f64) {
+        let x = twice(x, self.system.exponent - self.b_exponent);
+        let rounding = self.system.rounding_of_residual(&self.b, &x);
+        // What twice the precision leaves of products far larger than the residual.
+        let of_judge = self.system.rounding_of_products(&self.b, &x).into_iter().map(|e| f64::EPSILON * e);
+        let errors: Vec<f64> =
+            rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
+        (norm2(&self.system.residual(&self.b, &x)), norm2_of_sizes(&errors))
+    }
+
+    /// The largest |sum b| / sum |b| of a singular component.
+    fn incompatibility(&self) -> f64 {
+        let sizes: Vec<Twice> = self.given.iter().map(|b| b.abs()).collect();
+        let of = |(sum, size): (&Twice, &Twice)| {
+            if size.value() > 0.0 { sum.value().abs() / size.value() } else { 0.0 }
+        };
+        self.system.means(&self.given).iter().zip(&self.system.means(&sizes)).map(of).fold(0.0, f64::max)
+    }
+
+    /// Largest center over the smallest.
+    fn contrast(&self) -> f64 {
+        let center = &self.system.center;
+        max_abs(center) / center.iter().fold(f64::MAX, |m, &c| m.min(c))
+    }
+
+    /// A component's row sums are zero, to rounding or as the caller asserts.
+    fn singular(&self) -> bool {
+        self.system.excess.iter().any(|&e| e <= self.case.zero_row_sum.max(1e-12))
+    }
+
+    fn refused(&self, call: &str, failure: &Failure) -> Result<(), String> {
+        let null_space = self.case.null_space;
+        let justified = match failure.status {
+            status::UNSUPPORTED => null_space == "constant" && self.system.singular.contains(&false),
+            status::INCOMPATIBLE => self.case.checks_compatibility && self.incompatibility() > 0.99e-10,
+            // The last pivot of a singular component may be zero, and one of contrasts nothing but rounding.
+            status::MATRIX => {
+                let incomplete =
+                    ["preconditioner=ic0", "preconditioner=ric"].iter().any(|m| self.case.options.contains(m));
+                (null_space == "none" || incomplete) && self.singular() || self.contrast() >= 1e6
+            }
+            _ => false,
+        };
+        match justified && !failure.sentence.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{call} answers {}: {}", failure.status, failure.sentence)),
+        }
+    }
+
+    /// Status, reason and residuals of a solve that ended.
+    fn ended(&self, solver: &Solver, ended: i32, x: &[f64]) -> Result<(), String> {
+        let case = self.case;
+        let reason = solver.int(common::key::INFO_STOP_REASON);
+        let iterations = solver.int(common::key::INFO_ITERATIONS);
+        let fits = match ended {
+            status::OK => (1..=3).contains(&reason),
+            status::NOT_CONVERGED => reason == 6 || reason == 4 && iterations == case.max_iter as i64,
+            _ => false,
+        };
+        if !fits || iterations > case.max_iter as i64 {
+            return Err(format!("status {ended}, reason {reason}, {iterations} iterations"));
+        }
+        if x.iter().any(|x| !x.is_finite()) {
+            return Err(format!("x is not finite, status {ended}"));
+        }
+        if case.checks_compatibility && self.incompatibility() > 1.01e-10 {
+            return Err(format!("b is incompatible by {:.2e}, and solved", self.incompatibility()));
+        }
+        if case.preconditioned || norm2(&self.given) == 0.0 {
+            return Ok(());
+        }
+        let ((initial, of_initial), (last, of_last)) = (self.residual(&case.guess), self.residual(x));
+        let (b, of_b) = (norm2(&self.b), norm2_of_sizes(&self.b_error));
+        let (reference, of_reference) = if case.of_initial { (initial, of_initial) } else { (b, of_b) };
+        // Of a b that is constant but for rounding residuals are relative to what was given.
+        let mut references = vec![(reference, of_reference)];
+        if reference - of_reference <= 2.0 * ROUNDING_OF_B * norm2(&self.given) {
+            references.push((norm2(&self.given), 0.0));
+        }
+        let most = references.iter().map(|(r, e)| case.rel_tol * (r + e)).fold(0.0, f64::max);
+        let least = references.iter().map(|(r, e)| case.rel_tol * (r - e)).fold(f64::INFINITY, f64::min);
+        if ended == status::OK && last > most * (1.0 + 1e-6) + of_last {
+            return Err(format!("status 0, but the residual is {last:e}, allowed {most:e} and rounding {of_last:.1e}"));
+        }
+        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * TOLD) + of_last < least {
+            return Err(format!("status 1, but the residual is {last:e}, allowed {least:e}"));
+        }
+        let words = [
+            ("initial", common::key::INFO_INITIAL_RESIDUAL, initial, of_initial),
+            ("final", common::key::INFO_FINAL_RESIDUAL, last, of_last),
+        ];
+        for (name, key, norm, error) in words {
+            let told = solver.real(key);
+            let right = |&(r, e): &(f64, f64)| {
+                told * (r * (1.0 + TOLD) + e) >= norm * (1.0 - TOLD) - error
+                    && told * (r * (1.0 - TOLD) - e) <= norm * (1.0 + TOLD) + error
+            };
+            if !references.iter().any(right) {
+                let sizes = [norm, error, reference, of_reference];
+                return Err(format!("{name} residual told {told:e}, true {:e} of {sizes:?}", norm / reference));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the case ended with.
+fn run(case: &Case) -> Result<String, String> {
+    let judge = Judge::new(case);
+    let solver = Solver::new(case.a.size, &case.options);
+    solver.regions(case.labels.as_deref()).expect("labels");
+    if let Err(failure) = solver.factorize(&case.a) {
+        judge.refused("factorize", &failure)?;
+        return Ok(format!("factorize: {}", failure.status));
+    }
+    let counted = |key: i32| solver.int(key) as usize;
+    let components = [counted(common::key::INFO_COMPONENTS), counted(common::key::INFO_SINGULAR_COMPONENTS)];
+    let singular = judge.system.singular.iter().filter(|&&s| s).count();
+    if components != [judge.system.size.len(), singular] {
+        return Err(format!("components told {components:?}, there are {} and {singular}", judge.system.size.len()));
+    }
+    let mut x = case.guess.clone();
+    match solver.solve(&case.b, &mut x) {
+        Err(failure) => {
+            if bits(&x) != bits(&case.guess) {
+                return Err(format!("x changed by {}: {}", failure.status, failure.sentence));
+            }
+            judge.refused("solve", &failure)?;
+            Ok(format!("solve: {}", failure.status))
+        }
+        Ok(ended) => {
+            judge.ended(&solver, ended, &x)?;
+            Ok(format!("solve: {ended}, reason {}", solver.int(common::key::INFO_STOP_REASON)))
+        }
+    }
+}
+
+fn describe(case: &Case) -> String {
+    let s = &Judge::new(case).system;
+    let lone = s.label.iter().filter(|&&k| k == LONE).count();
+    format!(
+        "{:?}: {}, {} of labels; components {:?}, {lone} lone cells, row sums {:.2?}",
+        case.a.size,
+        case.options,
+        case.labels.as_ref().map_or(0, Vec::len),
+        &s.size[..s.size.len().min(5)],
+        &s.excess[..s.excess.len().min(5)],
+    )
+}
+
+#[test]
+fn random_systems() {
+    let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
+    let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
+    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
+    let numbers = alone.map_or(0..cases, |number| number..number + 1);
+    let (mut endings, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    for number in numbers {
+        let case = make(seed, number);
+        match run(&case) {
+            Ok(ending) => *endings.entry(ending).or_default() += 1,
+            Err(what) => wrong.push(format!("case {number}: {what}\n      {}", describe(&case))),
+        }
+        if alone.is_some() {
+            let Case { a, b, guess, .. } = &case;
+            println!("{}\n{:?} {:?}\nb {b:?}\nguess {guess:?}", describe(&case), a.center, a.forward);
+        }
+    }
+    println!("{endings:#?}");
+    assert!(
+        wrong.is_empty(),
+        "{} cases of {cases} have a false word:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
+    let good: usize = endings.iter().filter(|(name, _)| name.starts_with("solve: 0")).map(|(_, n)| n).sum();
+    assert!(alone.is_some() || 2 * good as u64 > cases, "{good} of {cases} cases converge");
+}
