@@ -58,6 +58,11 @@ inline unsigned long long atomicAdd(unsigned long long *place, unsigned long lon
     *place += v;
     return old;
 }
+inline unsigned long long atomicCAS(unsigned long long *place, unsigned long long expected, unsigned long long v) {
+    return *place == expected ? std::exchange(*place, v) : *place;
+}
+inline int __clz(unsigned v) { return v ? __builtin_clz(v) : 32; }
+inline int __ffs(unsigned v) { return __builtin_ffs(v); }
 inline unsigned long long atomicMax(unsigned long long *place, unsigned long long v) { return std::exchange(*place, std::max(*place, v)); }
 inline unsigned atomicMin(unsigned *place, unsigned v) { return std::exchange(*place, std::min(*place, v)); }
 inline unsigned long long atomicMin(unsigned long long *place, unsigned long long v) { return std::exchange(*place, std::min(*place, v)); }
@@ -90,5 +95,12 @@ inline int __any_sync(unsigned, int v) {
     for (int k = 16; k > 0; k /= 2) v |= emulated_shuffle(v, emulated_lane() ^ k);
     return v != 0;
 }
+inline unsigned __ballot_sync(unsigned, int v) {
+    unsigned bits = unsigned(v != 0) << emulated_lane();
+    for (int k = 16; k > 0; k /= 2) bits |= emulated_shuffle(bits, emulated_lane() ^ k);
+    return bits;
+}
 template <class T> inline T __shfl_sync(unsigned, T v, int from) { return emulated_shuffle(v, from % 32); }
 template <class T> inline T __shfl_down_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() + by < 32 ? emulated_lane() + by : emulated_lane()); }
+template <class T> inline T __shfl_up_sync(unsigned, T v, int by) { return emulated_shuffle(v, emulated_lane() < by ? emulated_lane() : emulated_lane() - by); }
+inline int __popc(unsigned v) { return __builtin_popcount(v); }
