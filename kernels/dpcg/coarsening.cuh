@@ -183,15 +183,23 @@ struct CubeMatrix {
     }
 };
 
-// P^T A P, cube by cube.
+// P^T A P, cube by cube. On the finest grid a thread a cube; on others 8 lanes, with an edge of each offset each.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
-    const int64_t n = a.fine.count();
+    constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const Box &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
-    over_places(coarse, [&](int64_t corner, int I, int J, int K) {
-        const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
+    const int64_t cubes = coarse.count(), warpfuls = (LANES * cubes + 31) / 32;
+    // Warps stay whole.
+    over_cells(32 * warpfuls, [&](int64_t item) {
+        const int64_t cube = min(item / LANES, cubes - 1);
+        const unsigned row = unsigned(cube) / unsigned(coarse.nx);
+        const int low[3] = {int(unsigned(cube) - row * unsigned(coarse.nx)) << a.coarsened[0],
+            int(row % unsigned(coarse.ny)) << a.coarsened[1], int(row / unsigned(coarse.ny)) << a.coarsened[2]};
         CubeMatrix e = {};
+        auto place = [&](const int (&in)[3]) {
+            return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
+        };
         // Weights of the corners in the interpolation to the point at `in` from the lowest one.
         auto weights_at = [&](const int (&in)[3], int64_t p, int t) {
             int side = 0, type = 0;
@@ -201,47 +209,49 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
             }
             return (t & side) == side ? weight_at(a, type, t & ~side, p) : 0.0;
         };
-        for (int bits = 0; bits < 8; ++bits) {
+        for (int part = 0; part < CORNERS; ++part) {
+            const int bits = part + int(item % LANES);
             const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
             // In a direction that is not coarsened, points of a cube begin with the lowest one alone.
-            bool inside = true;
-            for (int d = 0; d < 3; ++d) inside &= in[d] <= a.coarsened[d] && low[d] + in[d] < size[d];
-            if (!inside) continue;
-            const int64_t p =
-                (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
-            const double excess = a.excess[p];
-            if (excess == 0.0) continue;
-            double v[8];
+            bool begins = true, inside = true;
+            for (int d = 0; d < 3; ++d) {
+                begins &= in[d] <= a.coarsened[d];
+                inside &= low[d] + in[d] < size[d];
+            }
+            if (!begins) continue;
+            const int64_t here = place(in);
+            if (inside && a.excess[here] != 0.0) {
+                double v[8];
 #pragma unroll
-            for (int t = 0; t < 8; ++t) v[t] = weights_at(in, p, t);
-            e.add(excess, v);
-        }
-        for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
-            const Offset o = offset_of_number<FINEST>(k);
-            const int64_t step = step_of_offset(a.fine, o);
-            for (int bits = 0; bits < 8; ++bits) {
-                int from[3] = {bits & 1, bits >> 1 & 1, bits >> 2}, to[3];
-                bool inside = true;
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(in, here, t);
+                e.add(a.excess[here], v);
+            }
+            for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
+                const Offset o = offset_of_number<FINEST>(k);
+                int from[3], to[3];
+                bool has = true;
                 for (int d = 0; d < 3; ++d) {
-                    inside &= from[d] <= a.coarsened[d];
-                    from[d] += o.d[d] < 0;
+                    from[d] = in[d] + (o.d[d] < 0);
                     to[d] = from[d] + o.d[d];
-                    inside &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
+                    has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
-                if (!inside) continue;
-                const int64_t p =
-                    (int64_t(low[2] + from[2]) * a.fine.ny + low[1] + from[1]) * a.fine.nx + low[0] + from[0];
+                if (!has) continue;
+                const int64_t p = place(from);
                 const double conductance = c[k * a.c_stride + p];
                 if (conductance == 0.0) continue;
+                const int64_t step = step_of_offset(a.fine, o);
                 double v[8];
 #pragma unroll
                 for (int t = 0; t < 8; ++t) v[t] = weights_at(from, p, t) - weights_at(to, p + step, t);
                 e.add(conductance, v);
             }
         }
-        const int64_t cubes = coarse.count();
 #pragma unroll
-        for (int k = 0; k < CUBE_ENTRIES; ++k) a.cubes[k * cubes + corner] = e.entries[k];
+        for (int k = 0; k < CUBE_ENTRIES; ++k) {
+            double sum = e.entries[k];
+            for (int d = 1; d < LANES; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            if (item % LANES == k % LANES && item < LANES * cubes) a.cubes[k * cubes + cube] = sum;
+        }
     });
 }
 

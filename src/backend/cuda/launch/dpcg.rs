@@ -424,7 +424,7 @@ real_kernels! {
     Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(a.fine.count());
     /// P^T A P.
     FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.coarse.count());
-    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(a.coarse.count());
+    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.coarse.count());
     /// The coarse grid of it.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse", |a| cell_blocks(a.coarse.count());
     /// A half-sweep of Gauss-Seidel on cells.
