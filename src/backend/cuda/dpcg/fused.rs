@@ -2,35 +2,12 @@
 //! or what stands around a cycle of multigrid.
 
 use super::source::Source;
-use super::state::{Looping, State, Vectors};
+use super::state::{Looping, Passes, State, Vectors};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{FusedArgs, MOST_FUSED_ORDER, Scalars, Sum, Use};
-use crate::backend::steps::dpcg::{Preconditioner, Setup};
+use crate::backend::cuda::launch::{FusedArgs, Scalars, Sum, Use};
 use crate::error::Result;
 use std::mem::offset_of;
-
-/// What is fused of an iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Passes {
-    /// Nothing: it is the textbook's.
-    Textbook,
-    /// All, with so many terms of a series after the first.
-    Series(usize),
-    /// All but z = M^-1 r.
-    AroundCycle,
-}
-
-impl Passes {
-    pub fn of(setup: &Setup) -> Self {
-        match setup.preconditioner {
-            Preconditioner::Jacobi if setup.fused => Self::Series(0),
-            Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
-            Preconditioner::Multigrid { .. } if setup.fused => Self::AroundCycle,
-            _ => Self::Textbook,
-        }
-    }
-}
 
 impl State {
     /// Stages are fused: the device does all of an iteration.

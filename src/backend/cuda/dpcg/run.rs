@@ -94,7 +94,7 @@ impl State {
             Preconditioner::None => self.copy(stream, r, z).map(|()| false),
             Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
             Preconditioner::Neumann { order } => self.neumann(stream, source, order, sum).map(|()| true),
-            Preconditioner::Multigrid { .. } => self.cycle(stream, source, &Scale { known: scaled, ..scale }, sum),
+            Preconditioner::Multigrid { .. } => self.cycle(stream, source, sum),
             Preconditioner::Incomplete { .. } => {
                 Err(Error::Internal("a device has no incomplete factorization".to_owned()))
             }

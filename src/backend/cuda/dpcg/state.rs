@@ -3,15 +3,14 @@
 use super::arrays::{Padded, Pool, lists};
 use super::cell::CellCentred;
 use super::deflation::Deflation;
-use super::fused::Passes;
 use super::labelled::Labelled;
 use super::multigrid::Scale;
 use super::source::Source;
 use super::survey::Made;
 use super::vertex::Vertex;
 use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
-use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, Scalars, Sum, Use};
-use crate::backend::steps::dpcg::Preconditioner;
+use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::backend::steps::dpcg::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
@@ -19,6 +18,7 @@ use std::mem::offset_of;
 use std::time::Instant;
 
 /// Multigrid.
+#[expect(clippy::large_enum_variant, reason = "one a handle")]
 pub enum Multigrid {
     Vertex(Vertex),
     Cell(CellCentred),
@@ -32,6 +32,28 @@ pub enum Looping {
     Launched,
     /// By the device, from a graph.
     Recorded(Loop),
+}
+
+/// What is fused of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Passes {
+    /// Nothing: it is the textbook's.
+    Textbook,
+    /// All, with so many terms of a series after the first.
+    Series(usize),
+    /// All but z = M^-1 r.
+    AroundCycle,
+}
+
+impl Passes {
+    pub fn of(setup: &Setup) -> Self {
+        match setup.preconditioner {
+            Preconditioner::Jacobi if setup.fused => Self::Series(0),
+            Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
+            Preconditioner::Multigrid { .. } if setup.fused => Self::AroundCycle,
+            _ => Self::Textbook,
+        }
+    }
 }
 
 /// Vectors of a solve, sums of blocks and scalars: they keep their places from one factorization to the next.
