@@ -6,8 +6,7 @@
 //!
 //! A pass goes through planes upwards: when plane k gets its first colour, plane k - 1 gets the second, and so on, from
 //! a few planes that each member keeps for itself, the last ones before and behind its own too: members do not wait for
-//! each other, and every cell gets the same bits whoever computes it. Large planes are done strip by strip, with a few
-//! rows beside each likewise: the planes in work are to stay in cache. Red cells are kept from one pass to the next.
+//! each other, and every cell gets the same bits whoever computes it. Red cells are kept from one pass to the next.
 //!
 //! Bytes a cell and pass in single precision: right-hand side in f64 8, conductances 12, 1/D 4, weights 6, red cells 2;
 //! z 8.
@@ -22,7 +21,7 @@ use crate::grid::cells::Cells;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::{Number, Shared};
-use crate::runtime::team::{Me, share};
+use crate::runtime::team::Me;
 use std::ops::Range;
 
 const RED: usize = 0;
@@ -156,30 +155,13 @@ impl<T: Real + Number> Room<T> {
     }
 }
 
-/// Cells of a plane of a strip, and its rows, at least: those beside it that are made again are to be few.
-const CELLS_OF_STRIP: usize = 16_384;
-const ROWS_OF_STRIP: usize = 32;
-
-/// Strips of a plane.
-pub fn strips(cells: Cells) -> usize {
-    (cells.plane() / CELLS_OF_STRIP).min(cells.ny / ROWS_OF_STRIP).max(1)
-}
-
-/// Rows of the first coarse grid that are a strip's.
-fn strip(cells: Cells, number: usize) -> Range<usize> {
-    share(cells.ny.div_ceil(2), number, strips(cells))
-}
-
 /// One member's passes over the right-hand side `r`, times `scale`.
-#[derive(Clone)]
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     pub room: &'a Room<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
     pub scale: f64,
-    /// Rows in work.
-    pub rows: Range<usize>,
 }
 
 impl<T: Real + Number> Passes<'_, T> {
@@ -190,14 +172,6 @@ impl<T: Real + Number> Passes<'_, T> {
     /// Whether plane k is there.
     fn has(&self, k: isize) -> bool {
         (0..self.split().cells.nz as isize).contains(&k)
-    }
-
-    /// The same with work on those rows of the fine grid that belong to `coarse` ones, and on so many before and behind
-    /// them; and the former.
-    fn on(&self, coarse: &Range<usize>, beside: usize) -> (Self, Range<usize>) {
-        let ny = self.split().cells.ny;
-        let own = 2 * coarse.start..(2 * coarse.end).min(ny);
-        (Self { rows: own.start.saturating_sub(beside)..(own.end + beside).min(ny), ..self.clone() }, own)
     }
 
     /// The half in which the cells of a colour are.
@@ -216,7 +190,7 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             return;
         }
-        for j in self.rows.clone() {
+        for j in 0..ny {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
             // SAFETY: a row of this member.
             unsafe { split(room.r.row_mut(0, j, k), room.r.row_mut(1, j, k), row, self.scale) };
@@ -228,7 +202,7 @@ impl<T: Real + Number> Passes<'_, T> {
         if !self.has(k) {
             return;
         }
-        for j in self.rows.clone() {
+        for j in 0..self.split().cells.ny {
             let half = Self::half(j, k, RED);
             let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
             // SAFETY: a row of this member; nobody writes 1/D.
@@ -272,7 +246,7 @@ impl<T: Real + Number> Passes<'_, T> {
         if !self.has(k) {
             return;
         }
-        for j in self.rows.clone() {
+        for j in 0..self.split().cells.ny {
             let half = Self::half(j, k, colour);
             let start = self.split().at(half, j as isize, k);
             let range = start..start + self.split().points(half);
@@ -314,18 +288,8 @@ impl<T: Real + Number> Passes<'_, T> {
         if share.is_empty() {
             return;
         }
-        for number in 0..strips(self.split().cells) {
-            let coarse = strip(self.split().cells, number);
-            // The residual of one row before them is restricted, too.
-            let (passes, own) = self.on(&coarse, 2 * self.sweeps + 1);
-            passes.descend_strip(&share, &coarse, &own, next);
-        }
-    }
-
-    /// In coarse planes, and rows of them, whose fine ones are `own`.
-    fn descend_strip(&self, planes: &Range<usize>, rows: &Range<usize>, own: &Range<usize>, next: &Below<T>) {
         let reach = 2 * self.sweeps as isize;
-        let (first, last) = (2 * planes.start as isize - 1, 2 * planes.end as isize - 1);
+        let (first, last) = (2 * share.start as isize - 1, 2 * share.end as isize - 1);
         for k in first - reach..=last + reach {
             self.load(k);
             self.first(k);
@@ -336,21 +300,21 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let red = k - reach + 2;
             if first < red && red <= last {
-                self.keep(red, own);
+                self.keep(red);
             }
             self.residual(k - reach);
             // The plane above coarse plane K is 2 K + 1.
             let above = k - reach;
             if above > first && above % 2 != 0 {
-                self.restrict(next, rows, (above / 2) as usize);
+                self.restrict(next, (above / 2) as usize);
             }
         }
     }
 
-    /// Rows of a coarse plane.
-    fn restrict(&self, next: &Below<T>, rows: &Range<usize>, k: usize) {
+    /// A coarse plane.
+    fn restrict(&self, next: &Below<T>, k: usize) {
         let (residual, n) = (&self.room.residual, self.split().row + 1);
-        for j in rows.clone() {
+        for j in 0..next.split.cells.ny {
             let fine = |half: usize, j: isize, k: isize| {
                 let red = (half as isize + j + k) % 2 == 0;
                 // SAFETY: written before.
@@ -370,12 +334,12 @@ impl<T: Real + Number> Passes<'_, T> {
         (half, self.split().at(0, j as isize, k), self.split().points(half))
     }
 
-    /// Keeps red cells of rows of plane k.
-    fn keep(&self, k: isize, rows: &Range<usize>) {
+    /// Keeps red cells of plane k.
+    fn keep(&self, k: isize) {
         if !self.has(k) {
             return;
         }
-        for j in rows.clone() {
+        for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
             // SAFETY: a plane of this member, which no other reads in this pass.
             unsafe { self.finest.red.slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
@@ -387,7 +351,7 @@ impl<T: Real + Number> Passes<'_, T> {
         if !self.has(k) {
             return;
         }
-        for j in self.rows.clone() {
+        for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
             // SAFETY: a row of this member; nobody writes what is kept, weights and the correction.
             unsafe {
@@ -399,42 +363,34 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted, strip by strip.
+    /// Corrects, and sweeps: z, times `back`, in rows of this member's planes, of which r' z is noted.
     pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {
             return;
         }
-        let (cells, reach) = (self.split().cells, 2 * self.sweeps);
-        for number in 0..strips(cells) {
-            let (passes, own) = self.on(&strip(cells, number), reach);
-            for k in share.start as isize - reach as isize..(share.end + reach) as isize {
-                passes.ascend_plane(k);
-                let done = k - reach as isize;
-                if done >= share.start as isize {
-                    let product = self.give(done, &own, back, &z);
-                    // SAFETY: a plane of this member.
-                    unsafe { products.note(number * cells.nz + done as usize, [product]) };
-                }
+        let reach = 2 * self.sweeps as isize;
+        for k in share.start as isize - reach..share.end as isize + reach {
+            self.load(k);
+            self.correct(k);
+            for sweep in 0..self.sweeps as isize {
+                self.relax(k - 2 * sweep - 1, BLACK, false);
+                self.relax(k - 2 * sweep - 2, RED, false);
+            }
+            let done = k - reach;
+            if done >= share.start as isize {
+                let product = self.give(done, back, &z);
+                // SAFETY: a plane of this member.
+                unsafe { products.note(done as usize, [product]) };
             }
         }
     }
 
-    /// All that can be done when plane k is read.
-    fn ascend_plane(&self, k: isize) {
-        self.load(k);
-        self.correct(k);
-        for sweep in 0..self.sweeps as isize {
-            self.relax(k - 2 * sweep - 1, BLACK, false);
-            self.relax(k - 2 * sweep - 2, RED, false);
-        }
-    }
-
-    /// Gives rows of plane k to z; returns r' z.
-    fn give<'z>(&self, k: isize, rows: &Range<usize>, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+    /// Gives plane k to z; returns r' z.
+    fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;
-        for j in rows.clone() {
+        for j in 0..ny {
             let start = (k as usize * ny + j) * nx;
             let z = z(start..start + nx);
             // SAFETY: a row of this member.

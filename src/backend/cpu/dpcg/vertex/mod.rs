@@ -29,7 +29,7 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::{Noted, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
-use finest::{Finest, Passes, Room, strips};
+use finest::{Finest, Passes, Room};
 use grid::{Below, Grid};
 use layout::{Natural, coarse};
 use load::Seen;
@@ -114,7 +114,7 @@ impl<T: Real + Number> Vertex<T> {
             grids,
             rooms,
             shapes: [Shape::new(&FACES)?, Shape::new(&CUBE)?],
-            noted: Noted::new(cells.nz * strips(cells), size_of::<Seen>() / 8)?,
+            noted: Noted::new(cells.nz, size_of::<Seen>() / 8)?,
             rest: Mutex::new(Rest { plan: Plan::default(), grids: None, whole: None, x: Vec::new(), failure: None }),
         })
     }
@@ -251,8 +251,8 @@ impl<T: Real + Number> Vertex<T> {
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
         let plan = self.rest().plan;
+        let products = self.noted.reduce(0, self.cells.nz);
         if plan.whole {
-            let products = self.noted.reduce(0, self.cells.nz);
             if let (0, Some(whole)) = (me.index, &mut self.rest().whole) {
                 let (z, plane) = (z(0..r.len()), self.cells.plane());
                 whole.cycle(r, z);
@@ -263,11 +263,9 @@ impl<T: Real + Number> Vertex<T> {
             }
             return products.sum(Some(me))[0];
         }
-        let products = self.noted.reduce(0, self.cells.nz * strips(self.cells));
         let scale = inverse_power(magnitude);
         let room = &self.rooms[me.index].0;
-        let rows = 0..self.cells.ny;
-        let passes = Passes { finest: &self.finest, room, sweeps: self.sweeps, r, scale, rows };
+        let passes = Passes { finest: &self.finest, room, sweeps: self.sweeps, r, scale };
         let below = |l: usize| Below { split: &self.grids[l].a.split, r: &self.grids[l].r };
         passes.descend(me, &below(0));
         me.barrier();

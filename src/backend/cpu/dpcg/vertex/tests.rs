@@ -57,9 +57,7 @@ fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) 
 fn as_the_reference_on_awkward_sizes() {
     let sizes =
         [[1, 1, 1], [2, 2, 2], [1, 40, 30], [50, 1, 1], [1, 1, 7], [13, 11, 9], [16, 9, 33], [5, 64, 3], [37, 20, 18]];
-    let of_two_strips = [471, 71, 3];
-    assert_eq!(strips(Cells { nx: 471, ny: 71, nz: 3 }), 2);
-    for size in sizes.into_iter().chain([of_two_strips]) {
+    for size in sizes {
         for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
             // However weak a direction is, it is coarsened.
             let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
