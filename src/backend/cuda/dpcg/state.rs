@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// Multigrid.
 pub enum Multigrid {
-    Vertex(Vertex),
+    Vertex(Box<Vertex>),
     Cell(CellCentred),
 }
 
