@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Multigrid.
 #[expect(clippy::large_enum_variant, reason = "one a handle")]
 pub enum Multigrid {
-    Vertex(Vertex),
+    Vertex(Box<Vertex>),
     Cell(CellCentred),
 }
 

@@ -13,6 +13,7 @@ use crate::backend::cuda::launch::{
     VertexGrid,
 };
 use crate::error::{Result, push};
+use crate::runtime::heap::boxed;
 use crate::runtime::number::Real;
 use bytemuck::{Pod, Zeroable};
 
@@ -73,7 +74,7 @@ impl Vertex {
         scalars: Address,
         scale: f64,
         sweeps: usize,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
@@ -114,7 +115,7 @@ impl Vertex {
         };
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
-        Ok(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory })
+        boxed(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory }, GRIDS)
     }
 
     /// Its memory, for another one.
