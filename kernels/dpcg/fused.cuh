@@ -155,7 +155,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = has_t ? fixed(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
-            // Where a plane has one barrier alone, it has arrays of its own: others still read those of the plane before.
+            // With one barrier a plane there are two arrays: others may still read that of the plane before.
             turn ^= 1;
             double r = here.second;
             if (deflates) {
