@@ -119,7 +119,7 @@ __device__ inline void finish_residual(const FusedArgs &a, double norm2, double 
 // r = r - alpha P A p, and v = D^-1 K r where it is wanted.
 template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     using T = Tile<ORDER>;
-    __shared__ double deflated[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
+    __shared__ double deflated[2][T::ROOM], terms[ORDER > 2 ? ORDER : 2][T::ROOM];
     if (is_over(a.sum)) return;
     const int64_t top = a.box.top();
     const bool start = !a.sum.in_loop, deflates = a.region && !start;
@@ -155,9 +155,11 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = has_t ? fixed(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
+            // With one barrier a plane there are two arrays: others may still read that of the plane before.
+            turn ^= 1;
             double r = here.second;
             if (deflates) {
-                double *plane = deflated[turn ^= 1];
+                double *plane = deflated[turn];
                 plane[col.at] = t_here;
                 __syncthreads();
                 r -= here.center * t_here +
@@ -171,7 +173,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             // u = D^-1 (r - L u), ORDER times.
 #pragma unroll
             for (int term = 0; term < ORDER; ++term) {
-                double *plane = terms[term];
+                double *plane = terms[ORDER == 1 ? turn : term];
                 plane[col.at] = u;
                 __syncthreads();
                 const double sum = here.west * plane[col.at - 1] + here.south * plane[col.at - T::WIDTH] +
