@@ -1,8 +1,8 @@
 //! Deflated PCG on a CUDA device: natural storage with zeros around it.
 //!
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `labelled` (sums over components and regions),
-//! `source` (the matrix), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners), `state`
-//! (the data of a factorization), `run` (the steps of PCG), `ends` (a solve around them).
+//! `source` (the matrix), `regions`, `deflation`, `multigrid`, `coarsening`, `vertex`, `cell` (preconditioners),
+//! `state` (the data of a factorization), `run` (the steps of PCG), `ends` (a solve around them).
 
 mod arrays;
 mod cell;
