@@ -121,8 +121,8 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     }
 }
 
-// The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of `type`:
-// other bits of t name no further point.
+// The weight of coarse point t in the interpolation to p, whose odd indices in coarsened directions are those of
+// `type`: other bits of t name no further point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t p) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[t * a.fine.count() + p];

@@ -68,7 +68,8 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
         for (int q = 0; q < 4; ++q) {
             const int i = first + 8 * q;
             const double own = column / 2 == p / 2 ? 0.0 : e[q];
-            e[q] = i == p ? scaled[0] : i == p + 1 ? scaled[1] : own - (across[0][i] * scaled[0] + across[1][i] * scaled[1]);
+            const double rest = own - (across[0][i] * scaled[0] + across[1][i] * scaled[1]);
+            e[q] = i == p ? scaled[0] : i == p + 1 ? scaled[1] : rest;
         }
     }
 }

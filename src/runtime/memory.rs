@@ -1,6 +1,7 @@
 //! Memory of the arrays: zero, on cache line boundaries, large blocks straight from the system.
 
 use crate::error::{Error, Refused, Result};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One cache line.
@@ -212,6 +213,12 @@ pub fn copies_are_done() {
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
+}
+
+/// Whether both have the same bytes, written or not.
+pub fn same_bytes(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
+    // SAFETY: as many bytes in both, if the first is true; the C library compares what is there.
+    a.len() == b.len() && unsafe { libc::memcmp(a.as_ptr().cast(), b.as_ptr().cast(), a.len()) } == 0
 }
 
 #[cfg(test)]

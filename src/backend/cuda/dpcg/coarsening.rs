@@ -1,5 +1,5 @@
-//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses the
-//! directions that are coarsened, from their strengths.
+//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses
+//! the directions that are coarsened, from their strengths.
 
 use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;

@@ -1,6 +1,7 @@
 //! What was launched on a stream, to compare it with what would be launched.
 
 use crate::error::{Error, Result};
+use crate::runtime::memory::same_bytes;
 use std::mem::MaybeUninit;
 
 /// Launches, one after the other: numbers of each, and the structure that the kernel took.
@@ -34,8 +35,6 @@ impl Launches {
 
     /// Whether both are the same, byte by byte. What lies between fields may make them differ, never the same.
     pub fn are(&self, other: &Self) -> bool {
-        let (a, b, count) = (self.bytes.as_ptr(), other.bytes.as_ptr(), self.bytes.len());
-        // SAFETY: as many bytes in both, if the first is true.
-        count == other.bytes.len() && unsafe { libc::memcmp(a.cast(), b.cast(), count) } == 0
+        same_bytes(&self.bytes, &other.bytes)
     }
 }
